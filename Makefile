@@ -1,0 +1,48 @@
+# Everything a newcomer or CI runs. Each target creates what it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGES := milp models datasets replay
+# pytest-xdist workers
+WORKERS ?= 2
+
+.PHONY: demo test check format bench clean
+
+## demo: replay the bundled data set and print a summary
+demo: $(VENV)/core.stamp
+	$(BIN)/bft-replay -Tfwd 120 --out demo-itrOut --force
+
+## test: run the test suite
+test: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+## check: linter, formatter and type checker
+check: $(VENV)/dev.stamp build/typing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	MYPYPATH=build/typing $(BIN)/mypy -p bft
+
+## format: let ruff rewrite what it can
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bft-replay needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV) || { echo "Could not make a virtual environment: on Debian, apt install python3-venv"; rm -rf $(VENV); exit 1; }
+
+$(VENV)/core.stamp: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/dev.stamp: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@ $(VENV)/core.stamp
+
+# The import package is bft.*, its folders lie at the top level: mypy needs to see it as it is imported.
+build/typing: Makefile
+	rm -rf $@ && mkdir -p $@/bft
+	for p in $(PACKAGES); do ln -s ../../../$$p $@/bft/$$p; done
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis demo-itrOut
