@@ -1,1 +1,37 @@
-"""milp."""
+"""The allocation problem and how it is solved: knows nothing of time, logs or files.
+
+>>> import numpy as np
+>>> from bft.milp import Job, Problem, solve
+>>> curve = dict(ns=np.array([0.0, 1.0, 4.0]), os=np.array([0.0, 10.0, 30.0]), tcup=20.0, tcdw=10.0)
+>>> problem = Problem(5, 120.0, (Job("a", 1, 4, **curve), Job("b", 1, 4, **curve)), (1, 0))
+>>> solve(problem, backend="exact").counts
+(1, 4)
+"""
+
+from bft.milp.documents import Document, answer, parse
+from bft.milp.placement import FreeUnits, settle
+from bft.milp.problem import CostModel, Job, Problem, ProblemError, Solution
+from bft.milp.process import SolverProcess
+from bft.milp.solve import BACKENDS, FORMULATIONS, solve
+from bft.milp.values import keep, total_value, value_table, value_tables
+
+__all__ = [
+    "BACKENDS",
+    "FORMULATIONS",
+    "CostModel",
+    "Document",
+    "FreeUnits",
+    "Job",
+    "Problem",
+    "ProblemError",
+    "Solution",
+    "SolverProcess",
+    "answer",
+    "keep",
+    "parse",
+    "settle",
+    "solve",
+    "total_value",
+    "value_table",
+    "value_tables",
+]

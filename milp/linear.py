@@ -1,0 +1,92 @@
+"""A mixed-integer linear programme as arrays: what formulations make and backends solve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bft.milp.problem import FloatArray
+
+
+@dataclass(slots=True)
+class LinearModel:
+    """maximise objective·x subject to rows·x <= or = right-hand side, 0 <= x <= upper.
+
+    Parameters
+    ----------
+    objective, upper
+        One number a variable; `upper` may be inf.
+    integer
+        Whether the variable must be a whole number.
+    rows
+        Constraints as (indices, coefficients, sense, right-hand side), sense `<` or `=`.
+
+    """
+
+    objective: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    integer: list[bool] = field(default_factory=list)
+    rows: list[tuple[list[int], list[float], str, float]] = field(default_factory=list)
+
+    def variable(self, objective: float, upper: float, *, integer: bool = True) -> int:
+        """Add a variable and return its index."""
+        self.objective.append(objective)
+        self.upper.append(upper)
+        self.integer.append(integer)
+        return len(self.objective) - 1
+
+    def row(self, indices: list[int], coefficients: list[float], sense: str, right: float) -> None:
+        """Add the constraint sum(coefficients·x[indices]) `sense` right."""
+        self.rows.append((indices, coefficients, sense, right))
+
+
+@dataclass(frozen=True, slots=True)
+class Formulated:
+    """A linear model together with the way back from its variables to counts a job."""
+
+    model: LinearModel
+    decode: Callable[[FloatArray], tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long and how exactly to solve.
+
+    Parameters
+    ----------
+    seconds
+        Time limit of the solver, None for none.
+    gap
+        Relative distance from the bound at which to stop; 0 asks for a proof.
+    threads
+        Threads the solver may use.
+
+    """
+
+    seconds: float | None = None
+    gap: float = 0.0
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LinearAnswer:
+    """What a backend says of a linear model: `x` is None when it found nothing."""
+
+    status: str
+    x: FloatArray | None
+    objective: float
+    bound: float
+
+
+def power_of_two_scale(objective: Sequence[float], target: float = 2.0**20) -> float:
+    """Factor, an exact power of two, that brings the largest coefficient near `target`.
+
+    Solvers' absolute tolerances (1e-7 on reduced costs, 1e-10 on gaps) suit objectives of ordinary size; a user's
+    objective may be 1e-9 or 1e12. A power of two changes no mantissa.
+    """
+    largest = max((abs(c) for c in objective), default=0.0)
+    if largest == 0.0 or not np.isfinite(largest):
+        return 1.0
+    return float(2.0 ** np.round(np.log2(target / largest)))

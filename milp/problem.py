@@ -1,0 +1,162 @@
+"""One allocation problem and its answer (DESIGN §6): plain values, no solver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+CostModel = Literal["bftrainer", "stall"]
+Status = Literal["optimal", "feasible", "fallback", "infeasible"]
+
+
+class ProblemError(ValueError):
+    """A problem that cannot be posed; the message names the field and what was expected."""
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What a decision needs to know about a job, apart from what it holds right now.
+
+    Parameters
+    ----------
+    name
+        Unique within a problem.
+    jmin, jmax
+        Fewest and most units it can run on, 0 <= jmin <= jmax, jmax >= 1.
+    ns, os
+        Objective curve O: breakpoints in units (increasing, from 0) and objective per second there.
+        Piecewise linear in between, constant beyond the last point.
+    tcup, tcdw
+        Seconds lost when it grows or shrinks.
+    weight
+        Factor on its value.
+
+    """
+
+    name: str
+    jmin: int
+    jmax: int
+    ns: FloatArray
+    os: FloatArray
+    tcup: float
+    tcdw: float
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        ns = np.asarray(self.ns, dtype=np.float64)
+        os = np.asarray(self.os, dtype=np.float64)
+        object.__setattr__(self, "ns", ns)
+        object.__setattr__(self, "os", os)
+        name = self.name
+        if not 0 <= self.jmin <= self.jmax or self.jmax < 1:
+            raise ProblemError(
+                f"job {name!r}: Jmin {self.jmin} and Jmax {self.jmax} must satisfy 0 <= Jmin <= Jmax, Jmax >= 1"
+            )
+        if ns.ndim != 1 or ns.shape != os.shape or ns.size < 2:
+            raise ProblemError(f"job {name!r}: Ns and Os must be lists of one length, at least 2")
+        if not (np.isfinite(ns).all() and np.isfinite(os).all()):
+            raise ProblemError(f"job {name!r}: Ns and Os must be finite numbers")
+        if ns[0] != 0 or (np.diff(ns) <= 0).any():
+            raise ProblemError(f"job {name!r}: Ns must start at 0 and increase")
+        for label, value in (("Tcup", self.tcup), ("Tcdw", self.tcdw), ("weight", self.weight)):
+            if not np.isfinite(value) or value < 0:
+                raise ProblemError(f"job {name!r}: {label} must be a finite number >= 0, not {value!r}")
+
+    @cached_property
+    def table(self) -> FloatArray:
+        """O at 0, 1, ..., jmax units: float64 of shape (jmax + 1,), objective per second."""
+        return np.interp(np.arange(self.jmax + 1, dtype=np.float64), self.ns, self.os)
+
+    def rate(self, units: int) -> float:
+        """Objective per second on `units` units; 0 below jmin, where a job cannot run."""
+        if units < max(self.jmin, 1):
+            return 0.0
+        if units <= self.jmax:
+            return float(self.table[units])
+        return float(np.interp(float(units), self.ns, self.os))
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Who gets how many of `units` idle units for the next `tfwd` seconds.
+
+    Parameters
+    ----------
+    units
+        Idle units, >= 0.
+    tfwd
+        Forward-looking window in seconds, > 0.
+    jobs
+        The jobs in play, names unique.
+    current
+        Units that each job holds now, one number a job. Their sum may not exceed `units`.
+    cost_model
+        `bftrainer`: a rescale costs T x the rate before. `stall`: no progress for T seconds.
+
+    """
+
+    units: int
+    tfwd: float
+    jobs: tuple[Job, ...]
+    current: tuple[int, ...]
+    cost_model: CostModel = "bftrainer"
+
+    def __post_init__(self) -> None:
+        if self.units < 0:
+            raise ProblemError(f"units must be >= 0, not {self.units}")
+        if not (np.isfinite(self.tfwd) and self.tfwd > 0):
+            raise ProblemError(f"Tfwd must be a finite number of seconds > 0, not {self.tfwd!r}")
+        if len(self.current) != len(self.jobs):
+            raise ProblemError(f"current has {len(self.current)} entries for {len(self.jobs)} jobs")
+        if any(c < 0 for c in self.current):
+            raise ProblemError("current must be >= 0 for every job")
+        if sum(self.current) > self.units:
+            raise ProblemError(f"the jobs hold {sum(self.current)} units, but only {self.units} are idle")
+        if len({job.name for job in self.jobs}) != len(self.jobs):
+            raise ProblemError("job names must be unique")
+        if self.cost_model not in ("bftrainer", "stall"):
+            raise ProblemError(f"cost_model must be 'bftrainer' or 'stall', not {self.cost_model!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """An answer to a `Problem`.
+
+    Parameters
+    ----------
+    status
+        `optimal`: proven. `feasible`: the best known at the time limit. `fallback`: the backend died, hung or
+        answered nonsense, and another way was taken (`note` tells). `infeasible`: only with strict_reference.
+    counts
+        Units given, one number a job, in the order of the problem.
+    objective, bound
+        Value of `counts`, and an upper bound of what any answer could reach.
+    backend, formulation
+        What answered.
+    seconds
+        Wall time from problem to answer.
+    note
+        Why the status is what it is, empty when optimal.
+
+    """
+
+    status: Status
+    counts: tuple[int, ...]
+    objective: float
+    bound: float
+    backend: str
+    formulation: str
+    seconds: float = 0.0
+    note: str = ""
+
+    @property
+    def gap(self) -> float:
+        """Relative distance between objective and bound, 0 when proven optimal."""
+        return max(0.0, self.bound - self.objective) / max(1.0, abs(self.bound))

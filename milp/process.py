@@ -1,0 +1,132 @@
+"""The parent's end of the solver process: start it, ask it, outlive it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+
+from bft.milp.linear import Limits, LinearAnswer, LinearModel
+
+# A worker that has grown by this much is replaced: python-mip leaks some 10-90 kB a solve.
+RECYCLE_BYTES = 64 * 2**20
+# Seconds past its time limit that a solver may take to notice it, before it counts as hanging.
+GRACE_S = 10.0
+START_S = 60.0
+
+
+class SolverFailure(RuntimeError):  # noqa: N818 - what happened, as in "solver failure"
+    """The solver process died, hung or raised; the message says which."""
+
+
+class SolverProcess:
+    """A solver in a process of its own, started at the first question and replaced when it dies or grows.
+
+    Parameters
+    ----------
+    recycle_bytes
+        Growth of the worker's resident memory at which it is replaced.
+    grace_s
+        Seconds past the time limit after which it is killed.
+
+    """
+
+    def __init__(self, recycle_bytes: int = RECYCLE_BYTES, grace_s: float = GRACE_S) -> None:
+        self.recycle_bytes, self.grace_s = recycle_bytes, grace_s
+        self.started = 0
+        self._worker: subprocess.Popen[bytes] | None = None
+        self._pipe: Connection | None = None
+        self._owner = os.getpid()
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the running worker, None when there is none."""
+        return None if self._worker is None else self._worker.pid
+
+    def solve(self, model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
+        """Solve `model`; raise SolverFailure when no answer comes.
+
+        The worker is killed when it is silent for longer than the time limit and the grace.
+        """
+        pipe = self._connect()
+        try:
+            pipe.send((solver_name, model, limits))
+            patience = None if limits.seconds is None else limits.seconds + self.grace_s
+            if not pipe.poll(patience):
+                self.close(kill=True)
+                raise SolverFailure(f"{solver_name} hung: no answer {self.grace_s:g} s past its time limit")
+            reply = pipe.recv()
+        except (EOFError, ConnectionError) as error:
+            code = self._end(kill=True)
+            raise SolverFailure(f"{solver_name} died ({_how(code)})") from error
+        if reply[0] == "error":
+            raise SolverFailure(f"{solver_name} raised: {reply[1].strip().splitlines()[-1]}")
+        if reply[2] > self.recycle_bytes:
+            self.close()
+        answer: LinearAnswer = reply[1]
+        return answer
+
+    def close(self, *, kill: bool = False) -> None:
+        """End the worker; a later question starts a new one."""
+        self._end(kill=kill)
+
+    def _connect(self) -> Connection:
+        if self._owner != os.getpid():  # forked: the worker belongs to our parent
+            self._worker, self._pipe, self._owner = None, None, os.getpid()
+        if self._pipe is not None:
+            return self._pipe
+        ours, theirs = Pipe()
+        # A process group of its own keeps the terminal's Ctrl-C from it.
+        self._worker = subprocess.Popen(  # noqa: S603 - our own module, by this interpreter
+            [sys.executable, "-m", "bft.milp.worker", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            process_group=0,
+        )
+        theirs.close()
+        self._pipe = ours
+        self.started += 1
+        try:
+            ready = ours.poll(START_S) and ours.recv()
+        except (EOFError, ConnectionError):
+            ready = False
+        if not ready:
+            raise SolverFailure(f"the solver process did not start ({_how(self._end(kill=True))})")
+        return ours
+
+    def _end(self, *, kill: bool) -> int | None:
+        if self._owner != os.getpid():
+            return None
+        if self._pipe is not None:
+            self._pipe.close()
+        worker, self._worker, self._pipe = self._worker, None, None
+        if worker is None:
+            return None
+        if kill and worker.poll() is None:
+            worker.kill()
+        try:
+            return worker.wait(timeout=5.0)
+        except subprocess.TimeoutExpired:
+            worker.kill()
+            return worker.wait()
+
+
+def _how(code: int | None) -> str:
+    if code is None:
+        return "no exit code"
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+_shared: SolverProcess | None = None
+
+
+def shared_process() -> SolverProcess:
+    """Return the solver process that `solve` uses when it is given none; it ends with this process."""
+    global _shared
+    if _shared is None:
+        _shared = SolverProcess()
+        atexit.register(_shared.close)
+    return _shared

@@ -1,0 +1,59 @@
+"""The solver process: solves what comes over a pipe until the pipe closes.
+
+Solvers are C libraries that may abort, hang or leak (DESIGN §6.4). Here their death costs one answer, not a replay.
+Run as `python -m bft.milp.worker FD`; `process.SolverProcess` is the other end.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import traceback
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+PAGE_BYTES = resource.getpagesize()
+STATM = Path("/proc/self/statm")
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process; its peak where /proc does not exist."""
+    if STATM.exists():
+        return int(STATM.read_text().split()[1]) * PAGE_BYTES
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def main() -> None:
+    """Answer requests (solver name, LinearModel, Limits) with ("answer", LinearAnswer, bytes grown since start)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; we end when its pipe closes
+    pipe = Connection(int(sys.argv[1]))
+    # A C library's chatter must not reach the user's standard output, where results may go.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+    from bft.milp.python_mip import solve
+
+    pipe.send(("ready", os.getpid()))
+    at_start = None
+    while True:
+        try:
+            solver_name, model, limits = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer = solve(model, solver_name, limits)
+        except Exception:
+            reply: tuple[object, ...] = ("error", traceback.format_exc(limit=3))
+        else:
+            now = resident_bytes()
+            at_start = now if at_start is None else at_start
+            reply = ("answer", answer, now - at_start)
+        try:
+            pipe.send(reply)
+        except BrokenPipeError:  # the parent has gone
+            return
+
+
+if __name__ == "__main__":
+    main()
