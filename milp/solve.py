@@ -8,7 +8,7 @@ import time
 from bft.milp import modes
 from bft.milp.exact import solve_exact
 from bft.milp.linear import Limits
-from bft.milp.problem import Problem, ProblemError, Solution
+from bft.milp.problem import Problem, ProblemError, Solution, Status
 from bft.milp.process import SolverFailure, SolverProcess, shared_process
 from bft.milp.values import complaint, keep, total_value, value_tables
 
@@ -85,7 +85,7 @@ def solve(
 def _exact(problem: Problem, started: float, fallback: str = "") -> Solution:
     counts = solve_exact(problem)
     value = total_value(value_tables(problem), counts)
-    status = "fallback" if fallback else "optimal"
+    status: Status = "fallback" if fallback else "optimal"
     return Solution(status, counts, value, value, "exact", "modes", time.perf_counter() - started, fallback)
 
 
@@ -99,10 +99,8 @@ def _solver(problem: Problem, backend: str, limits: Limits, process: SolverProce
     # An upper bound that holds whatever the solver says: every job at its own best.
     ceiling = float(sum(float(table.max()) for table in tables))
 
-    def solution(status: str, counts: tuple[int, ...], value: float, bound: float, note: str = "") -> Solution:
-        assert status in ("optimal", "feasible")  # noqa: S101
-        seconds = time.perf_counter() - started
-        return Solution(status, counts, value, bound, backend, "modes", seconds, note)  # type: ignore[arg-type]
+    def solution(status: Status, counts: tuple[int, ...], value: float, bound: float, note: str = "") -> Solution:
+        return Solution(status, counts, value, bound, backend, "modes", time.perf_counter() - started, note)
 
     if answer.x is None:
         if answer.status == "nothing":
