@@ -12,12 +12,13 @@ from bft.milp.documents import Document, answer, parse
 from bft.milp.placement import FreeUnits, settle
 from bft.milp.problem import CostModel, Job, Problem, ProblemError, Solution
 from bft.milp.process import SolverProcess
-from bft.milp.solve import BACKENDS, FORMULATIONS, solve
+from bft.milp.solve import BACKENDS, FORMULATIONS, TOLERANCE, solve
 from bft.milp.values import keep, total_value, value_table, value_tables
 
 __all__ = [
     "BACKENDS",
     "FORMULATIONS",
+    "TOLERANCE",
     "CostModel",
     "Document",
     "FreeUnits",

@@ -17,6 +17,7 @@ class InputError(ValueError):
         after the header line.
     hint
         What to do about it.
+
     """
 
     def __init__(

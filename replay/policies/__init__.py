@@ -1,1 +1,9 @@
-"""replay/policies."""
+"""One file a policy family; `POLICIES` names those that the command line offers."""
+
+from bft.replay.policies.equal_share import EqualShare
+from bft.replay.policies.interface import Decision, JobView, Policy, PolicyError, State
+from bft.replay.policies.milp import MilpPolicy
+
+POLICIES = ("milp", "equal-share")
+
+__all__ = ["POLICIES", "Decision", "EqualShare", "JobView", "MilpPolicy", "Policy", "PolicyError", "State"]

@@ -1,0 +1,260 @@
+"""Job tables from files and frames: the native form and the published pair (DESIGN §4)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bft.models.curves import Curve
+from bft.models.errors import InputError
+from bft.models.jobs import Job, JobTable
+from bft.models.tables import read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+REQUIRED = ("Jmin", "Jmax", "Pmax", "Tsub", "Tcup", "Tcdw", "Ns", "Ps", "Os")
+OPTIONAL = ("Jreq", "weight", "model", "batch_size", "memory_gib", "user", "vc", "deadline")
+BOUNDS = ("Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub")
+CURVES = ("Ns", "Ps", "Os")
+# Columns that may hold the job name when the file has no index of its own.
+NAME_COLUMNS = ("name", "job", "Unnamed: 0", "")
+
+
+def read_jobs(path: str | Path) -> JobTable:
+    """Read a native job table (Parquet, CSV or JSON lines).
+
+    Columns: name, Jmin, Jmax, Pmax (samples), Tsub (UTC), Tcup, Tcdw (s), Ns, Ps, Os (lists; in CSV as JSON), and
+    optionally Jreq, weight, model, batch_size, memory_gib, user, vc, deadline (UTC).
+
+    Raises
+    ------
+    InputError
+        Naming file, row, column and job.
+
+    """
+    return jobs_from_frame(read_table(path), source=str(path))
+
+
+def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable:
+    """Read the published pair of tables: `bounds` (-bdfn) and `scalability` (-scfn), joined by job name.
+
+    The order is that of `bounds`. Jobs that only `scalability` has are left out.
+
+    Raises
+    ------
+    InputError
+        Naming file, row, column and job.
+
+    """
+    bound_frame = _named(read_table(bounds), str(bounds))
+    curve_frame = _named(read_table(scalability), str(scalability))
+    _require(bound_frame, BOUNDS, str(bounds))
+    _require(curve_frame, CURVES, str(scalability))
+    for frame, file in ((bound_frame, bounds), (curve_frame, scalability)):
+        _unique(frame, str(file))
+    missing = bound_frame.index.difference(curve_frame.index, sort=False)
+    if len(missing):
+        raise InputError(
+            f"no row for this job, which {bounds} has ({len(missing)} such jobs)",
+            file=scalability,
+            job=str(missing[0]),
+            hint="give the two tables of one published set",
+        )
+    joined = bound_frame.join(curve_frame[list(CURVES)])
+    return jobs_from_frame(joined, source=str(bounds), curves_from=str(scalability))
+
+
+def jobs_from_frame(frame: pd.DataFrame, *, source: str = "", curves_from: str = "") -> JobTable:
+    """Make a job table from a frame with the native columns; the name is a column or the index.
+
+    Parameters
+    ----------
+    frame
+        One row a job.
+    source, curves_from
+        Files to name in messages; `curves_from` where Ns, Ps and Os come from another file.
+
+    """
+    frame = _named(frame, source)
+    _require(frame, REQUIRED, source)
+    optional = [column for column in OPTIONAL if column in frame.columns]
+    columns = {column: frame[column].tolist() for column in (*REQUIRED, *optional)}
+    jobs = []
+    for row, name in enumerate(frame.index.tolist(), start=1):
+        record = {column: values[row - 1] for column, values in columns.items()}
+        reader = _Row(record, str(name), row, source or None, curves_from or source or None)
+        jobs.append(reader.job())
+    return JobTable(tuple(jobs), source)
+
+
+def jobs_to_frame(table: JobTable) -> pd.DataFrame:
+    """The native form of a job table, one row a job; optional columns only where a job states them."""
+    import pandas as pd
+
+    records = []
+    for job in table:
+        record: dict[str, Any] = {
+            "name": job.name,
+            "model": job.model,
+            "Jmin": job.jmin,
+            "Jmax": job.jmax,
+            "Pmax": job.pmax,
+            "Tsub": pd.Timestamp(job.tsub_ns, unit="ns", tz="UTC"),
+            "Tcup": job.tcup_s,
+            "Tcdw": job.tcdw_s,
+            "Ns": job.scalability.ns.tolist(),
+            "Ps": job.scalability.ps.tolist(),
+            # One abscissa serves both curves in the native form.
+            "Os": job.objective.at(job.scalability.ns).tolist(),
+            "Jreq": job.jreq,
+            "weight": job.weight,
+            "batch_size": job.batch_size,
+            "memory_gib": job.memory_gib,
+            "user": job.user,
+            "vc": job.vc,
+            "deadline": None if job.deadline_ns is None else pd.Timestamp(job.deadline_ns, unit="ns", tz="UTC"),
+        }
+        records.append(record)
+    frame = pd.DataFrame(records, columns=["name", *REQUIRED, *OPTIONAL])
+    unused = [column for column in OPTIONAL if frame[column].isna().all() or (frame[column] == "").all()]
+    if (frame["weight"] == 1.0).all():
+        unused.append("weight")
+    return frame.drop(columns=unused)
+
+
+class _Row:
+    """One row on its way to a Job; every message names file, row, column and job."""
+
+    def __init__(self, record: Mapping[str, Any], name: str, row: int, file: str | None, curve_file: str | None):
+        self.record, self.name, self.row, self.file, self.curve_file = record, name, row, file, curve_file
+
+    def wrong(self, column: str, what: str) -> InputError:
+        file = self.curve_file if column in CURVES else self.file
+        return InputError(what, file=file, row=self.row, column=column, job=self.name)
+
+    def job(self) -> Job:
+        ns = self.numbers("Ns")
+        try:
+            return Job(
+                name=self.name,
+                tsub_ns=self.instant("Tsub"),
+                jmin=self.whole("Jmin"),
+                jmax=self.whole("Jmax"),
+                pmax=self.number("Pmax"),
+                tcup_s=self.number("Tcup"),
+                tcdw_s=self.number("Tcdw"),
+                scalability=self.curve(ns, "Ps"),
+                objective=self.curve(ns, "Os", signed=True),
+                jreq=self.whole("Jreq") if self.given("Jreq") else None,
+                weight=self.number("weight") if self.given("weight") else 1.0,
+                model=self.text("model"),
+                user=self.text("user"),
+                vc=self.text("vc"),
+                batch_size=self.number("batch_size") if self.given("batch_size") else None,
+                memory_gib=self.number("memory_gib") if self.given("memory_gib") else None,
+                deadline_ns=self.instant("deadline") if self.given("deadline") else None,
+            )
+        except InputError as error:
+            if error.row is None:
+                raise self.wrong(error.column or "", error.what) from error
+            raise
+
+    def given(self, column: str) -> bool:
+        value = self.record.get(column)
+        return not (value is None or value == "" or (isinstance(value, float) and math.isnan(value)) or value != value)
+
+    def text(self, column: str) -> str:
+        return str(self.record[column]) if self.given(column) else ""
+
+    def number(self, column: str) -> float:
+        value = self.record[column]
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if isinstance(value, bool) or not math.isfinite(number):
+            raise self.wrong(column, f"expected a finite number, not {value!r}")
+        return number
+
+    def whole(self, column: str) -> int:
+        number = self.number(column)
+        if not number.is_integer() or abs(number) > 2**31:
+            raise self.wrong(column, f"expected a whole number, not {self.record[column]!r}")
+        return int(number)
+
+    def instant(self, column: str) -> int:
+        import pandas as pd
+
+        value = self.record[column]
+        if isinstance(value, int | float) or not self.given(column):
+            raise self.wrong(column, f"expected a date and time such as 2021-02-10T20:21:15Z, not {value!r}")
+        try:
+            stamp = pd.Timestamp(value)
+            stamp = stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp.tz_convert("UTC")
+            return int(stamp.as_unit("ns").value)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise self.wrong(column, f"expected a date and time such as 2021-02-10T20:21:15Z, not {value!r}") from error
+
+    def numbers(self, column: str) -> list[float]:
+        value = self.record[column]
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except json.JSONDecodeError:
+                raise self.wrong(column, f"expected a list such as [0, 1, 2, 4], not {value!r}") from None
+        if isinstance(value, np.ndarray):
+            value = value.tolist()
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            raise self.wrong(column, f"expected a list of numbers, not {value!r}")
+        try:
+            return [float(entry) for entry in value]
+        except (TypeError, ValueError):
+            raise self.wrong(column, f"expected a list of numbers, not {value!r}") from None
+
+    def curve(self, ns: list[float], column: str, *, signed: bool = False) -> Curve:
+        values = self.numbers(column)
+        if not signed and any(value < 0 for value in values):
+            raise self.wrong(column, f"rates must be >= 0, not {min(values):g}")
+        try:
+            return Curve(np.array(ns), np.array(values))
+        except ValueError as error:
+            raise self.wrong("Ns" if "Ns" in str(error) else column, str(error)) from error
+
+
+def _named(frame: pd.DataFrame, file: str) -> pd.DataFrame:
+    """The frame with job names as index, whether they came as a column or as the index."""
+    import pandas as pd
+
+    if isinstance(frame.index, pd.RangeIndex) or frame.index.dtype.kind in "iu":
+        for column in NAME_COLUMNS:
+            if column in frame.columns:
+                frame = frame.set_index(column)
+                break
+        else:
+            raise InputError("no column with the job's name; expected 'name'", file=file or None, column="name")
+    names = pd.Index([str(name) for name in frame.index], dtype=object)
+    return frame.set_axis(names, axis=0)
+
+
+def _require(frame: pd.DataFrame, columns: Sequence[str], file: str) -> None:
+    missing = [column for column in columns if column not in frame.columns]
+    if missing:
+        raise InputError(
+            f"missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; "
+            f"it has {', '.join(map(str, frame.columns)) or 'none'}",
+            file=file or None,
+            hint="docs/formats.md lists the columns",
+        )
+
+
+def _unique(frame: pd.DataFrame, file: str) -> None:
+    twice = frame.index[frame.index.duplicated()]
+    if len(twice):
+        row = int(np.flatnonzero(frame.index == twice[0])[1]) + 1
+        raise InputError("the name appears twice; expected unique names", file=file, row=row, job=str(twice[0]))

@@ -1,0 +1,150 @@
+"""What a job is: bounds, work, curves (DESIGN §2, §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from bft.models.curves import Curve, FloatArray
+from bft.models.errors import InputError
+
+# A rigid policy asks for the smallest size that reaches this share of the rate at Jmax (DESIGN §4, Jreq).
+REQUEST_SHARE = 0.8
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """An elastic training job.
+
+    Parameters
+    ----------
+    name
+        Unique within a table.
+    tsub_ns
+        Submit time, UTC nanoseconds since 1970.
+    jmin, jmax
+        Fewest and most units it runs on.
+    pmax
+        Total work in samples.
+    tcup_s, tcdw_s
+        Seconds lost when it grows or shrinks.
+    scalability
+        P: units -> samples/s, what is done.
+    objective
+        O: units -> objective/s, what is optimised.
+    jreq
+        Units that a rigid policy asks for; None takes `default_request`.
+    weight
+        Factor on its value in the objective.
+    model, user, vc
+        What it trains, whose it is, its virtual cluster; empty when unknown.
+
+    """
+
+    name: str
+    tsub_ns: int
+    jmin: int
+    jmax: int
+    pmax: float
+    tcup_s: float
+    tcdw_s: float
+    scalability: Curve
+    objective: Curve
+    jreq: int | None = None
+    weight: float = 1.0
+    model: str = ""
+    user: str = ""
+    vc: str = ""
+    batch_size: float | None = None
+    memory_gib: float | None = None
+    deadline_ns: int | None = None
+
+    def __post_init__(self) -> None:
+        def wrong(column: str, what: str) -> InputError:
+            return InputError(what, column=column, job=self.name)
+
+        if self.jmin < 0:
+            raise wrong("Jmin", f"expected a whole number >= 0, not {self.jmin}")
+        if self.jmax < max(self.jmin, 1):
+            raise wrong("Jmax", f"expected at least Jmin ({self.jmin}) and 1, not {self.jmax}")
+        if not (np.isfinite(self.pmax) and self.pmax > 0):
+            raise wrong("Pmax", f"expected a finite number > 0, not {self.pmax}")
+        for column, value in (("Tcup", self.tcup_s), ("Tcdw", self.tcdw_s), ("weight", self.weight)):
+            if not (np.isfinite(value) and value >= 0):
+                raise wrong(column, f"expected a finite number >= 0, not {value}")
+        if self.scalability.ps[0] != 0:
+            raise wrong("Ps", f"expected Ps[0] = 0 (no units, no progress), not {self.scalability.ps[0]:g}")
+        if self.jreq is not None and not self.jmin <= self.jreq <= self.jmax:
+            raise wrong(
+                "Jreq", f"expected a whole number in [Jmin, Jmax] = [{self.jmin}, {self.jmax}], not {self.jreq}"
+            )
+
+    @cached_property
+    def rates(self) -> FloatArray:
+        """P at 0, 1, ..., jmax units in samples/s, 0 below jmin: float64 of shape (jmax + 1,)."""
+        table = self.scalability.table(self.jmax)
+        table[: self.jmin] = 0.0
+        return table
+
+    @property
+    def request(self) -> int:
+        """Units that a rigid policy asks for."""
+        return self.default_request if self.jreq is None else self.jreq
+
+    @cached_property
+    def default_request(self) -> int:
+        """Smallest size that reaches 80 % of P(Jmax), at least Jmin."""
+        enough = np.flatnonzero(self.rates >= REQUEST_SHARE * self.rates[-1])
+        return max(int(enough[0]), self.jmin, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class JobTable:
+    """Jobs in the order of their file, which breaks ties of equal submit times.
+
+    Parameters
+    ----------
+    jobs
+        The jobs; names must be unique.
+    source
+        Where they come from, for messages and results.
+
+    Raises
+    ------
+    InputError
+        When a name appears twice.
+
+    """
+
+    jobs: tuple[Job, ...]
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for row, job in enumerate(self.jobs, start=1):
+            if job.name in seen:
+                raise InputError(
+                    "the name appears twice; expected unique names", file=self.source or None, row=row, job=job.name
+                )
+            seen.add(job.name)
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self.jobs)
+
+    def by_submit(self) -> list[int]:
+        """Positions of the jobs in order of submission, ties in the order of the table."""
+        return sorted(range(len(self.jobs)), key=lambda i: self.jobs[i].tsub_ns)
+
+    def shifted(self, nanoseconds: int) -> JobTable:
+        """The same jobs, submitted `nanoseconds` later."""
+        return JobTable(tuple(replace(job, tsub_ns=job.tsub_ns + nanoseconds) for job in self.jobs), self.source)
+
+    def beyond_curve(self) -> Sequence[Job]:
+        """Jobs whose Jmax lies beyond the last point of their scalability curve, which is held constant there."""
+        return [job for job in self.jobs if job.jmax > job.scalability.last]

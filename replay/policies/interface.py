@@ -1,0 +1,80 @@
+"""What a policy sees and what it answers (DESIGN §7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from bft.models import Job
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job in play as a scheduler sees it: no future, no remaining work.
+
+    Parameters
+    ----------
+    job
+        Its bounds and curves.
+    units
+        Units it holds now.
+    unit_seconds
+        Service attained so far.
+
+    """
+
+    job: Job
+    units: int
+    unit_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The moment of a decision.
+
+    Parameters
+    ----------
+    time_ns
+        UTC nanoseconds.
+    idle
+        Idle units, those that jobs hold included.
+    jobs
+        The jobs in play, in order of admission.
+
+    """
+
+    time_ns: int
+    idle: int
+    jobs: tuple[JobView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How many units each job in play shall have, in the order of `State.jobs`.
+
+    A policy that optimises also says how well: `status`, `objective`, `bound`, and `note` when something went wrong.
+    `seconds` is wall time, kept out of the results proper.
+    """
+
+    counts: tuple[int, ...]
+    status: str = "decided"
+    objective: float = float("nan")
+    bound: float = float("nan")
+    backend: str = ""
+    note: str = ""
+    seconds: float = 0.0
+
+
+class Policy(Protocol):
+    """Decides allocations. It must be deterministic: same states, same decisions."""
+
+    @property
+    def name(self) -> str:
+        """What the command line and the results call it."""
+
+    def decide(self, state: State) -> Decision:
+        """Allocate the idle units: for each job 0 or a number within [Jmin, Jmax], in total at most `state.idle`."""
+
+
+class PolicyError(RuntimeError):
+    """A policy answered what no scheduler may: too many units, or a count outside a job's bounds."""

@@ -1,0 +1,188 @@
+"""Which nodes are idle when: the node trace (DESIGN §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bft.models import InputError
+
+IndexArray = NDArray[np.int32]
+TimeArray = NDArray[np.int64]
+SECOND_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class NodeTrace:
+    """The idle nodes of a machine over a window of observation.
+
+    Event e happens at times[e]: nodes left[left_at[e]:left_at[e+1]] are taken back, then nodes
+    joined[joined_at[e]:joined_at[e+1]] turn idle. Before the first event no node is idle. Memory grows with the
+    number of changes, not with nodes x events.
+
+    Parameters
+    ----------
+    nodes
+        Names of all nodes of the machine, also of those never idle.
+    times
+        UTC nanoseconds since 1970 of the events, int64 of shape (events,), increasing.
+    joined, left
+        Node indices, int32.
+    joined_at, left_at
+        Offsets into them, int64 of shape (events + 1,).
+    start, end
+        The window of observation, UTC nanoseconds; start <= times[0], times[-1] <= end.
+    machine, source
+        For people.
+    units_per_node
+        Units (GPUs) of a node; 1 when a unit is a whole node.
+    notes
+        What reading did to the input, in sentences: rows merged, dropped, and so on.
+
+    """
+
+    nodes: tuple[str, ...]
+    times: TimeArray
+    joined: IndexArray
+    joined_at: TimeArray
+    left: IndexArray
+    left_at: TimeArray
+    start: int
+    end: int
+    machine: str = ""
+    source: str = ""
+    units_per_node: int = 1
+    notes: tuple[str, ...] = field(default=())
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds of observation."""
+        return (self.end - self.start) / SECOND_NS
+
+    def joins(self, event: int) -> IndexArray:
+        """Nodes that turn idle at an event."""
+        return self.joined[self.joined_at[event] : self.joined_at[event + 1]]
+
+    def leaves(self, event: int) -> IndexArray:
+        """Nodes taken back at an event."""
+        return self.left[self.left_at[event] : self.left_at[event + 1]]
+
+    def idle_counts(self) -> NDArray[np.int64]:
+        """Idle nodes after each event: int64 of shape (events,)."""
+        return np.cumsum(np.diff(self.joined_at) - np.diff(self.left_at))
+
+    def idle_node_seconds(self) -> float:
+        """The resource-integral: idle nodes integrated over the window of observation."""
+        if not len(self):
+            return 0.0
+        spans = np.diff(np.append(self.times, self.end)) / SECOND_NS
+        return float(np.dot(self.idle_counts(), spans))
+
+    def with_notes(self, *notes: str) -> NodeTrace:
+        """The same trace with further notes."""
+        return replace(self, notes=(*self.notes, *notes))
+
+
+def from_changes(
+    nodes: Sequence[str],
+    times: TimeArray,
+    node: IndexArray,
+    idle: NDArray[np.bool_],
+    *,
+    start: int | None = None,
+    end: int | None = None,
+    machine: str = "",
+    source: str = "",
+    units_per_node: int = 1,
+) -> NodeTrace:
+    """Make a trace from one row a change.
+
+    Parameters
+    ----------
+    nodes
+        Names of all nodes.
+    times, node, idle
+        When, which node (index into `nodes`), and whether it is idle from then on. Sorted by time. Rows that
+        repeat a node's state are dropped; of several rows for one node at one time the last one counts.
+    start, end
+        Window of observation, UTC ns; by default from the first to the last change.
+    machine, source, units_per_node
+        As `NodeTrace` has them.
+
+    """
+    notes = []
+    rows = len(times)
+    # Of rows for one (time, node), keep the last: stable sort by node within time, then look one ahead.
+    order = np.lexsort((np.arange(rows), node, times))
+    times, node, idle = times[order], node[order], idle[order]
+    last = np.ones(rows, dtype=bool)
+    last[:-1] = (times[1:] != times[:-1]) | (node[1:] != node[:-1])
+    if rows - int(last.sum()):
+        notes.append(f"{rows - int(last.sum())} rows repeated a node at the same time: the last one counts")
+    times, node, idle = times[last], node[last], idle[last]
+    # A change is a state that differs from the node's previous one; every node starts busy.
+    by_node = np.lexsort((times, node))
+    state, which = idle[by_node], node[by_node]
+    before = np.zeros(len(state), dtype=bool)
+    before[1:] = np.where(which[1:] == which[:-1], state[:-1], False)
+    changed = np.zeros(len(state), dtype=bool)
+    changed[by_node] = state != before
+    # The first rows state where nodes start; only later ones that say nothing new are worth a note.
+    opening = times == times[0] if len(times) else changed
+    unchanged = int((~changed & ~opening).sum())
+    if unchanged:
+        notes.append(f"{unchanged} rows repeated a node's state and were dropped")
+    first = int(times[0]) if len(times) else start
+    final = int(times[-1]) if len(times) else end
+    times, node, idle = times[changed], node[changed], idle[changed]
+    instants = np.unique(times)
+    joined, left = node[idle], node[~idle]
+
+    def offsets(of: TimeArray) -> TimeArray:
+        return np.append(np.searchsorted(of, instants, side="left"), len(of)).astype(np.int64)
+
+    begin = start if start is not None else first
+    finish = end if end is not None else final
+    if begin is None or finish is None:
+        raise InputError("the trace is empty: it names no time at all", file=source or None)
+    if len(instants) and not begin <= instants[0] <= instants[-1] <= finish:
+        raise InputError("changes lie outside the window of observation that the trace states", file=source or None)
+    return NodeTrace(
+        nodes=tuple(nodes),
+        times=instants,
+        joined=joined.astype(np.int32),
+        joined_at=offsets(times[idle]),
+        left=left.astype(np.int32),
+        left_at=offsets(times[~idle]),
+        start=begin,
+        end=finish,
+        machine=machine,
+        source=source,
+        units_per_node=units_per_node,
+        notes=tuple(notes),
+    )
+
+
+def always_idle(nodes: int, start: int, end: int, *, units_per_node: int = 1, machine: str = "") -> NodeTrace:
+    """A trace of `nodes` dedicated nodes, idle from start to end."""
+    everybody = np.arange(nodes, dtype=np.int32)
+    events = 1 if nodes else 0
+    return NodeTrace(
+        nodes=tuple(f"n{i:05d}" for i in range(nodes)),
+        times=np.full(events, start, dtype=np.int64),
+        joined=everybody,
+        joined_at=np.array([0, nodes] if events else [0], dtype=np.int64),
+        left=np.zeros(0, dtype=np.int32),
+        left_at=np.zeros(events + 1, dtype=np.int64),
+        start=start,
+        end=end,
+        machine=machine,
+        source=f"{nodes} dedicated nodes",
+        units_per_node=units_per_node,
+    )
