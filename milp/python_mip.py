@@ -30,6 +30,9 @@ def solve(model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
     # python-mip's defaults stop at 1e-4 relative; an answer within 1e-9 counts as proven.
     solver.max_mip_gap = max(limits.gap, 1e-9)
     solver.max_mip_gap_abs = 1e-9
+    # These models are small and tight: presolve and cuts cost more than they save (benchmarks/solve_modes.py).
+    solver.preprocess = 0
+    solver.cuts = 0
     solver.threads = limits.threads
     status = solver.optimize() if limits.seconds is None else solver.optimize(max_seconds=limits.seconds)
     word = STATUS.get(status, f"solver said {status.name}")

@@ -14,8 +14,8 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import BinaryIO, Final
 
-# Bounds memory at about 3 GiB (of empty containers) and time at about a minute, while a job table
-# of a million rows needs less.
+# Bounds memory at about 3 GiB (of empty containers) and time at less than a minute; a job table
+# of a million rows stays below.
 MAX_OPCODES: Final = 50_000_000
 _CHUNK: Final = 1 << 20
 _MAX_LINE: Final = 1 << 26
@@ -25,25 +25,25 @@ _MARK: Final = object()
 _KEYS: Final = (str, bytes, int, float, type(None))
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The pickle would do what data never does; the text goes on from "this pickle"."""
 
 
-class Malformed(Exception):
+class MalformedError(Exception):
     """Not a pickle, a damaged one, or one whose parts do not fit together; the text says which."""
 
 
 class Name:
-    """An allowed global, by its token of the allow-list; it stands for nothing but itself."""
+    """An allowed global, by its label in the allow-list; it stands for nothing but itself."""
 
-    __slots__ = ("token",)
+    __slots__ = ("label",)
 
-    def __init__(self, token: str) -> None:
-        self.token = token
+    def __init__(self, label: str) -> None:
+        self.label = label
 
 
 class Made:
-    """What a call would have made: the maker's token, its arguments, and the state set afterwards."""
+    """What a call would have made: the maker's label, its arguments, and the state set afterwards."""
 
     __slots__ = ("args", "has_state", "maker", "state")
 
@@ -65,7 +65,7 @@ class _Reader:
         chunk = self._source.read(_CHUNK)
         if not chunk:
             end = self._start + len(self._data)
-            raise Malformed(f"it ends after {end} bytes, in the middle of its content" if end else "it is empty")
+            raise MalformedError(f"it ends after {end} bytes, in the middle of its content" if end else "it is empty")
         self._start += self._at
         self._data, self._at = rest + chunk, 0
 
@@ -92,7 +92,7 @@ class _Reader:
         while len(payload) < count:
             chunk = self._source.read(min(_CHUNK, count - len(payload)))
             if not chunk:
-                raise Malformed(f"it is cut short: {len(payload)} of an array's {count} bytes are there")
+                raise MalformedError(f"it is cut short: {len(payload)} of an array's {count} bytes are there")
             payload += chunk
             self._start += len(chunk)
         return payload
@@ -105,7 +105,7 @@ class _Reader:
         """Take a line of text, an argument in protocol 0, without its end."""
         while (end := self._data.find(b"\n", self._at)) < 0:
             if len(self._data) - self._at > _MAX_LINE:
-                raise Malformed("a line of text in it has no end")
+                raise MalformedError("a line of text in it has no end")
             self._fill()
         text, self._at = self._data[self._at : end], end + 1
         return text.decode("raw_unicode_escape")
@@ -125,13 +125,13 @@ class _Machine:
             code = byte()
             if code == _STOP:
                 if len(stack) != 1:
-                    raise Malformed("it ends without exactly one object")
+                    raise MalformedError("it ends without exactly one object")
                 return stack[0]
             operation = _OPERATIONS.get(code)
             if operation is None:
-                raise Malformed(f"no opcode of the pickle language is 0x{code:02x}")
+                raise MalformedError(f"no opcode of the pickle language is 0x{code:02x}")
             operation(self)
-        raise Malformed(f"it has more than {MAX_OPCODES:,} opcodes")
+        raise MalformedError(f"it has more than {MAX_OPCODES:,} opcodes")
 
     def _items(self) -> list[object]:
         """Pop everything above the topmost mark, and the mark."""
@@ -165,14 +165,14 @@ class _Machine:
     def long_binary(self, size: int) -> None:
         count = self.reader.number(size)
         if count > _MAX_INT_BYTES:
-            raise Malformed(f"it holds an integer of {count} bytes")
+            raise MalformedError(f"it holds an integer of {count} bytes")
         self.stack.append(int.from_bytes(self.reader.take(count), "little", signed=True))
 
     def string_line(self) -> None:
         # Strings of Python 2 occur in old hand-made pickles only; escapes in them are not worth a parser.
         text = self.reader.line()
         if len(text) < 2 or text[0] not in "\"'" or text[0] != text[-1] or "\\" in text:
-            raise Malformed("it holds a string as Python 2 wrote it")
+            raise MalformedError("it holds a string as Python 2 wrote it")
         self.stack.append(text[1:-1])
 
     def text(self, size: int) -> None:
@@ -212,7 +212,7 @@ class _Machine:
     def _extend(self, items: list[object]) -> None:
         target = self._top()
         if not isinstance(target, list):
-            raise Malformed("it appends to something that is not a list")
+            raise MalformedError("it appends to something that is not a list")
         target.extend(items)
 
     def set_item(self) -> None:
@@ -225,14 +225,14 @@ class _Machine:
     def _set(self, items: list[object]) -> None:
         target = self._top()
         if not isinstance(target, dict) or len(items) % 2:
-            raise Malformed("it sets items of something that is not a dict")
+            raise MalformedError("it sets items of something that is not a dict")
         for key, value in zip(items[::2], items[1::2], strict=True):
             if not isinstance(key, _KEYS):
-                raise Malformed(f"a dict in it has a key that is neither text nor a number ({type(key).__name__})")
+                raise MalformedError(f"a dict in it has a key that is neither text nor a number ({type(key).__name__})")
             target[key] = value
 
     def a_set(self) -> None:
-        raise Malformed("it holds a set, which is not read here")
+        raise MalformedError("it holds a set, which is not read here")
 
     # The memo and the stack
 
@@ -241,16 +241,16 @@ class _Machine:
 
     def get(self, index: int) -> None:
         if index not in self.memo:
-            raise Malformed(f"it refers to object {index} of its memo, which it has not put there")
+            raise MalformedError(f"it refers to object {index} of its memo, which it has not put there")
         self.stack.append(self.memo[index])
 
     # What a pickle may name, and what it may ask to be made
 
     def _name(self, module: str, name: str) -> Name:
-        token = self.names.get((module, name))
-        if token is None:
-            raise Refused(f"would call {_printable(f'{module}.{name}')}")
-        return Name(token)
+        label = self.names.get((module, name))
+        if label is None:
+            raise RefusedError(f"would call {_printable(f'{module}.{name}')}")
+        return Name(label)
 
     def global_line(self) -> None:
         module = self.reader.line()
@@ -259,13 +259,13 @@ class _Machine:
     def global_stack(self) -> None:
         name, module = self._pop(), self._pop()
         if not isinstance(name, str) or not isinstance(module, str):
-            raise Malformed("it names a function by something that is not text")
+            raise MalformedError("it names a function by something that is not text")
         self.stack.append(self._name(module, name))
 
     def _make(self, maker: object, args: object) -> None:
         if not isinstance(maker, Name) or not isinstance(args, tuple):
-            raise Malformed("it calls something that is not a function")
-        self.stack.append(Made(maker.token, args))
+            raise MalformedError("it calls something that is not a function")
+        self.stack.append(Made(maker.label, args))
 
     def reduce(self) -> None:
         args = self._pop()
@@ -273,7 +273,7 @@ class _Machine:
 
     def new_with_keywords(self) -> None:
         if self._pop() != {}:
-            raise Malformed("it makes an object with keyword arguments, as no table does")
+            raise MalformedError("it makes an object with keyword arguments, as no table does")
         self.reduce()
 
     def instance_line(self) -> None:
@@ -288,21 +288,21 @@ class _Machine:
     def build(self) -> None:
         state, target = self._pop(), self._top()
         if not isinstance(target, Made) or target.has_state:
-            raise Malformed("it sets the state of something that has none")
+            raise MalformedError("it sets the state of something that has none")
         target.state, target.has_state = state, True
 
     def extension(self, size: int) -> None:
-        raise Refused(f"would call whatever is registered under extension code {self.reader.number(size)}")
+        raise RefusedError(f"would call whatever is registered under extension code {self.reader.number(size)}")
 
     def persistent_line(self) -> None:
-        raise Refused(f"asks for the persistent object {_printable(self.reader.line())}")
+        raise RefusedError(f"asks for the persistent object {_printable(self.reader.line())}")
 
     def persistent(self) -> None:
         pid = self._pop()
-        raise Refused(f"asks for the persistent object {_printable(str(pid) if isinstance(pid, _KEYS) else '?')}")
+        raise RefusedError(f"asks for the persistent object {_printable(str(pid) if isinstance(pid, _KEYS) else '?')}")
 
     def out_of_band(self) -> None:
-        raise Refused("asks for buffers that are kept outside of it")
+        raise RefusedError("asks for buffers that are kept outside of it")
 
 
 def _printable(text: str) -> str:
@@ -397,7 +397,7 @@ def record(source: BinaryIO, names: Mapping[tuple[str, str], str]) -> object:
     source
         The pickle, read once and forward; what follows its end is left alone, up to a chunk.
     names
-        The allow-list: (module, qualified name) to a token of the caller's.
+        The allow-list: (module, qualified name) to a label of the caller's.
 
     Returns
     -------
@@ -407,15 +407,15 @@ def record(source: BinaryIO, names: Mapping[tuple[str, str], str]) -> object:
 
     Raises
     ------
-    Refused
+    RefusedError
         For a name outside of the allow-list, an extension code, a persistent object.
-    Malformed
+    MalformedError
         For everything that is not a well-formed pickle within bounds.
 
     """
     try:
         return _Machine(source, names).run()
     except IndexError:
-        raise Malformed("it takes more from its stack than it has put there") from None
+        raise MalformedError("it takes more from its stack than it has put there") from None
     except (ValueError, OverflowError) as error:  # numbers and UTF-8 that are none
-        raise Malformed(f"a value in it is not readable ({error})") from None
+        raise MalformedError(f"a value in it is not readable ({error})") from None

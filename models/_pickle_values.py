@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bft.models._pickle_machine import Made, Malformed, Name
+from bft.models._pickle_machine import Made, MalformedError, Name
 
 Array: TypeAlias = NDArray[Any]
 
@@ -21,53 +21,55 @@ _DTYPE: Final = re.compile(r"b1|[iu][1248]|f[248]|O8|[Mm]8|[US][1-9][0-9]{0,5}")
 _TIME_UNITS: Final = frozenset({"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns"})
 # Codes of NPY_DATETIMEUNIT in pickled Timestamps; before pandas 2 there were nanoseconds only.
 _RESOLUTION: Final = {7: "s", 8: "ms", 9: "us", 10: "ns"}
-MAX_LENGTH: Final = 1 << 32  # rows or columns; an empty array may claim any
+MAX_LENGTH: Final = 1 << 28  # of an array or index in one dimension; an empty one may claim any
 _MAX_DEPTH: Final = 50
 _MAX_EXPANDED: Final = 10_000_000  # items of one cell, shared ones counted wherever they appear
 _EPOCH: Final = dt.datetime(1, 1, 1)
 
 
 def made(node: object, *makers: str) -> Made:
-    """Check that a node was made by one of `makers`, and give it with that maker's token.
+    """Check that a node was made by one of `makers`, and give it with that maker's label.
 
     Protocols 0 and 1 write objects as `copyreg._reconstructor(class, object, None)`, Cython classes
     as an unpickling function of the class; either way the class is the first argument.
     """
     if isinstance(node, Made) and node.maker in ("reconstructor", "unpickle_backed", "reconstruct"):
         if not node.args or not isinstance(node.args[0], Name):
-            raise Malformed("an object in it is made of no class")
-        plain = Made(node.args[0].token, ())
+            raise MalformedError("an object in it is made of no class")
+        plain = Made(node.args[0].label, ())
         plain.state, plain.has_state = node.state, node.has_state
         node = plain
     if not isinstance(node, Made) or (makers and node.maker not in makers):
-        raise Malformed(f"it holds {described(node)} where {' or '.join(makers)} is expected")
+        raise MalformedError(f"it holds {described(node)} where {' or '.join(makers)} is expected")
     return node
 
 
 def described(node: object) -> str:
     """Name a node in an error, as "a list" or "a Timestamp"."""
-    token = node.maker if isinstance(node, Made) else node.token if isinstance(node, Name) else type(node).__name__
-    return f"{'an' if token[:1].lower() in 'aeio' else 'a'} {token}"
+    what = node.maker if isinstance(node, Made) else node.label if isinstance(node, Name) else type(node).__name__
+    return f"{'an' if what[:1].lower() in 'aeio' else 'a'} {what}"
 
 
 def integer(node: object, *, low: int = 0, high: int = MAX_LENGTH) -> int:
     """Check that a node is a whole number (no bool) from `low` to `high`."""
     if type(node) is not int or not low <= node <= high:
-        raise Malformed(f"a number in it is {node if type(node) is int else described(node)}, not {low} to {high}")
+        raise MalformedError(f"a number in it is {node if type(node) is int else described(node)}, not {low} to {high}")
     return node
 
 
 def sequence(node: object, *lengths: int) -> Sequence[object]:
     """Check that a node is a list or tuple, of one of `lengths` if any is given."""
     if not isinstance(node, list | tuple) or (lengths and len(node) not in lengths):
-        raise Malformed(f"it holds {described(node)} where {' or '.join(map(str, lengths)) or 'some'} items are expected")
+        raise MalformedError(
+            f"it holds {described(node)} where {' or '.join(map(str, lengths)) or 'some'} items are expected"
+        )
     return node
 
 
 def mapping(node: object) -> dict[object, object]:
     """Check that a node is a dict."""
     if not isinstance(node, dict):
-        raise Malformed(f"it holds {described(node)} where a dict is expected")
+        raise MalformedError(f"it holds {described(node)} where a dict is expected")
     return node
 
 
@@ -83,11 +85,15 @@ def binary(node: object) -> bytes | bytearray:
             text, coding = node.args
             if isinstance(text, str) and coding in ("latin1", "latin-1"):
                 return text.encode("latin-1")
-        if node.maker == "bytearray" and len(node.args) == 1 and isinstance(node.args[0], bytes | bytearray):
-            return node.args[0]
+        if (
+            node.maker == "bytearray"
+            and len(node.args) == 1
+            and not (isinstance(node.args[0], Made) and node.args[0].maker == "bytearray")
+        ):
+            return binary(node.args[0])
         if node.maker == "bytearray" and node.args == ():
             return b""
-    raise Malformed(f"it holds {described(node)} where bytes are expected")
+    raise MalformedError(f"it holds {described(node)} where bytes are expected")
 
 
 def dtype(node: object) -> np.dtype[Any]:
@@ -95,11 +101,11 @@ def dtype(node: object) -> np.dtype[Any]:
     node = made(node, "dtype")
     code = node.args[0] if node.args else None
     if not isinstance(code, str) or not _DTYPE.fullmatch(code):
-        raise Malformed(f"an array in it has the type {code if isinstance(code, str) else described(code)}")
+        raise MalformedError(f"an array in it has the type {code if isinstance(code, str) else described(code)}")
     state = sequence(node.state, 8, 9)
     order = state[1]
     if order not in ("<", ">", "|") or any(part is not None for part in state[2:5]):
-        raise Malformed("an array in it has a structured type")
+        raise MalformedError("an array in it has a structured type")
     if code == "O8":
         return np.dtype(object)
     unit = ""
@@ -107,7 +113,7 @@ def dtype(node: object) -> np.dtype[Any]:
         parts = sequence(sequence(state[-1], 2)[1], 4)
         unit = binary(parts[0]).decode("ascii", "replace")
         if unit not in _TIME_UNITS or parts[1:] != (1, 1, 1):
-            raise Malformed("an array in it has times of an unknown unit")
+            raise MalformedError("an array in it has times of an unknown unit")
         unit = f"[{unit}]"
     return np.dtype(f"{order}{code}{unit}")
 
@@ -123,17 +129,17 @@ def raw_array(data: bytes | bytearray, kind: np.dtype[Any], shape: Sequence[obje
 
     """
     if len(shape) > 32:
-        raise Malformed(f"an array in it has {len(shape)} dimensions")
+        raise MalformedError(f"an array in it has {len(shape)} dimensions")
     lengths = tuple(integer(length) for length in shape)
     if kind.hasobject or math.prod(lengths) * kind.itemsize != len(data):
-        raise Malformed(f"an array of {' x '.join(map(str, lengths))} values of type {kind} has {len(data)} bytes")
+        raise MalformedError(f"an array of {' x '.join(map(str, lengths))} values of type {kind} has {len(data)} bytes")
     if not data:
         return np.empty(lengths, kind.newbyteorder("="))
     flat = np.frombuffer(data, kind)
     if kind.kind == "b" and int(flat.view(np.uint8).max()) > 1:
-        raise Malformed("a bool in it is neither true nor false")
-    if kind.kind == "U" and int(flat.view(kind.str[0] + "u4").max()) > 0x10FFFF:
-        raise Malformed("a string in it has characters that do not exist")
+        raise MalformedError("a bool in it is neither true nor false")
+    if kind.kind == "U" and int(flat.view(flat.dtype.str[0] + "u4").max()) > 0x10FFFF:
+        raise MalformedError("a string in it has characters that do not exist")
     array = flat.reshape(lengths, order="F" if fortran else "C")
     if not kind.isnative:
         return array.astype(kind.newbyteorder("="))
@@ -150,9 +156,13 @@ def utc(node: object) -> dt.timezone | None:
     zone = made(node)
     if zone.maker == "utc" and not zone.args:
         return dt.UTC
-    if zone.maker == "timezone" and len(zone.args) == 1 and _duration(made(zone.args[0], "timedelta")) == dt.timedelta():
+    if (
+        zone.maker == "timezone"
+        and len(zone.args) == 1
+        and _duration(made(zone.args[0], "timedelta")) == dt.timedelta()
+    ):
         return dt.UTC
-    raise Malformed("a time in it has a time zone other than UTC")
+    raise MalformedError("a time in it has a time zone other than UTC")
 
 
 def _duration(node: Made) -> dt.timedelta:
@@ -164,7 +174,7 @@ def _date(node: Made) -> dt.date:
     # Four bytes: year (2, big-endian), month, day.
     data = binary(sequence(node.args, 1)[0])
     if len(data) != 4:
-        raise Malformed("a date in it is damaged")
+        raise MalformedError("a date in it is damaged")
     return dt.date(int.from_bytes(data[:2]), data[2], data[3])
 
 
@@ -173,10 +183,10 @@ def _datetime(node: Made) -> dt.datetime:
     args = sequence(node.args, 1, 2)
     data = binary(args[0])
     if len(data) != 10:
-        raise Malformed("a time in it is damaged")
+        raise MalformedError("a time in it is damaged")
     zone = utc(args[1]) if len(args) == 2 else None
     year, microsecond = int.from_bytes(data[:2]), int.from_bytes(data[7:])
-    month, day, hour, minute, second = data[2] & 0x7F, *data[3:7]
+    month, day, hour, minute, second = data[2] & 0x7F, data[3], data[4], data[5], data[6]
     return dt.datetime(year, month, day, hour, minute, second, microsecond, zone, fold=data[2] >> 7)
 
 
@@ -184,7 +194,7 @@ def _timestamp(node: Made) -> Any:
     args = sequence(node.args, 3, 4)  # value, freq (gone since pandas 2), tz, resolution (new in pandas 1.5)
     unit = _RESOLUTION.get(integer(args[3]) if len(args) == 4 else 10)
     if unit is None:
-        raise Malformed("a Timestamp in it has an unknown resolution")
+        raise MalformedError("a Timestamp in it has an unknown resolution")
     value = integer(args[0], low=-(1 << 63) + 1, high=(1 << 63) - 1)
     stamp = pd.Timestamp(np.datetime64(value, cast("Any", unit)))
     return stamp if utc(args[2]) is None else stamp.tz_localize("UTC")
@@ -194,7 +204,7 @@ def _timedelta(node: Made) -> Any:
     args = sequence(node.args, 1, 2)
     unit = _RESOLUTION.get(integer(args[1]) if len(args) == 2 else 10)
     if unit is None:
-        raise Malformed("a Timedelta in it has an unknown resolution")
+        raise MalformedError("a Timedelta in it has an unknown resolution")
     return pd.Timedelta(np.timedelta64(integer(args[0], low=-(1 << 63) + 1, high=(1 << 63) - 1), cast("Any", unit)))
 
 
@@ -237,12 +247,15 @@ class Values:
         """Decode a label: a cell that is one value, hence hashed in no time."""
         value = self.cell(node)
         if isinstance(value, list | tuple | dict | bytearray | np.ndarray):
-            raise Malformed(f"a label in it is {described(value)}")
+            raise MalformedError(f"a label in it is {described(value)}")
         return value
 
     def array(self, node: object) -> Array:
         """Decode an array; of objects too."""
-        return cast("Array", self._shared(node, self._array)[0])
+        array = self._shared(node, self._array)[0]
+        if not isinstance(array, np.ndarray):
+            raise MalformedError(f"it holds {described(node)} where an array is expected")
+        return array
 
     def _sized(self, node: object) -> tuple[Any, int]:
         """Decode a node, and count the items it unfolds to."""
@@ -250,21 +263,22 @@ class Values:
             return node, 1
         if isinstance(node, bytearray):
             return bytes(node), 1
-        return self._shared(node, self._container)
+        value, size = self._shared(node, self._container)
+        if size > _MAX_EXPANDED:
+            raise MalformedError(f"a cell in it unfolds to more than {_MAX_EXPANDED:,} items")
+        return value, size
 
     def _shared(self, node: object, decode: Callable[[object], tuple[Any, int]]) -> tuple[Any, int]:
         key = id(node)
         if key in self._done:
             return self._done[key]
         if key in self._open:
-            raise Malformed("an object in it contains itself")
+            raise MalformedError("an object in it contains itself")
         if len(self._open) >= _MAX_DEPTH:
-            raise Malformed(f"objects in it are nested more than {_MAX_DEPTH} deep")
+            raise MalformedError(f"objects in it are nested more than {_MAX_DEPTH} deep")
         self._open.add(key)
         result = decode(node)
         self._open.remove(key)
-        if result[1] > _MAX_EXPANDED:
-            raise Malformed(f"a cell in it unfolds to more than {_MAX_EXPANDED:,} items")
         self._done[key] = result
         return result
 
@@ -276,32 +290,32 @@ class Values:
         if isinstance(node, dict):
             entries = {key: self._sized(value) for key, value in node.items()}
             return {key: value for key, (value, _) in entries.items()}, 1 + sum(n for _, n in entries.values())
-        if isinstance(node, Name) and node.token == "NA":
+        if isinstance(node, Name) and node.label == "NA":
             return pd.NA, 1
         if isinstance(node, Made):
             if node.maker in ("reconstruct", "frombuffer"):
                 return self._array(node)
             if node.maker in self._scalars and not node.has_state:
                 return self._scalars[node.maker](node), 1
-        raise Malformed(f"a cell or label in it holds {described(node)}")
+        raise MalformedError(f"a cell or label in it holds {described(node)}")
 
     def _array(self, node: object) -> tuple[Array, int]:
         if isinstance(node, Made) and node.maker == "frombuffer":  # protocol 5
             data, kind, shape, order = sequence(node.args, 4)
             if order not in ("C", "F"):
-                raise Malformed("an array in it has no order")
+                raise MalformedError("an array in it has no order")
             array = raw_array(binary(data), dtype(kind), sequence(shape), fortran=order == "F")
             return array, 1 + array.size
         version, shape, kind, fortran, data = sequence(made(node, "ndarray").state, 5)
         if version != 1:
-            raise Malformed("an array in it is of an unknown version")
+            raise MalformedError("an array in it is of an unknown version")
         element = dtype(kind)
         if not element.hasobject:
             array = raw_array(binary(data), element, sequence(shape), fortran=bool(fortran))
             return array, 1 + array.size
         lengths = tuple(integer(length) for length in sequence(shape))
         if not isinstance(data, list) or len(lengths) > 32 or math.prod(lengths) != len(data):
-            raise Malformed(f"an array of {' x '.join(map(str, lengths))} objects does not have as many")
+            raise MalformedError(f"an array of {' x '.join(map(str, lengths))} objects does not have as many")
         flat = np.empty(len(data), object)
         size = 1
         for i, item in enumerate(data):

@@ -156,6 +156,11 @@ class Ledger:
         self._held_start: list[int] = []
         self._held_end: list[int] = []
 
+    @property
+    def decisions(self) -> int:
+        """Decisions so far."""
+        return len(self._seconds)
+
     # --- told by the engine ---------------------------------------------------------------------------------------
 
     def passed(self, seconds: float, idle: int, used: int) -> None:

@@ -1,1 +1,5 @@
-"""replay/cli."""
+"""The command line, DESIGN §9: `bft-replay` replays, its sub-commands do the rest."""
+
+from bft.replay.cli.main import main
+
+__all__ = ["main"]

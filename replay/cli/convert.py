@@ -1,0 +1,60 @@
+"""`bft-replay convert`: pickles, matrices and CSV into the native form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bft.models import InputError
+
+JOB_MARKS = {"Jmin", "Jmax", "Pmax"}
+CURVE_MARKS = {"Ns", "Ps"}
+
+
+@click.command(short_help="Rewrite a trace or job table in the native form.")
+@click.argument("sources", metavar="FILE [FILE]", nargs=-1, required=True)
+@click.option("-o", "--output", metavar="FILE", required=True, help="Target: .parquet or .csv (jobs: .jsonl too).")
+@click.option("--sort", is_flag=True, help="Accept a trace whose rows are not in order of time.")
+@click.option("--force", is_flag=True, help="Replace the target if it exists.")
+def convert(sources: tuple[str, ...], output: str, sort: bool, force: bool) -> None:
+    """Rewrite a node trace, a job table, or a published pair of job tables (bounds, scalability) in the native form.
+
+    Pickles are read without running anything in them. The target is not touched unless all goes well.
+    """
+    from bft.models import jobs_from_frame, read_published_jobs, read_table
+    from bft.replay.job_files import write_jobs
+    from bft.replay.trace_files import trace_from_frame, write_trace
+
+    target = Path(output)
+    if target.exists() and not force:
+        raise InputError("exists; --force replaces it", file=target)
+    draft = target.with_name(f".part.{target.name}")
+    try:
+        if len(sources) == 2:
+            jobs = read_published_jobs(*sources)
+            write_jobs(jobs, draft)
+            told = f"{len(jobs)} jobs"
+        elif len(sources) == 1:
+            frame = read_table(sources[0])
+            columns = {str(column) for column in frame.columns}
+            if columns >= JOB_MARKS and columns >= CURVE_MARKS:
+                jobs = jobs_from_frame(frame, source=sources[0])
+                write_jobs(jobs, draft)
+                told = f"{len(jobs)} jobs"
+            elif columns >= JOB_MARKS or columns >= CURVE_MARKS:
+                raise InputError(
+                    "is one half of a published job set; name both: bounds, then scalability", file=sources[0]
+                )
+            else:
+                trace = trace_from_frame(frame, source=sources[0], sort=sort)
+                write_trace(trace, draft)
+                told = f"{len(trace.nodes)} nodes, {len(trace)} events"
+        else:
+            raise click.UsageError("expected one file, or two: the bounds and the scalability of a published job set")
+        draft.replace(target)
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", file=target) from error
+    finally:
+        draft.unlink(missing_ok=True)
+    click.echo(f"{target}: {told}")

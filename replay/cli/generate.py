@@ -1,0 +1,68 @@
+"""`bft-replay generate`: synthetic node traces and job tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from bft.models import InputError
+from bft.replay.cli.parameters import Seconds
+
+Objective = Literal["throughput", "efficiency"]
+
+
+@click.group(short_help="Make a synthetic node trace or job table.")
+def generate() -> None:
+    """Make a synthetic node trace or job table, calibrated to the Summit log of February 2021."""
+
+
+@generate.command(name="trace", short_help="A Summit-like node trace.")
+@click.option("--nodes", type=click.IntRange(min=1), default=512, show_default=True, help="Size of the machine.")
+@click.option("--days", type=click.FloatRange(min=0, min_open=True), default=2.0, show_default=True, help="Length.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same trace.")
+@click.option("--start", default="2021-02-10", show_default=True, help="First day (UTC).")
+@click.option("-o", "--output", metavar="FILE", required=True, help="Target: .parquet, .csv or .csv.gz.")
+def node_trace(nodes: int, days: float, seed: int, start: str, output: str) -> None:
+    """Make a node trace like Summit's, of any size and length."""
+    from bft.datasets import generate_node_trace
+    from bft.replay.trace_files import trace_from_frame, write_trace
+
+    _refuse_existing(output)
+    table = generate_node_trace(nodes=nodes, days=days, seed=seed, start=start)
+    made = trace_from_frame(table.frame, metadata=table.metadata)
+    write_trace(made, output)
+    click.echo(f"{output}: {nodes} nodes, {len(made)} events")
+
+
+@generate.command(name="jobs", short_help="A table of DNN trainings.")
+@click.option("--jobs", "count", type=click.IntRange(min=1), default=1001, show_default=True, help="How many.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same jobs.")
+@click.option("--first-submit", required=True, metavar="TIME", help="When the first job is submitted (UTC).")
+@click.option("--interval", "interval_s", type=Seconds(zero=True), default=36.0, show_default=True,
+              help="Seconds between submissions.")  # fmt: skip
+@click.option("--pmax", type=click.FloatRange(min=0, min_open=True), default=1.3e8, show_default=True,
+              help="Work of a job, samples.")  # fmt: skip
+@click.option("--objective", type=click.Choice(["throughput", "efficiency"]), default="throughput", show_default=True,
+              help="What the jobs optimise.")  # fmt: skip
+@click.option("-o", "--output", metavar="FILE", required=True, help="Target: .parquet, .csv or .jsonl.")
+def job_table(
+    count: int, seed: int, first_submit: str, interval_s: float, pmax: float, objective: Objective, output: str
+) -> None:
+    """Make a table of image-recognition trainings: seven DNNs with measured scalability."""
+    from bft.datasets import generate_dnn_jobs
+    from bft.models import jobs_from_frame
+    from bft.replay.job_files import write_jobs
+
+    _refuse_existing(output)
+    frame = generate_dnn_jobs(
+        jobs=count, seed=seed, first_submit=first_submit, interval_s=interval_s, pmax=pmax, objective=objective
+    )
+    write_jobs(jobs_from_frame(frame), output)
+    click.echo(f"{output}: {count} jobs")
+
+
+def _refuse_existing(output: str) -> None:
+    if Path(output).exists():
+        raise InputError("exists; remove it or choose another -o", file=output)

@@ -1,0 +1,99 @@
+"""Entry point: dispatch to sub-commands, and turn errors into exit codes."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from importlib import import_module, metadata
+from typing import Any
+
+import click
+
+EXIT_BAD_INPUT, EXIT_DEGRADED, EXIT_INTERRUPTED = 2, 3, 130
+
+# Sub-command -> where it lives. Modules are imported when called: a wrong option should not wait for pandas.
+COMMANDS = {
+    "replay": "bft.replay.cli.replay:replay",
+    "solve": "bft.replay.cli.solve:solve",
+    "trace": "bft.replay.cli.trace:trace",
+    "convert": "bft.replay.cli.convert:convert",
+    "generate": "bft.replay.cli.generate:generate",
+}
+DEFAULT = "replay"
+
+
+class _Dispatcher(click.Group):
+    """A group whose default command is `replay`: `bft-replay -ndmap TRACE -Tfwd 120` needs no verb."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name].split(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in COMMANDS and args[0] not in ("--help", "-h", "--version")):
+            args = [DEFAULT, *args]
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_options(ctx, formatter)
+        with formatter.section("Without a command"):
+            formatter.write_text(
+                "`bft-replay [OPTIONS]` is `bft-replay replay [OPTIONS]`; see `bft-replay replay --help`. "
+                "Without options either it replays the bundled data set."
+            )
+            formatter.write_paragraph()
+            formatter.write_text("For your own machine: bft-replay -ndmap TRACE -Tfwd 120")
+
+
+@click.group(cls=_Dispatcher, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(metadata.version("bft-replay"), prog_name="bft-replay")
+def cli() -> None:
+    """Replay a supercomputer's idle-node log: who gets which idle node, and what would that have yielded."""
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 2 bad input, 3 degraded, 130 interrupted."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    sys.exit(run(args))
+
+
+def run(args: list[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    try:
+        code = cli.main(args=args, prog_name="bft-replay", standalone_mode=False, auto_envvar_prefix="BFT_REPLAY")
+    except click.exceptions.Exit as request:
+        return request.exit_code
+    except click.ClickException as error:
+        error.show()
+        return EXIT_BAD_INPUT
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        click.echo("Interrupted.", err=True)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # `| head` closed our output: nobody is left to tell
+        sys.stderr.close()
+        return 0
+    except Exception as error:
+        if not _is_input_error(error):
+            raise
+        click.echo(f"Error: {error}", err=True)
+        return EXIT_BAD_INPUT
+    return _code(code)
+
+
+def _is_input_error(error: Exception) -> bool:
+    # Named only now, so that `--help` need not import what defines them.
+    from bft.milp import ProblemError
+    from bft.models import InputError
+    from bft.replay.policies import PolicyError
+
+    return isinstance(error, InputError | ProblemError | PolicyError)
+
+
+def _code(value: Any) -> int:
+    return value if isinstance(value, int) else 0

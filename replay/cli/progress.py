@@ -1,0 +1,101 @@
+"""What a user sees while a replay runs: a bar on a terminal, plain lines elsewhere. Always on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TextIO
+
+import numpy as np
+
+# Seconds between two updates of the bar: a replay takes thousands of steps a second.
+REFRESH_S = 0.1
+
+
+class PlainLines:
+    """One line for each tenth of a replay, for logs and pipes."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stderr
+        self._start = self._end = self._next = 0
+
+    def __enter__(self) -> PlainLines:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stream.flush()
+
+    def stage(self, name: str, start_ns: int, end_ns: int) -> None:
+        """A replay of the window [start_ns, end_ns] begins."""
+        self._start, self._end, self._next = start_ns, max(end_ns, start_ns + 1), 1
+        print(f"{name}: {_day(start_ns)} to {_day(end_ns)}", file=self.stream)
+
+    def at(self, now_ns: int, decisions: int) -> None:
+        """The replay has reached an instant."""
+        tenth = (now_ns - self._start) * 10 // (self._end - self._start)
+        if tenth >= self._next:
+            self._next = tenth + 1
+            print(f"  {tenth * 10} %  {_day(now_ns)}  {decisions} decisions", file=self.stream)
+
+    def note(self, text: str) -> None:
+        """Something worth telling, not an error."""
+        print(f"note: {text}", file=self.stream)
+
+
+class Bar:
+    """A bar with the event's time, decisions a second and the time left."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        self._console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[event]}  {task.fields[speed]}"),
+            TimeRemainingColumn(),
+            console=self._console,
+        )
+        self._task: TaskID | None = None
+        self._began = self._shown = 0.0
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def stage(self, name: str, start_ns: int, end_ns: int) -> None:
+        """A replay of the window [start_ns, end_ns] begins."""
+        self._finish()
+        self._start = start_ns
+        self._task = self._progress.add_task(name, total=end_ns - start_ns, event="", speed="")
+        self._began = time.monotonic()
+
+    def at(self, now_ns: int, decisions: int) -> None:
+        """The replay has reached an instant."""
+        now = time.monotonic()
+        if self._task is None or now - self._shown < REFRESH_S:
+            return
+        self._shown = now
+        speed = decisions / max(now - self._began, 1e-9)
+        self._progress.update(
+            self._task, completed=now_ns - self._start, event=_day(now_ns), speed=f"{speed:,.0f} decisions/s"
+        )
+
+    def note(self, text: str) -> None:
+        """Something worth telling, not an error."""
+        self._console.print(f"note: {text}", markup=False, highlight=False)
+
+    def _finish(self) -> None:
+        if self._task is not None:  # all jobs may have finished before the trace ends
+            total = self._progress.tasks[self._task].total
+            self._progress.update(self._task, completed=total)
+
+
+def _day(instant_ns: int) -> str:
+    return str(np.datetime64(instant_ns, "ns").astype("datetime64[s]")).replace("T", " ") if instant_ns else ""

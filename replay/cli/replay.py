@@ -1,0 +1,136 @@
+"""`bft-replay [replay]`: the main job."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bft.replay.cli.main import EXIT_DEGRADED, EXIT_INTERRUPTED
+from bft.replay.cli.parameters import Seconds, YesNo, use_config
+
+if TYPE_CHECKING:
+    from bft.replay.cli.progress import Bar, PlainLines
+
+LOG = "replay.log"
+
+
+@click.command(short_help="Replay a node trace (the default command).")
+@click.option(
+    "-ndmap", "--node-trace", metavar="FILE", help="Node trace: Parquet, CSV, or the published pickle. [bundled]"
+)
+@click.option("-bdfn", "--job-bounds", metavar="FILE", help="Published job table: bounds (needs -scfn).")
+@click.option("-scfn", "--job-curves", metavar="FILE", help="Published job table: scalability (needs -bdfn).")
+@click.option("--jobs", metavar="FILE", help="Native job table, instead of -bdfn and -scfn.")
+@click.option("-Tfwd", "--forward-window", "tfwd_s", type=Seconds(), default=10.0, show_default=True,
+              help="Forward-looking window: seconds over which a new allocation must pay back.")  # fmt: skip
+@click.option("-optTL", "--time-limit", "time_limit_s", type=Seconds(), default=10.0, show_default=True,
+              help="Time limit of one decision, seconds.")  # fmt: skip
+@click.option("-maxJ", "--max-jobs", type=click.IntRange(min=1), default=10, show_default=True,
+              help="Jobs in play at once; later ones wait.")  # fmt: skip
+@click.option("-nis", "--first-node", type=click.IntRange(min=0), default=0, show_default=True,
+              help="First node (column) to use.")  # fmt: skip
+@click.option("-nN", "--node-count", type=click.IntRange(min=1), help="How many nodes (columns) to use. [all]")
+@click.option("-name", "--name", default="debug", show_default=True, help="Name of the run.")
+@click.option("-mip", "--mip", type=YesNo(), metavar="BOOL", default=True, show_default=True,
+              help="Decide by MILP; 0 is --policy equal-share.")  # fmt: skip
+@click.option("-print", "--print", "print_", type=YesNo(), metavar="BOOL", default=True, show_default=True,
+              help=f"Tell progress and summary; 0 writes them to {LOG} in the run directory.")  # fmt: skip
+@click.option("--policy", type=click.Choice(["milp", "equal-share"]), help="Who decides. [milp]")
+@click.option("--backend", type=click.Choice(["auto", "cbc", "exact"]), default="cbc", show_default=True,
+              help="What solves the MILP.")  # fmt: skip
+@click.option("--formulation", type=click.Choice(["modes"]), default="modes", show_default=True,
+              help="How the MILP is written.")  # fmt: skip
+@click.option("--gap", type=click.FloatRange(min=0, max=1, max_open=True), default=0.0, show_default=True,
+              help="Relative gap at which a solver may stop.")  # fmt: skip
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the solver.")
+@click.option("--verify", is_flag=True, help="Hold every answer against the exact programme.")
+@click.option("--cost-model", type=click.Choice(["bftrainer", "stall"]), default="bftrainer", show_default=True,
+              help="What a rescale costs: T x rate off the progress, or T seconds without progress.")  # fmt: skip
+@click.option("--events", type=click.Choice(["all", "node"]), default="all", show_default=True,
+              help="Decide at node events, submits and finishes, or at node events only.")  # fmt: skip
+@click.option("--min-interval", "min_interval_s", type=Seconds(zero=True), default=0.0, show_default=True,
+              help="Least time between two decisions, seconds.")  # fmt: skip
+@click.option("--skip-rows", type=click.IntRange(min=0), help="First rows of the trace to leave out. [0; compat: 1000]")
+@click.option("--sort", is_flag=True, help="Accept a trace whose rows are not in order of time.")
+@click.option("--compat", type=click.Choice(["reference"]), help="Account as the published replayer does.")
+@click.option("--no-u", is_flag=True, help="Skip the second replay, on dedicated nodes, that U needs.")
+@click.option("--out", metavar="DIR", help="Run directory. [NAME-itrOut]")
+@click.option("--force", is_flag=True, help="Replace an earlier run in the run directory.")
+@click.option("--json", "as_json", is_flag=True, help="Write the summary as JSON to standard output.")
+@click.option("--config", metavar="FILE", is_eager=True, expose_value=False, callback=use_config,
+              help="TOML file with options by their long names; flags win.")  # fmt: skip
+def replay(**given: Any) -> int:
+    """Replay jobs on a node trace and write a run directory.
+
+    Without -ndmap the bundled data set is replayed; without jobs a generated workload. Each option can also be
+    given as an environment variable, BFT_REPLAY_REPLAY_ and its long name, or in a --config file.
+    """
+    from bft.replay.cli.summary import show
+    from bft.replay.run import Options, execute
+
+    if given["policy"] is not None and not given["mip"] and given["policy"] != "equal-share":
+        raise click.UsageError(f"-mip 0 means --policy equal-share, but --policy is {given['policy']}")
+    if given["jobs"] is not None and (given["job_bounds"] is not None or given["job_curves"] is not None):
+        raise click.UsageError("give either --jobs or the pair -bdfn and -scfn")
+    name = given["name"]
+    if not name or "/" in name:
+        raise click.BadParameter(f"expected a name without slashes, not {name!r}", param_hint="-name")
+    given["policy"] = given["policy"] or ("milp" if given["mip"] else "equal-share")
+    given["dedicated"] = not given["no_u"]
+    options = Options(**{field.name: given[field.name] for field in fields(Options)})
+    folder = Path(given["out"] or f"{name}-itrOut")
+    log = None if given["print_"] else io.StringIO()
+    with _watching(log) as watcher, _stop_on_interrupt() as should_stop:
+        summary = execute(options, folder, force=given["force"], watcher=watcher, should_stop=should_stop)
+    if log is not None:
+        show(summary, folder, log)
+        (folder / LOG).write_text(log.getvalue(), encoding="utf-8")
+    if given["as_json"]:
+        click.echo(json.dumps(summary, indent=2, sort_keys=True))
+    elif log is None:
+        show(summary, folder)
+    if summary["metrics"]["interrupted"]:
+        click.echo("Interrupted: what had been replayed is kept and marked.", err=True)
+        return EXIT_INTERRUPTED
+    if summary["degraded"]:
+        click.echo(
+            "Degraded: some decisions fell back or failed verification; see the column status in steps.parquet.",
+            err=True,
+        )
+        return EXIT_DEGRADED
+    return 0
+
+
+def _watching(log: io.StringIO | None) -> Bar | PlainLines:
+    from bft.replay.cli.progress import Bar, PlainLines
+
+    return Bar() if log is None and sys.stderr.isatty() else PlainLines(log)
+
+
+@contextlib.contextmanager
+def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+    """Yield a function that tells whether Ctrl-C was pressed; a second one interrupts at once."""
+    pressed = False
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
+        pressed = True
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: pressed
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,140 @@
+"""`bft-replay trace info|show`: what a node trace holds."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from bft.replay.trace import SECOND_NS
+
+if TYPE_CHECKING:
+    from bft.replay.trace import NodeTrace
+
+BLOCKS = " ▁▂▃▄▅▆▇█"
+
+
+@click.group(short_help="Look at a node trace.")
+def trace() -> None:
+    """Look at a node trace: its statistics, or its events."""
+
+
+def _read(given: dict[str, Any]) -> NodeTrace:
+    from bft.replay.trace_files import read_trace
+
+    return read_trace(
+        given["file"],
+        first_node=given["first_node"],
+        node_count=given["node_count"],
+        skip_rows=given["skip_rows"],
+        sort=given["sort"],
+    )
+
+
+def _reading(command: click.Command) -> click.Command:
+    """Give a command the argument and options that say what to read."""
+    for option in (
+        click.Option(["--sort"], is_flag=True, help="Accept rows that are not in order of time."),
+        click.Option(["--skip-rows"], type=click.IntRange(min=0), default=0, help="First rows to leave out."),
+        click.Option(["-nN", "--node-count"], type=click.IntRange(min=1), help="How many nodes to use. [all]"),
+        click.Option(["-nis", "--first-node"], type=click.IntRange(min=0), default=0, help="First node to use."),
+        click.Argument(["file"], metavar="TRACE"),
+    ):
+        command.params.insert(0, option)
+    return command
+
+
+@trace.command(short_help="Size, idle nodes and fragments.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def info(as_json: bool, **given: Any) -> None:
+    """Tell size, idle nodes, idle fragments by count and node-time, and what outlives a start-up."""
+    from bft.replay.trace_stats import trace_statistics
+
+    found = trace_statistics(_read(given))
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    for label, value in _lines(found):
+        click.echo(f"{label:<28}{value}")
+
+
+@trace.command(short_help="Idle nodes over time, and the events.")
+@click.option("--events", "shown", type=click.IntRange(min=0), default=20, show_default=True, help="Events to list.")
+@click.option("--json", "as_json", is_flag=True, help="Every event as one JSON object a line.")
+def show(shown: int, as_json: bool, **given: Any) -> None:
+    """Draw the idle nodes over time and list the first events."""
+    read = _read(given)
+    idle = read.idle_counts()
+    joined, left = np.diff(read.joined_at), np.diff(read.left_at)
+    if as_json:
+        for event in range(len(read)):
+            line = {
+                "time": _moment(int(read.times[event])),
+                "idle": int(idle[event]),
+                "joined": [read.nodes[n] for n in read.joins(event)],
+                "left": [read.nodes[n] for n in read.leaves(event)],
+            }
+            click.echo(json.dumps(line))
+        return
+    if len(read):
+        click.echo(f"idle nodes, {_moment(read.start)} to {_moment(read.end)}, most {int(idle.max())}")
+        click.echo(_sparkline(read))
+    click.echo(f"{'time':<22}{'joined':>8}{'left':>8}{'idle':>8}")
+    for event in range(min(shown, len(read))):
+        moment = _moment(int(read.times[event]))
+        click.echo(f"{moment:<22}{int(joined[event]):>8}{int(left[event]):>8}{int(idle[event]):>8}")
+    if len(read) > shown:
+        click.echo(f"... {len(read) - shown} more events; --events {len(read)} lists all, --json names the nodes")
+
+
+_reading(info)
+_reading(show)
+
+
+def _sparkline(read: NodeTrace, width: int = 72) -> str:
+    """Mean idle nodes in `width` equal spans, as a line of blocks."""
+    edges = np.linspace(read.start, max(read.end, read.start + 1), width + 1)
+    at = np.append(read.times, read.end).astype(np.float64)
+    held = np.concatenate([[0.0], np.cumsum(read.idle_counts() * np.diff(at))])
+    span = np.diff(np.interp(edges, at, held)) / np.diff(edges)
+    level = np.ceil(span / max(span.max(), 1e-9) * (len(BLOCKS) - 1)).astype(int)
+    return "".join(BLOCKS[k] for k in level)
+
+
+def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
+    lines = [
+        ("source", found["source"]),
+        ("machine", found["machine"] or "-"),
+        ("nodes", f"{found['nodes']:,} ({found['nodes_never_idle']:,} never idle)"),
+        ("observed", f"{found['start']} to {found['end']} ({found['duration_s'] / 86400:.1f} days)"),
+        ("events", f"{found['events']:,} ({found['joins']:,} joins, {found['leaves']:,} leaves)"),
+        ("idle", f"{found['idle_node_seconds'] / 3600:,.0f} node-hours, {found['idle_share']:.1%} of all"),
+        ("idle nodes", f"mean {found['idle_nodes_mean']:.1f}, most {found['idle_nodes_max']:,}"),
+    ]
+    fragments = found.get("fragments")
+    if fragments:
+        quantiles = fragments["seconds_quantiles"]
+        named = ", ".join(f"{q} {quantiles[q]:,.0f}" for q in ("p10", "p25", "p50", "p75", "p90", "p99"))
+        lines += [
+            ("fragments", f"{fragments['count']:,} ({fragments['censored']:,} cut by the window)"),
+            ("fragment seconds", f"mean {fragments['seconds_mean']:,.0f}, {named}"),
+        ]
+        for key, label in (("up_to_10_min", "fragments <= 10 min"), ("up_to_1_h", "fragments <= 1 h")):
+            share = fragments[key]
+            lines.append((label, f"{share['by_count']:.1%} by count, {share['by_node_time']:.1%} by node-time"))
+        shares = ", ".join(f"{startup}: {share:.1%}" for startup, share in fragments["share_outliving_startup"].items())
+        lines.append(("idle time after a start-up", shares))
+        for key, label in (
+            ("nodes_per_join_event", "nodes a join event"),
+            ("nodes_per_leave_event", "nodes a leave event"),
+        ):
+            sizes = found[key]
+            if sizes:
+                lines.append((label, ", ".join(f"{q} {size:,.0f}" for q, size in sizes.items())))
+    return lines + [("note", note) for note in found["notes"]]
+
+
+def _moment(instant_ns: int) -> str:
+    return str(np.datetime64(instant_ns // SECOND_NS, "s")) + "Z"

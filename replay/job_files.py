@@ -1,0 +1,32 @@
+"""Job tables to files, in the native form (DESIGN §4)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from bft.models import InputError, JobTable, jobs_to_frame
+from bft.replay.results import write_parquet
+
+LISTS = ("Ns", "Ps", "Os")
+
+
+def write_jobs(jobs: JobTable, path: str | Path) -> None:
+    """Write a job table as Parquet, CSV (lists as JSON) or JSON lines, by suffix."""
+    path = Path(path)
+    frame = jobs_to_frame(jobs)
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        write_parquet(frame, path)
+        return
+    for column in ("Tsub", "deadline"):
+        if column in frame:
+            frame[column] = [None if stamp != stamp else stamp.isoformat() for stamp in frame[column]]
+    if suffix == ".csv":
+        for column in LISTS:
+            frame[column] = [json.dumps(values) for values in frame[column]]
+        frame.to_csv(path, index=False)
+    elif suffix == ".jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        raise InputError("a job table is written as .parquet, .csv or .jsonl", file=path)

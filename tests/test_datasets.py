@@ -1,0 +1,381 @@
+"""The generated node traces hold what was measured on Summit; the job tables hold the published speeds."""
+
+from __future__ import annotations
+
+import csv
+import doctest
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bft.datasets
+from bft.datasets import (
+    NodeTraceTable,
+    calibration,
+    dnn_scalability,
+    generate_dnn_jobs,
+    generate_node_trace,
+    load_bundled,
+)
+from bft.datasets import bundled as bundled_module
+from bft.models import InputError, jobs_from_frame
+
+DATA = Path(bundled_module.__file__).parent / "data"
+
+# Relative tolerances, by what a fact begins with; the first that fits counts.
+RELATIVE = {
+    "gap p50": 0.2,
+    "gap mean": 0.2,
+    "gap p90": 0.2,
+    "gap p99": 0.3,
+    "gap min": 0.0,
+    "idle mean": 0.1,
+    "above 42 % of nodes": 0.4,
+    "fragment p": 0.15,
+    "fragment mean": 0.1,
+    "fragments per node": 0.05,
+    "join": 0.2,
+    "leave p50": 0.3,
+    "leave p75": 0.3,
+    "leave p90": 0.3,
+    "leave p95": 0.3,
+    "leave p99": 0.2,
+    "leave mean": 0.2,
+    "never idle": 0.05,
+}
+# Percentage points, where a fact is a share.
+POINTS = {
+    "fragments <=": 5.0,
+    "above 42 %: share": 10.0,
+    "idle p25": 0.5,
+    "idle p50": 1.5,
+    "idle p75": 3.0,
+    "idle p90": 5.0,
+    "idle p99": 12.0,
+}
+
+
+@pytest.fixture(scope="module", params=[0, 1], ids=["seed0", "seed1"])
+def summit_sized(request: pytest.FixtureRequest) -> dict[str, float]:
+    return calibration.measure(generate_node_trace(nodes=4734, days=14.9, seed=request.param))
+
+
+def misses(found: dict[str, float], relative: dict[str, float], points: dict[str, float]) -> list[str]:
+    """Facts outside their tolerance, with both values."""
+    out = []
+    for key, fact in calibration.SUMMIT_FACTS.items():
+        for table, scale in ((relative, fact), (points, 1.0)):
+            limit = next((value for start, value in table.items() if key.startswith(start)), None)
+            if limit is not None and abs(found[key] - fact) > limit * scale + 1e-9:
+                out.append(f"{key}: {found[key]:.4g}, Summit {fact:g}")
+    return out
+
+
+def test_a_full_size_trace_holds_the_measured_facts(summit_sized: dict[str, float]) -> None:
+    assert misses(summit_sized, RELATIVE, POINTS) == []
+
+
+def test_the_days_differ_as_much_as_measured(summit_sized: dict[str, float]) -> None:
+    assert 1.0 < summit_sized["day mean min %"] < 6.0  # Summit: 3.4
+    assert 10.0 < summit_sized["day mean max %"] < 20.0  # Summit: 13.2
+
+
+@pytest.mark.parametrize("nodes", [64, 512, 12_000])
+def test_machines_of_other_sizes_keep_idle_share_and_durations(nodes: int) -> None:
+    found = calibration.measure(generate_node_trace(nodes=nodes, days=14.0, seed=3))
+    scale_free = {key: RELATIVE[key] for key in ("idle mean", "fragment mean", "fragment p")}
+    assert misses(found, scale_free, {"fragments <=": 5.0}) == []
+
+
+def test_smaller_machines_have_fewer_events_and_smaller_groups() -> None:
+    found = [calibration.measure(generate_node_trace(nodes=nodes, days=6.0)) for nodes in (128, 1024, 8192)]
+    gaps, joins = ([each[key] for each in found] for key in ("gap mean s", "join mean"))
+    assert gaps == sorted(gaps, reverse=True)
+    assert joins == sorted(joins)
+
+
+def test_short_traces_of_small_machines_keep_the_idle_share() -> None:
+    shares = [calibration.measure(generate_node_trace(seed=seed))["idle mean %"] for seed in range(6)]
+    assert min(shares) > 7.0
+    assert max(shares) < 9.5
+
+
+def test_without_outages_the_idle_share_stays_and_the_machine_is_rarely_empty() -> None:
+    found = calibration.measure(generate_node_trace(nodes=1024, days=14.0, seed=1, outages=False))
+    whole = calibration.measure(generate_node_trace(nodes=1024, days=14.0, seed=1))
+    assert found["idle mean %"] == pytest.approx(8.27, rel=0.1)
+    assert found["idle p99 %"] < whole["idle p99 %"]
+
+
+def test_the_measurement_agrees_with_a_trace_measured_by_hand() -> None:
+    # Ten nodes, 1,000 s: b idle on 0-100 (open at the start: not a complete fragment), a and b on 200-300,
+    # a on 400-700, c from 900 to the end. Idle node-seconds: 100 + 2 × 100 + 300 + 100 = 700 of 10,000.
+    start = pd.Timestamp("2021-02-10", tz="UTC")
+    rows = [
+        (0, "b", True), (100, "b", False), (200, "a", True), (200, "b", True), (300, "a", False),
+        (300, "b", False), (400, "a", True), (700, "a", False), (900, "c", True),
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=["time", "node", "idle"])
+    frame["time"] = start + pd.to_timedelta(frame["time"], unit="s")
+    metadata = {
+        "nodes": json.dumps(list("abcdefghij")),
+        "start": start.isoformat(),
+        "end": (start + pd.Timedelta(seconds=1000)).isoformat(),
+    }
+    found = calibration.measure(NodeTraceTable(frame, metadata))
+    assert found["idle mean %"] == pytest.approx(7.0)
+    assert found["idle p50 %"] == pytest.approx(10.0)  # 0 idle for 400 s, 1 for 500 s, 2 for 100 s
+    assert found["fragment mean s"] == pytest.approx(500 / 3)
+    assert found["fragment p50 s"] == 100
+    assert found["fragments <= 10 min: count %"] == 100
+    assert found["busy p50 s"] == 100
+    assert found["gap mean s"] == pytest.approx(800 / 5)
+    assert found["join mean"] == pytest.approx(4 / 3)
+    assert found["leave mean"] == pytest.approx(4 / 3)
+    assert found["never idle %"] == pytest.approx(70.0)
+    assert found.keys() == calibration.SUMMIT_FACTS.keys()
+
+
+def test_same_seed_same_trace_other_seed_another() -> None:
+    first, again, other = (generate_node_trace(nodes=100, days=0.5, seed=seed) for seed in (4, 4, 5))
+    pd.testing.assert_frame_equal(first.frame, again.frame)
+    assert first.metadata == again.metadata
+    assert not first.frame.equals(other.frame)
+
+
+def test_the_metadata_describe_the_trace() -> None:
+    trace = generate_node_trace(nodes=100, days=0.25, seed=9, start="2024-05-01T02:00+02:00", machine="theta")
+    data = trace.metadata
+    assert list(data) == ["machine", "nodes", "units_per_node", "source", "start", "end"]
+    assert (data["machine"], data["units_per_node"]) == ("theta", "1")
+    assert data["start"] == "2024-05-01T00:00:00+00:00"
+    assert data["end"] == "2024-05-01T06:00:00+00:00"
+    assert "nodes=100, days=0.25, seed=9" in data["source"]
+    assert len(trace.nodes) == len(set(trace.nodes)) == 100
+    # One node in 88 never turns idle, and is a node of the machine nevertheless.
+    assert set(trace.nodes) - set(trace.frame["node"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    nodes=st.integers(1, 120),
+    days=st.floats(0.007, 3.0),
+    seed=st.integers(0, 2**32 - 1),
+    outages=st.booleans(),
+)
+def test_any_trace_is_well_formed(nodes: int, days: float, seed: int, outages: bool) -> None:
+    trace = generate_node_trace(nodes=nodes, days=days, seed=seed, outages=outages)
+    frame, universe = trace.frame, trace.nodes
+    start, end = pd.Timestamp(trace.metadata["start"]), pd.Timestamp(trace.metadata["end"])
+    assert list(frame.columns) == ["time", "node", "idle"]
+    assert str(frame["time"].dtype) == "datetime64[ns, UTC]"
+    assert frame["idle"].dtype == bool
+    assert len(universe) == nodes
+
+    assert ((frame["time"] >= start) & (frame["time"] < end)).all()
+    index = pd.Index(universe).get_indexer(pd.Index(frame["node"]))
+    assert (index >= 0).all()
+    key = pd.MultiIndex.from_arrays([frame["time"], index])
+    assert key.is_monotonic_increasing
+    assert key.is_unique
+    events = pd.DatetimeIndex(frame["time"].unique())
+    assert (np.diff(events.asi8) >= 10_000_000_000).all()
+
+    # A node's first change is to idle, and from then on the states alternate.
+    turn = frame.groupby("node", sort=False).cumcount()
+    assert (frame["idle"] == (turn % 2 == 0)).all()
+    assert frame.loc[frame["time"] == start, "idle"].all()
+
+
+def test_a_hundred_thousand_nodes_and_a_million_changes_are_generated() -> None:
+    frame = generate_node_trace(nodes=100_000, days=0.9, seed=1).frame
+    assert len(frame) > 1_000_000
+    assert frame["idle"].sum() >= (~frame["idle"]).sum()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"nodes": 0}, "nodes is 0"),
+        ({"days": 0.0}, "days is 0.0"),
+        ({"days": float("nan")}, "days is nan"),
+        ({"days": float("inf")}, "days is inf"),
+        ({"seed": -1}, "seed is -1"),
+        ({"start": "yesterday-ish"}, "'yesterday-ish' is not a time"),
+        ({"start": ""}, "'' is not a time"),
+    ],
+)
+def test_a_trace_that_cannot_be_generated_is_refused(arguments: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        generate_node_trace(**arguments)  # type: ignore[arg-type]
+
+
+def test_job_curves_are_those_of_the_csv_and_models_take_turns() -> None:
+    with (DATA / "dnn_scalability.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 7 * 7
+    assert all(row["source"] for row in rows)
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    assert models == ["AlexNet", "VGG16", "ResNet18", "DenseNet", "MnasNet", "ShuffleNet", "MobileNet"]
+
+    jobs = generate_dnn_jobs(jobs=16, first_submit="2021-02-10")
+    assert jobs["model"].tolist() == [models[i % 7] for i in range(16)]
+    for job in jobs.itertuples():
+        mine = [row for row in rows if row["model"] == job.model]
+        assert job.Ns == [0, *(int(row["units"]) for row in mine)] == [0, 1, 2, 4, 8, 16, 32, 64]
+        assert job.Ps == [0.0, *(float(row["images_per_s"]) for row in mine)]
+        assert job.Os == job.Ps
+    assert dnn_scalability()["ResNet18"][2] == 10582.5
+
+
+def test_job_table_has_the_published_shape() -> None:
+    jobs = generate_dnn_jobs(first_submit="2021-02-10T20:21:15")
+    assert list(jobs.columns) == [
+        "name", "model", "Jmin", "Jmax", "Pmax", "Tsub", "Tcup", "Tcdw", "Ns", "Ps", "Os",
+    ]  # fmt: skip
+    assert len(jobs) == 1001
+    assert jobs["name"].is_unique
+    assert jobs["name"].iloc[[0, -1]].tolist() == ["J00000-AlexNet", "J01000-MobileNet"]
+    assert str(jobs["Tsub"].dtype) == "datetime64[ns, UTC]"
+    assert set(jobs["Tsub"].diff().dropna()) == {pd.Timedelta(seconds=36)}
+    assert jobs["Tsub"].iloc[-1] == pd.Timestamp("2021-02-11T06:21:15", tz="UTC")
+    assert (jobs["Jmin"].eq(1) & jobs["Jmax"].eq(64) & jobs["Pmax"].eq(1.3e8)).all()
+
+
+def test_scaling_times_are_spread_as_published() -> None:
+    # Published: means 17.99 and 12.00 s, standard deviations 0.57 and 0.58 s.
+    jobs = generate_dnn_jobs(first_submit="2021-02-10", seed=3)
+    for column, middle in (("Tcup", 18.0), ("Tcdw", 12.0)):
+        assert jobs[column].between(middle - 1, middle + 1).all()
+        assert jobs[column].mean() == pytest.approx(middle, abs=0.08)
+        assert jobs[column].std() == pytest.approx(0.577, abs=0.03)
+    assert abs(jobs["Tcup"].corr(jobs["Tcdw"])) < 0.1
+
+
+def test_efficiency_objective_is_speed_over_the_speed_of_one_node() -> None:
+    jobs = generate_dnn_jobs(jobs=7, first_submit="2021-02-10", objective="efficiency")
+    for job in jobs.itertuples():
+        assert job.Os == [speed / job.Ps[1] for speed in job.Ps]
+        assert job.Os[:2] == [0.0, 1.0]
+
+
+def test_job_tables_depend_on_the_seed_only_in_their_scaling_times() -> None:
+    first, again, other = (generate_dnn_jobs(jobs=20, first_submit="2021-02-10", seed=s) for s in (1, 1, 2))
+    pd.testing.assert_frame_equal(first, again)
+    drawn = ["Tcup", "Tcdw"]
+    pd.testing.assert_frame_equal(first.drop(columns=drawn), other.drop(columns=drawn))
+    assert not first[drawn].equals(other[drawn])
+
+
+def test_a_generated_job_table_is_a_native_job_table() -> None:
+    table = jobs_from_frame(generate_dnn_jobs(jobs=8, first_submit="2021-02-10", jmin=2, jmax=32))
+    assert len(table.jobs) == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"jobs": 0}, "jobs is 0"),
+        ({"seed": -3}, "seed is -3"),
+        ({"interval_s": -1.0}, "interval_s is -1.0"),
+        ({"pmax": 0.0}, "pmax is 0.0"),
+        ({"jmin": 0}, "jmin is 0"),
+        ({"jmin": 9, "jmax": 8}, "jmin is 9 and jmax is 8"),
+        ({"objective": "speed"}, "objective is 'speed'"),
+        ({"first_submit": "soon"}, "'soon' is not a time"),
+    ],
+)
+def test_a_job_table_that_cannot_be_generated_is_refused(arguments: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        generate_dnn_jobs(**({"first_submit": "2021-02-10"} | arguments))  # type: ignore[arg-type]
+
+
+def test_the_bundled_data_set_is_small_and_what_it_says() -> None:
+    assert sum(path.stat().st_size for path in DATA.glob("*.parquet")) < 1_000_000
+    trace, jobs = load_bundled()
+    assert len(trace.nodes) == 512
+    assert pd.Timestamp(trace.metadata["end"]) - pd.Timestamp(trace.metadata["start"]) == pd.Timedelta(days=2)
+    assert calibration.measure(trace)["idle mean %"] == pytest.approx(8.27, rel=0.1)
+    assert len(jobs) == 60
+    assert isinstance(jobs["Ns"].iloc[0], list)
+    assert jobs["Tsub"].min() > pd.Timestamp(trace.metadata["start"])
+    assert jobs["Tsub"].max() < pd.Timestamp(trace.metadata["start"]) + pd.Timedelta(hours=21)
+
+
+def test_the_bundled_metadata_lie_in_the_parquet_schema() -> None:
+    schema = pq.read_schema(DATA / bundled_module.TRACE_FILE)
+    metadata = {key.decode(): value.decode() for key, value in schema.metadata.items()}
+    assert metadata == load_bundled()[0].metadata
+    assert str(schema.field("time").type) == "timestamp[ns, tz=UTC]"
+
+
+def test_the_bundled_data_set_is_what_the_generators_make() -> None:
+    trace, jobs = load_bundled()
+    made = generate_node_trace(**bundled_module.TRACE)
+    pd.testing.assert_frame_equal(trace.frame, made.frame)
+    assert trace.metadata == made.metadata
+    pd.testing.assert_frame_equal(jobs, generate_dnn_jobs(**bundled_module.JOBS))
+
+
+def test_the_bundled_files_are_made_twice_to_the_same_bytes(tmp_path: Path) -> None:
+    contents = []
+    for name in ("first", "second"):
+        folder = tmp_path / name
+        folder.mkdir()
+        bundled_module.main(["--out", str(folder)])
+        assert sorted(path.name for path in folder.iterdir()) == ["jobs-60.parquet", "summit-like-512.parquet"]
+        contents.append([path.read_bytes() for path in sorted(folder.iterdir())])
+    assert contents[0] == contents[1]
+    for path in sorted((tmp_path / "first").iterdir()):  # the versions of pyarrow may differ: compare content
+        assert pq.read_table(path).equals(pq.read_table(DATA / path.name), check_metadata=True)
+
+
+def test_bundled_jobs_offer_about_as_much_work_as_the_idle_nodes_can_do() -> None:
+    trace, jobs = load_bundled()
+    second = (trace.frame["time"] - pd.Timestamp(trace.metadata["start"])) / pd.Timedelta(seconds=1)
+    idle_node_s = float((np.where(trace.frame["idle"], 1, -1) * (2 * 86400 - second)).sum())
+    # On eight nodes, a tenth of those idle at a busy hour, a job of each model takes so many node-seconds:
+    needed = sum(job.Pmax * 8 / np.interp(8, job.Ns, job.Ps) for job in jobs.itertuples())
+    assert 0.6 < needed / idle_node_s < 1.0
+
+
+def test_the_comparison_with_summit_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    calibration.main(["--nodes", "64", "--days", "1", "--seeds", "0", "5"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "| what | Summit | seed 0 | seed 5 |"
+    assert len(lines) == 2 + len(calibration.SUMMIT_FACTS)
+
+
+def test_the_public_face_is_exactly_what_it_says() -> None:
+    assert dir(bft.datasets) == sorted(bft.datasets.__all__)
+    for name in bft.datasets.__all__:
+        assert getattr(bft.datasets, name).__module__.startswith("bft.datasets.")
+    with pytest.raises(AttributeError, match="no attribute 'generate_nothing'"):
+        bft.datasets.generate_nothing  # noqa: B018
+
+
+def test_importing_the_package_loads_neither_pandas_nor_what_builds_on_it() -> None:
+    code = (
+        "import sys, bft.datasets\n"
+        "assert not {'pandas', 'pyarrow', 'numpy'} & set(sys.modules)\n"
+        "bft.datasets.generate_node_trace(nodes=20, days=0.1)\n"
+        "assert not any(name.startswith(('bft.replay', 'bft.milp')) for name in sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def test_the_examples_in_the_docstrings_hold() -> None:
+    failed = tried = 0
+    for name in ("node_traces", "dnn_jobs", "bundled"):
+        result = doctest.testmod(importlib.import_module(f"bft.datasets.{name}"))
+        failed, tried = failed + result.failed, tried + result.attempted
+    assert (failed, tried > 0) == (0, True)
