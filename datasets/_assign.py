@@ -23,7 +23,6 @@ class Changes:
         Shape (changes,): index of the node.
     idle
         Shape (changes,): True where the node turns idle, False where it is taken back.
-
     """
 
     poll: Ints
@@ -46,7 +45,6 @@ def assign_nodes(holes: Holes, *, nodes: int, rng: np.random.Generator) -> Chang
         Nodes of the machine; about 1 % of them, drawn at random, never turn idle.
     rng
         Source of all randomness.
-
     """
     never = rng.permutation(nodes)[: round(summit.NEVER_IDLE_SHARE * nodes)]
     busy = np.setdiff1d(np.arange(nodes), never)

@@ -50,7 +50,6 @@ class Holes:
         Shape (holes,): poll at which each hole opens, in [0, polls).
     length
         Shape (holes,): polls for which it stays open, at most half of the circle.
-
     """
 
     polls: int
@@ -87,7 +86,6 @@ def draw_holes(*, nodes: int, days: float, outages: bool, rng: np.random.Generat
     -------
     Holes
         Node-seconds and duration quantiles do not depend on `outages`.
-
     """
     polls = polls_in(days * 86400)
     size = _sizes(nodes, days, rng)

@@ -45,7 +45,6 @@ def load_bundled() -> tuple[NodeTraceTable, pd.DataFrame]:
         The node trace; `trace.metadata` says how it was made.
     jobs
         The job table, in the form of `generate_dnn_jobs`.
-
     """
     import pandas as pd
     import pyarrow.parquet as pq

@@ -49,7 +49,6 @@ def measure(trace: NodeTraceTable) -> dict[str, float]:
     -------
     dict
         Same keys as `SUMMIT_FACTS`, the unit at the end of each.
-
     """
     import numpy as np
     import pandas as pd

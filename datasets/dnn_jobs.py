@@ -28,7 +28,6 @@ def dnn_scalability() -> dict[str, dict[int, float]]:
     -------
     dict
         By model, in the published order: nodes -> images/s, ascending, without the origin.
-
     """
     text = resources.files("bft.datasets.data").joinpath("dnn_scalability.csv").read_text(encoding="utf-8")
     curves: dict[str, dict[int, float]] = {}
@@ -79,7 +78,6 @@ def generate_dnn_jobs(
     ------
     InputError
         If a parameter is out of range.
-
     """
     import numpy as np
     import pandas as pd

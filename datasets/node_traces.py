@@ -35,7 +35,6 @@ class NodeTraceTable:
     metadata
         `machine`; `nodes`, the universe as a JSON list, with nodes that never change; `units_per_node`;
         `source`; `start` and `end` of the observation window (ISO 8601, UTC).
-
     """
 
     frame: pd.DataFrame
@@ -93,7 +92,6 @@ def generate_node_trace(
     >>> trace = generate_node_trace(nodes=64, days=0.5, seed=1)
     >>> len(trace.nodes), list(trace.frame.columns)
     (64, ['time', 'node', 'idle'])
-
     """
     import numpy as np
     import pandas as pd

@@ -37,7 +37,6 @@ def best_counts(values: FloatArray, offsets: IntArray, current: IntArray, units:
 
     Max-plus dynamic programme: f_j(u) = max_n f_{j-1}(u - n) + v_j(n), u up to the units that jobs 0..j can use.
     O(sum over jobs of table length x usable units) time, O(jobs x usable units) memory.
-
     """
     jobs = len(current)
     counts = np.empty(jobs, np.int64)

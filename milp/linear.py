@@ -22,7 +22,6 @@ class LinearModel:
         Whether the variable must be a whole number.
     rows
         Constraints as (indices, coefficients, sense, right-hand side), sense `<` or `=`.
-
     """
 
     objective: list[float] = field(default_factory=list)
@@ -62,7 +61,6 @@ class Limits:
         Relative distance from the bound at which to stop; 0 asks for a proof.
     threads
         Threads the solver may use.
-
     """
 
     seconds: float | None = None

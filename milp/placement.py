@@ -22,7 +22,6 @@ def settle(current: Sequence[Sequence[int]], counts: Sequence[int], free: Iterab
     -------
     list of lists
         Units of each job, oldest first. Each is a prefix or an extension of what it was.
-
     """
     kept = [list(units[:n]) for units, n in zip(current, counts, strict=True)]
     pool = [*free, *(unit for units, n in zip(current, counts, strict=True) for unit in units[n:])]
@@ -43,7 +42,6 @@ class FreeUnits:
     ----------
     units
         Number of units of the machine; unit ids are 0 ... units - 1.
-
     """
 
     def __init__(self, units: int) -> None:

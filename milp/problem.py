@@ -37,7 +37,6 @@ class Job:
         Seconds lost when it grows or shrinks.
     weight
         Factor on its value.
-
     """
 
     name: str
@@ -83,6 +82,41 @@ class Job:
         return float(np.interp(float(units), self.ns, self.os))
 
 
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two jobs that may share units, and how much that slows each down (DESIGN §6.3).
+
+    Parameters
+    ----------
+    a, b
+        Positions in `Problem.jobs`, a < b.
+    xi_a, xi_b
+        Interference ratios: an iteration of a takes xi_a times as long while a shares anything with b, and xi_b
+        that of b. Finite, >= 1.
+    shared
+        Units that both hold now.
+    """
+
+    a: int
+    b: int
+    xi_a: float
+    xi_b: float
+    shared: int = 0
+
+    def xi(self, job: int) -> float:
+        """The interference ratio of `job`, a or b, in this pair."""
+        return self.xi_a if job == self.a else self.xi_b
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """`units` units that `before` held go to `after`; each names no, one or two jobs, by position, ascending."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    units: int
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Who gets how many of `units` idle units for the next `tfwd` seconds.
@@ -99,7 +133,8 @@ class Problem:
         Units that each job holds now, one number a job. Their sum may not exceed `units`.
     cost_model
         `bftrainer`: a rescale costs T x the rate before. `stall`: no progress for T seconds.
-
+    pairs
+        Jobs that may share units; none, and every unit has one holder. A job shares with one other at most.
     """
 
     units: int
@@ -107,6 +142,7 @@ class Problem:
     jobs: tuple[Job, ...]
     current: tuple[int, ...]
     cost_model: CostModel = "bftrainer"
+    pairs: tuple[Pair, ...] = ()
 
     def __post_init__(self) -> None:
         if self.units < 0:
@@ -117,12 +153,44 @@ class Problem:
             raise ProblemError(f"current has {len(self.current)} entries for {len(self.jobs)} jobs")
         if any(c < 0 for c in self.current):
             raise ProblemError("current must be >= 0 for every job")
-        if sum(self.current) > self.units:
-            raise ProblemError(f"the jobs hold {sum(self.current)} units, but only {self.units} are idle")
+        if self.pairs:
+            self._check_pairs()
+        if self.held > self.units:
+            raise ProblemError(f"the jobs hold {self.held} units, but only {self.units} are idle")
         if len({job.name for job in self.jobs}) != len(self.jobs):
             raise ProblemError("job names must be unique")
         if self.cost_model not in ("bftrainer", "stall"):
             raise ProblemError(f"cost_model must be 'bftrainer' or 'stall', not {self.cost_model!r}")
+
+
+    @property
+    def held(self) -> int:
+        """Units that jobs hold now, shared ones counted once."""
+        return sum(self.current) - sum(pair.shared for pair in self.pairs)
+
+    def partner(self, job: int) -> Pair | None:
+        """The pair in which `job` shares units now, if it does."""
+        return next((pair for pair in self.pairs if pair.shared and job in (pair.a, pair.b)), None)
+
+    def _check_pairs(self) -> None:
+        seen: set[tuple[int, int]] = set()
+        sharing: set[int] = set()
+        for pair in self.pairs:
+            if not 0 <= pair.a < pair.b < len(self.jobs):
+                raise ProblemError(f"xi: a pair must name two jobs, a before b, not {pair.a} and {pair.b}")
+            names = f"{self.jobs[pair.a].name!r} and {self.jobs[pair.b].name!r}"
+            if (pair.a, pair.b) in seen:
+                raise ProblemError(f"xi: {names} appear twice")
+            seen.add((pair.a, pair.b))
+            for xi in (pair.xi_a, pair.xi_b):
+                if not (np.isfinite(xi) and xi >= 1):
+                    raise ProblemError(f"xi: {names} need finite ratios >= 1, not {xi!r}")
+            if not 0 <= pair.shared <= min(self.current[pair.a], self.current[pair.b]):
+                raise ProblemError(f"xi: {names} cannot share {pair.shared} units, as one of them holds fewer")
+            if pair.shared:
+                if sharing & {pair.a, pair.b}:
+                    raise ProblemError(f"xi: {names} share units, but one of them shares with a third job too")
+                sharing |= {pair.a, pair.b}
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +212,8 @@ class Solution:
         Wall time from problem to answer.
     note
         Why the status is what it is, empty when optimal.
-
+    transfers
+        With sharing: which units go from whom to whom, so that nobody migrates. Empty without.
     """
 
     status: Status
@@ -155,6 +224,7 @@ class Solution:
     formulation: str
     seconds: float = 0.0
     note: str = ""
+    transfers: tuple[Transfer, ...] = ()
 
     @property
     def gap(self) -> float:

@@ -31,7 +31,6 @@ class SolverProcess:
         Growth of the worker's resident memory at which it is replaced.
     grace_s
         Seconds past the time limit after which it is killed.
-
     """
 
     def __init__(self, recycle_bytes: int = RECYCLE_BYTES, grace_s: float = GRACE_S) -> None:

@@ -60,7 +60,6 @@ def solve(
     ------
     ProblemError
         For an unknown backend or formulation, or a limit that makes no sense.
-
     """
     if backend not in BACKENDS:
         raise ProblemError(f"unknown backend {backend!r}: choose one of {', '.join(BACKENDS)}")

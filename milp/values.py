@@ -6,19 +6,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bft.milp.problem import CostModel, FloatArray, Job, Problem
+from bft.milp.problem import CostModel, FloatArray, Job, Pair, Problem
 
 
-def value_table(job: Job, current: int, units: int, tfwd: float, cost_model: CostModel) -> FloatArray:
+def value_table(
+    job: Job, current: int, units: int, tfwd: float, cost_model: CostModel, *, xi: float = 1.0, xi_now: float = 1.0
+) -> FloatArray:
     """v_j(n) for n = 0 ... min(jmax, units): float64, objective units, -inf where n is not allowed.
 
     `bftrainer`: Tfwd·O(n) - T·r with r = O(current), T = Tcup when n > current, Tcdw when n < current.
     `stall`: max(Tfwd - T, 0)·O(n) for n != current. Both times the job's weight (DESIGN §6).
+    `xi` divides the O(n) of one unit and more, `xi_now` the current rate: a job that shares runs that much slower.
     """
     most = min(job.jmax, units)
     values = tfwd * job.table[: most + 1]
+    if xi != 1.0:
+        values[1:] /= xi
     if cost_model == "bftrainer":
-        rate = job.rate(current)
+        rate = job.rate(current) / xi_now
         if rate:
             values[:current] -= job.tcdw * rate
             values[current + 1 :] -= job.tcup * rate
@@ -32,11 +37,22 @@ def value_table(job: Job, current: int, units: int, tfwd: float, cost_model: Cos
 
 
 def value_tables(problem: Problem) -> list[FloatArray]:
-    """The value table of every job, in the order of the problem."""
-    return [
-        value_table(job, current, problem.units, problem.tfwd, problem.cost_model)
-        for job, current in zip(problem.jobs, problem.current, strict=True)
-    ]
+    """The value table of every job when it shares with nobody, in the order of the problem."""
+    return [table_of(problem, j) for j in range(len(problem.jobs))]
+
+
+def table_of(problem: Problem, j: int, pair: Pair | None = None) -> FloatArray:
+    """The value table of job j when it shares with nobody, or with its partner in `pair`."""
+    now = problem.partner(j) if problem.pairs else None
+    return value_table(
+        problem.jobs[j],
+        problem.current[j],
+        problem.units,
+        problem.tfwd,
+        problem.cost_model,
+        xi=1.0 if pair is None else pair.xi(j),
+        xi_now=1.0 if now is None else now.xi(j),
+    )
 
 
 def total_value(tables: Sequence[FloatArray], counts: Sequence[int]) -> float:

@@ -47,7 +47,6 @@ def decode(root: object) -> pd.DataFrame:
     ------
     MalformedError
         If it is none, or of parts that do not fit together.
-
     """
     root = made(root) if isinstance(root, Made) else root
     if not isinstance(root, Made) or root.maker != "DataFrame":
@@ -226,7 +225,8 @@ def _times(dtype: object, array: Array) -> Column:
     zone = mapping(dtype.state).get("tz") if dtype.has_state else sequence(dtype.args, 2)[1]
     if utc(zone) is None:
         raise MalformedError("times in it lack their time zone")
-    return [pd.DatetimeIndex(row).tz_localize("UTC").array for row in array.reshape(-1, array.shape[-1])]
+    rows = [array] if array.ndim == 1 else list(array)
+    return [pd.DatetimeIndex(row).tz_localize("UTC").array for row in rows]
 
 
 def _strings(dtype: object, values: Sequence[object]) -> Column:

@@ -411,7 +411,6 @@ def record(source: BinaryIO, names: Mapping[tuple[str, str], str]) -> object:
         For a name outside of the allow-list, an extension code, a persistent object.
     MalformedError
         For everything that is not a well-formed pickle within bounds.
-
     """
     try:
         return _Machine(source, names).run()

@@ -126,7 +126,6 @@ def raw_array(data: bytes | bytearray, kind: np.dtype[Any], shape: Sequence[obje
     Array
         Of `shape`, in native byte order; a read-only view when the data is large (over 1 MiB comes
         as a bytearray), a copy that may be written to otherwise.
-
     """
     if len(shape) > 32:
         raise MalformedError(f"an array in it has {len(shape)} dimensions")

@@ -25,7 +25,6 @@ class Curve:
     ------
     ValueError
         Saying which of these the points violate.
-
     """
 
     ns: FloatArray

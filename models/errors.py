@@ -17,7 +17,6 @@ class InputError(ValueError):
         after the header line.
     hint
         What to do about it.
-
     """
 
     def __init__(

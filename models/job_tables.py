@@ -36,7 +36,6 @@ def read_jobs(path: str | Path) -> JobTable:
     ------
     InputError
         Naming file, row, column and job.
-
     """
     return jobs_from_frame(read_table(path), source=str(path))
 
@@ -50,7 +49,6 @@ def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable
     ------
     InputError
         Naming file, row, column and job.
-
     """
     bound_frame = _named(read_table(bounds), str(bounds))
     curve_frame = _named(read_table(scalability), str(scalability))
@@ -79,7 +77,6 @@ def jobs_from_frame(frame: pd.DataFrame, *, source: str = "", curves_from: str =
         One row a job.
     source, curves_from
         Files to name in messages; `curves_from` where Ns, Ps and Os come from another file.
-
     """
     frame = _named(frame, source)
     _require(frame, REQUIRED, source)

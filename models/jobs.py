@@ -41,7 +41,6 @@ class Job:
         Factor on its value in the objective.
     model, user, vc
         What it trains, whose it is, its virtual cluster; empty when unknown.
-
     """
 
     name: str
@@ -116,7 +115,6 @@ class JobTable:
     ------
     InputError
         When a name appears twice.
-
     """
 
     jobs: tuple[Job, ...]

@@ -140,7 +140,6 @@ def read_frame(source: BinaryIO, *, file: str) -> pd.DataFrame:
         If the pickle would call anything but the constructors of such a table, before anything of
         it is called; if it is damaged, holds something else, or is larger than
         `bft.models._pickle_machine.MAX_OPCODES` allows.
-
     """
     try:
         tree = record(source, ALLOWED)

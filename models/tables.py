@@ -68,7 +68,6 @@ def read_table(path: str | Path) -> pd.DataFrame:
     InputError
         Naming the file, if it is missing, unreadable, empty, cut short, not what its suffix says,
         or a pickle that would run code.
-
     """
     path = _found(Path(path))
     suffix = _suffix(path.name)

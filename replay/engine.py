@@ -37,7 +37,6 @@ class Rules:
         `all`: node events, submits and finishes. `node`: node events only, as the published replayer does.
     min_interval_s
         Least time between two decisions; what happens meanwhile is decided together.
-
     """
 
     max_jobs: int = 10
@@ -75,7 +74,6 @@ class Replay:
         The current instant, UTC nanoseconds.
     ledger
         What has been recorded so far.
-
     """
 
     def __init__(self, trace: NodeTrace, jobs: JobTable, policy: Policy, rules: Rules = Rules()) -> None:
@@ -109,7 +107,6 @@ class Replay:
             Called with the instant after each step, to show progress.
         should_stop
             Asked before each step; when true, the replay ends there and its outcome says so.
-
         """
         interrupted = False
         while self._work_left():

@@ -98,7 +98,6 @@ class Outcome:
         Wall time of each decision.
     interrupted
         Whether it was stopped before its end.
-
     """
 
     trace: NodeTrace
@@ -133,7 +132,6 @@ class Ledger:
     ----------
     trace, jobs
         What is replayed.
-
     """
 
     trace: NodeTrace
@@ -265,7 +263,6 @@ class Ledger:
         ------
         ConservationError
             When the books do not balance.
-
         """
         import pandas as pd
 

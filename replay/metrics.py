@@ -39,7 +39,6 @@ def summarise(outcome: Outcome, dedicated: Outcome | None = None) -> dict[str, A
     -------
     dict
         Work in samples, times in seconds, costs as positive numbers. Values that have no meaning here are None.
-
     """
     records = outcome.records
     steps = outcome.steps

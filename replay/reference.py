@@ -63,7 +63,6 @@ class ReferenceRun:
         failed and the exact programme stood in.
     interrupted
         Whether `should_stop` ended the run; what is here is then what was reached.
-
     """
 
     steps: pd.DataFrame
@@ -122,7 +121,6 @@ def replay_reference(
     InputError
         When a job is given more nodes than its scalability curve has, `max_jobs` is below 1, or nodes have several
         units each, which the published program does not know.
-
     """
     if max_jobs < 1:
         raise InputError(f"-maxJ must be at least 1, not {max_jobs}")

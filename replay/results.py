@@ -43,7 +43,6 @@ def check_writable(folder: Path, *, force: bool) -> None:
     ------
     InputError
         When `folder` exists and is no run of ours, is one but `force` is not given, or cannot be made.
-
     """
     if folder.exists() or folder.is_symlink():
         if not folder.is_dir():

@@ -106,7 +106,6 @@ def load(options: Options, watcher: Watcher) -> Inputs:
     ------
     InputError
         When a file cannot be used, or nothing would happen.
-
     """
     digests = {}
     skip = options.skip_rows
@@ -228,7 +227,6 @@ def execute(
     -------
     dict
         The content of summary.json.
-
     """
     watcher = watcher or Silent()
     results.check_writable(folder, force=force)

@@ -41,7 +41,6 @@ class NodeTrace:
         Units (GPUs) of a node; 1 when a unit is a whole node.
     notes
         What reading did to the input, in sentences: rows merged, dropped, and so on.
-
     """
 
     nodes: tuple[str, ...]
@@ -114,7 +113,6 @@ def from_changes(
         Window of observation, UTC ns; by default from the first to the last change.
     machine, source, units_per_node
         As `NodeTrace` has them.
-
     """
     notes = []
     rows = len(times)

@@ -42,7 +42,6 @@ def read_trace(
     ------
     InputError
         When the file is not a trace; names file, row and column.
-
     """
     for label, value in (("-nis", first_node), ("-nN", 1 if node_count is None else node_count)):
         if value < (1 if label == "-nN" else 0):

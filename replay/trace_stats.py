@@ -27,7 +27,6 @@ class Fragments:
         Their bounds, UTC nanoseconds.
     censored
         Whether the fragment was cut by a bound of the observation, so that its true length is unknown.
-
     """
 
     node: NDArray[np.int32]

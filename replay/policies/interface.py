@@ -20,7 +20,6 @@ class JobView:
         Units it holds now.
     unit_seconds
         Service attained so far.
-
     """
 
     job: Job
@@ -40,7 +39,6 @@ class State:
         Idle units, those that jobs hold included.
     jobs
         The jobs in play, in order of admission.
-
     """
 
     time_ns: int

@@ -23,7 +23,6 @@ class MilpPolicy:
         How rescaling is priced: `bftrainer` or `stall`.
     verify
         Hold every answer against the exact programme; `mismatches` counts those that differ.
-
     """
 
     tfwd_s: float

@@ -39,9 +39,9 @@ def jobs() -> pd.DataFrame:
             "few": np.array([1, 255], dtype=np.uint8),
             "half": np.array([1.5, -2.0], dtype=np.float32),
             "Tsub": pd.to_datetime(["2021-02-10 20:21:15", None]),
-            "deadline": pd.to_datetime(["2021-02-10 20:21:15.5", "2021-02-11"], format="ISO8601", utc=True)
-            if pd.__version__[0] != "1"
-            else pd.to_datetime(["2021-02-10 20:21:15.5", "2021-02-11"], utc=True),
+            "deadline": pd.DatetimeIndex(
+                [pd.Timestamp("2021-02-10 20:21:15.5", tz="UTC"), pd.Timestamp("2021-02-11", tz="UTC")]
+            ),
             "held": [True, False],
             "user": ["ann", "bob é"],
             "note": pd.array(["x", None], dtype="string"),

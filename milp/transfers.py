@@ -1,0 +1,151 @@
+"""Which class of units goes to whom: counts and partners made into moves without migration (DESIGN §6.3).
+
+Units fall into classes by who holds them now: nobody, one job, or two. An answer of the sharing formulations says how
+many units each job has and with whom it shares how many; a transport from classes to new holders, along arcs on which
+no job both loses and gains, then says which units those are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import networkx as nx
+
+from bft.milp.problem import Problem, Transfer
+from bft.milp.values import keep, table_of
+
+Holders = tuple[int, ...]
+
+
+def classes(problem: Problem) -> dict[Holders, int]:
+    """Units by who holds them now: () for nobody, (j,), (j, k) with j < k. Empty classes are left out."""
+    alone = list(problem.current)
+    sizes: dict[Holders, int] = {}
+    for pair in problem.pairs:
+        if pair.shared:
+            sizes[(pair.a, pair.b)] = pair.shared
+            alone[pair.a] -= pair.shared
+            alone[pair.b] -= pair.shared
+    for j, units in enumerate(alone):
+        if units:
+            sizes[(j,)] = units
+    if problem.units > problem.held:
+        sizes[()] = problem.units - problem.held
+    return sizes
+
+
+def demands(problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, int], int]) -> dict[Holders, int]:
+    """Units by who shall hold them: `shares` says how many each sharing pair (a, b) shares."""
+    alone = list(counts)
+    wanted: dict[Holders, int] = {}
+    for (a, b), units in shares.items():
+        if units:
+            wanted[(a, b)] = units
+            alone[a] -= units
+            alone[b] -= units
+    for j, units in enumerate(alone):
+        if units:
+            wanted[(j,)] = units
+    wanted[()] = problem.units - sum(wanted.values())
+    return wanted
+
+
+def transport(
+    problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, int], int]
+) -> tuple[Transfer, ...] | None:
+    """Moves that bring every job to its count and its shares, or None when that takes a migration.
+
+    A job that grows, or keeps its count, loses no unit; one that shrinks, or keeps its count, gains none.
+    """
+    supply, demand = classes(problem), demands(problem, counts, shares)
+    if any(units < 0 for units in demand.values()):
+        return None
+    may_lose = {j for j, n in enumerate(counts) if n < problem.current[j]}
+    may_gain = {j for j, n in enumerate(counts) if n > problem.current[j]}
+    graph = nx.DiGraph()
+    for before, units in supply.items():
+        graph.add_edge("source", ("from", before), capacity=units)
+        for after in demand:
+            if all(j in may_lose for j in before if j not in after) and all(
+                j in may_gain for j in after if j not in before
+            ):
+                graph.add_edge(("from", before), ("to", after))
+    for after, units in demand.items():
+        graph.add_edge(("to", after), "sink", capacity=units)
+    graph.add_nodes_from(("source", "sink"))
+    value, flow = nx.maximum_flow(graph, "source", "sink")
+    if value != problem.units:
+        return None
+    return tuple(
+        Transfer(before, after, int(flow["from", before]["to", after]))
+        for before in supply
+        for after in demand
+        if flow["from", before].get(("to", after))
+    )
+
+
+def complaint_about(problem: Problem, counts: Sequence[int], transfers: Iterable[Transfer]) -> str:
+    """Say what makes `transfers` no valid way to `counts`, or return an empty string."""
+    left = classes(problem)
+    held = [0] * len(counts)
+    lost, gained = [0] * len(counts), [0] * len(counts)
+    partners: dict[int, set[int]] = {}
+    allowed = {(pair.a, pair.b) for pair in problem.pairs}
+    for transfer in transfers:
+        left[transfer.before] = left.get(transfer.before, 0) - transfer.units
+        if len(transfer.after) == 2:
+            if transfer.after not in allowed:
+                return f"jobs {transfer.after} share units, but are no pair"
+            a, b = transfer.after
+            partners.setdefault(a, set()).add(b)
+            partners.setdefault(b, set()).add(a)
+        elif len(transfer.after) > 2:
+            return f"{len(transfer.after)} jobs on a unit"
+        for j in transfer.after:
+            held[j] += transfer.units
+            gained[j] += transfer.units * (j not in transfer.before)
+        for j in transfer.before:
+            lost[j] += transfer.units * (j not in transfer.after)
+    if any(left.values()):
+        return f"units appear from nowhere or vanish: {left}"
+    for j, n in enumerate(counts):
+        if held[j] != n:
+            return f"job {problem.jobs[j].name!r} holds {held[j]} units, not {n}"
+        if lost[j] and gained[j]:
+            return f"job {problem.jobs[j].name!r} migrates: it loses {lost[j]} units and gains {gained[j]}"
+        if len(partners.get(j, ())) > 1:
+            return f"job {problem.jobs[j].name!r} shares with {len(partners[j])} jobs"
+    return ""
+
+
+def shares_of(transfers: Iterable[Transfer]) -> dict[tuple[int, int], int]:
+    """Units that each pair shares after the transfers."""
+    shares: dict[tuple[int, int], int] = {}
+    for transfer in transfers:
+        if len(transfer.after) == 2:
+            a, b = transfer.after
+            shares[a, b] = shares.get((a, b), 0) + transfer.units
+    return shares
+
+
+def value_of(problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, int], int]) -> float:
+    """Objective of an allocation; -inf where a count is not allowed."""
+    with_whom = {j: pair for pair in problem.pairs if shares.get((pair.a, pair.b)) for j in (pair.a, pair.b)}
+    total = 0.0
+    for j, n in enumerate(counts):
+        table = table_of(problem, j, with_whom.get(j))
+        total += float(table[n]) if n < len(table) else float("-inf")
+    return total
+
+
+def keep_shared(problem: Problem) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
+    """Counts and shares that leave every job what it has, as far as its bounds allow."""
+    counts = keep(problem)
+    shares = {}
+    for pair in problem.pairs:
+        if pair.shared:
+            a, b = counts[pair.a], counts[pair.b]
+            cut_a, cut_b = problem.current[pair.a] - a, problem.current[pair.b] - b
+            # Whoever must shrink to its Jmax leaves shared units first, so that the pair shares what remains.
+            shares[pair.a, pair.b] = max(0, pair.shared - cut_a - cut_b) if a and b else 0
+    return counts, {pair: units for pair, units in shares.items() if units}
