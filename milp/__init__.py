@@ -10,7 +10,7 @@
 
 from bft.milp.documents import Document, answer, parse
 from bft.milp.placement import FreeUnits, settle
-from bft.milp.problem import CostModel, Job, Problem, ProblemError, Solution
+from bft.milp.problem import CostModel, Job, Pair, Problem, ProblemError, Solution, Transfer
 from bft.milp.process import SolverProcess
 from bft.milp.solve import BACKENDS, FORMULATIONS, TOLERANCE, solve
 from bft.milp.values import keep, total_value, value_table, value_tables
@@ -23,10 +23,12 @@ __all__ = [
     "Document",
     "FreeUnits",
     "Job",
+    "Pair",
     "Problem",
     "ProblemError",
     "Solution",
     "SolverProcess",
+    "Transfer",
     "answer",
     "keep",
     "parse",

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bft.milp.placement import settle
-from bft.milp.problem import Job, Problem, ProblemError, Solution
+from bft.milp.placement import settle, settle_shared
+from bft.milp.problem import Job, Pair, Problem, ProblemError, Solution
 
 JOB_FIELDS = {"name", "Jmin", "Jmax", "Ns", "Os", "Tcup", "Tcdw", "weight", "current"}
-FIELDS = {"units", "Tfwd", "jobs", "cost_model"}
+FIELDS = {"units", "Tfwd", "jobs", "cost_model", "xi"}
+XI_FIELDS = {"a", "b", "xi_a", "xi_b"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,30 +37,30 @@ def parse(document: object) -> Document:
     if not isinstance(entries, list):
         raise ProblemError(f"jobs: expected a list of job objects, not {_kind(entries)}")
     jobs, current = [], []
-    owner: dict[int, str] = {}
+    holders: dict[int, list[int]] = {}
     for index, entry in enumerate(entries):
         job, held = _job(entry, f"jobs[{index}]")
         for unit in held:
             if not 0 <= unit < units:
                 raise ProblemError(f"jobs[{index}].current: unit {unit} lies outside 0 ... {units - 1}")
-            if unit in owner:
-                raise ProblemError(
-                    f"jobs[{index}].current: unit {unit} is held by {owner[unit]!r} too; sharing needs xi"
-                )
-            owner[unit] = job.name
+            holders.setdefault(unit, []).append(index)
         jobs.append(job)
         current.append(held)
+    pairs = _pairs(document.get("xi", []), [job.name for job in jobs], holders)
     model = document.get("cost_model", "bftrainer")
-    problem = Problem(units, tfwd, tuple(jobs), tuple(len(held) for held in current), model)
+    problem = Problem(units, tfwd, tuple(jobs), tuple(len(held) for held in current), model, pairs)
     return Document(problem, tuple(current))
 
 
 def answer(document: Document, solution: Solution) -> dict[str, Any]:
     """Write one answer document: counts a job, and which unit is which."""
-    held = {unit for units in document.current for unit in units}
-    free = (unit for unit in range(document.problem.units) if unit not in held)
     names = [job.name for job in document.problem.jobs]
-    placed = settle(document.current, solution.counts, free)
+    if solution.transfers:
+        placed = settle_shared(document.current, solution.transfers, document.problem.units)
+    else:
+        held = {unit for units in document.current for unit in units}
+        free = (unit for unit in range(document.problem.units) if unit not in held)
+        placed = settle(document.current, solution.counts, free)
     result: dict[str, Any] = {
         "status": solution.status,
         "objective": solution.objective,
@@ -72,6 +74,44 @@ def answer(document: Document, solution: Solution) -> dict[str, Any]:
     if solution.note:
         result["note"] = solution.note
     return result
+
+
+def _pairs(entries: object, names: list[str], holders: Mapping[int, list[int]]) -> tuple[Pair, ...]:
+    """The pairs of `xi`, with the units that `holders` (unit -> jobs, by position) show them to share now."""
+    if not isinstance(entries, list):
+        raise ProblemError(f"xi: expected a list of pairs, not {_kind(entries)}")
+    ratios: dict[tuple[int, int], tuple[float, float]] = {}
+    for index, entry in enumerate(entries):
+        at = f"xi[{index}]"
+        if not isinstance(entry, Mapping):
+            raise ProblemError(f"{at}: expected a pair object, not {_kind(entry)}")
+        _no_others(entry, XI_FIELDS, at)
+        for side in ("a", "b"):
+            if entry.get(side) not in names:
+                raise ProblemError(f"{at}.{side}: expected the name of a job, not {_shown(entry, side)}")
+        a, b = names.index(entry["a"]), names.index(entry["b"])
+        if a == b:
+            raise ProblemError(f"{at}: a job cannot share with itself ({names[a]!r})")
+        xi_a, xi_b = _number(entry, "xi_a", f"{at}.xi_a"), _number(entry, "xi_b", f"{at}.xi_b")
+        for side, xi in (("xi_a", xi_a), ("xi_b", xi_b)):
+            if xi < 1:
+                raise ProblemError(f"{at}.{side}: expected a ratio >= 1, not {xi!r}")
+        key, value = ((a, b), (xi_a, xi_b)) if a < b else ((b, a), (xi_b, xi_a))
+        if key in ratios:
+            raise ProblemError(f"{at}: {names[a]!r} and {names[b]!r} appear twice")
+        ratios[key] = value
+    shared: Counter[tuple[int, int]] = Counter()
+    for unit, jobs in holders.items():
+        if len(jobs) > 2:
+            raise ProblemError(f"jobs: unit {unit} is held by {len(jobs)} jobs; two may share one")
+        if len(jobs) == 2:
+            if (jobs[0], jobs[1]) not in ratios:
+                raise ProblemError(
+                    f"jobs[{jobs[1]}].current: unit {unit} is held by {names[jobs[0]]!r} too; "
+                    "sharing needs an entry of the two in xi"
+                )
+            shared[jobs[0], jobs[1]] += 1
+    return tuple(Pair(a, b, xi_a, xi_b, shared[a, b]) for (a, b), (xi_a, xi_b) in ratios.items())
 
 
 def _job(entry: object, at: str) -> tuple[Job, tuple[int, ...]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+
+from bft.milp.problem import Transfer
 
 
 def settle(current: Sequence[Sequence[int]], counts: Sequence[int], free: Iterable[int]) -> list[list[int]]:
@@ -29,6 +31,59 @@ def settle(current: Sequence[Sequence[int]], counts: Sequence[int], free: Iterab
     for units, n in zip(kept, counts, strict=True):
         units.extend(heappop(pool) for _ in range(n - len(units)))
     return kept
+
+
+def settle_shared(current: Sequence[Sequence[int]], transfers: Sequence[Transfer], units: int) -> list[list[int]]:
+    """Carry out transfers between classes of units 0 ... units - 1: who stays keeps the oldest units of a class.
+
+    Parameters
+    ----------
+    current
+        Units of each job, oldest first; a unit may appear under two jobs.
+    transfers
+        As `Solution.transfers` has them.
+    units
+        How many units there are.
+
+    Returns
+    -------
+    list of lists
+        Units of each job: what it keeps in the order it had, then what it gains.
+    """
+    holders: dict[int, tuple[int, ...]] = {}
+    for j, held in enumerate(current):
+        for unit in held:
+            holders[unit] = (*holders.get(unit, ()), j)
+    classes: dict[tuple[int, ...], list[int]] = {}
+    for unit in holders:
+        classes.setdefault(holders[unit], []).append(unit)
+    classes[()] = [unit for unit in range(units) if unit not in holders]
+    return move(current, classes, transfers)
+
+
+def move(
+    current: Sequence[Sequence[int]], classes: Mapping[tuple[int, ...], Sequence[int]], transfers: Sequence[Transfer]
+) -> list[list[int]]:
+    """Units of each job after the transfers; `classes` lists the units of each class, those to be kept first."""
+    gone: list[set[int]] = [set() for _ in current]
+    gained: list[list[int]] = [[] for _ in current]
+    taken: dict[tuple[int, ...], int] = {}
+    # The more of its holders a transfer leaves on the units, the older the units it takes.
+    for transfer in sorted(transfers, key=lambda t: -len(set(t.before) & set(t.after))):
+        begin = taken.get(transfer.before, 0)
+        taken[transfer.before] = begin + transfer.units
+        if transfer.before == transfer.after:
+            continue
+        picked = classes[transfer.before][begin : begin + transfer.units]
+        for j in transfer.before:
+            if j not in transfer.after:
+                gone[j].update(picked)
+        for j in transfer.after:
+            if j not in transfer.before:
+                gained[j].extend(picked)
+    return [
+        [unit for unit in held if unit not in lost] + new for held, lost, new in zip(current, gone, gained, strict=True)
+    ]
 
 
 class FreeUnits:

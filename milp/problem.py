@@ -162,7 +162,6 @@ class Problem:
         if self.cost_model not in ("bftrainer", "stall"):
             raise ProblemError(f"cost_model must be 'bftrainer' or 'stall', not {self.cost_model!r}")
 
-
     @property
     def held(self) -> int:
         """Units that jobs hold now, shared ones counted once."""

@@ -62,7 +62,7 @@ def transport(
         return None
     may_lose = {j for j, n in enumerate(counts) if n < problem.current[j]}
     may_gain = {j for j, n in enumerate(counts) if n > problem.current[j]}
-    graph = nx.DiGraph()
+    graph: nx.DiGraph[object] = nx.DiGraph()
     for before, units in supply.items():
         graph.add_edge("source", ("from", before), capacity=units)
         for after in demand:

@@ -5,6 +5,7 @@ Imports nothing else of ours, so a training user can use it alone.
 
 from bft.models.curves import Curve
 from bft.models.errors import InputError
+from bft.models.interference import XiTable, read_xi, xi_from_frame
 from bft.models.job_tables import jobs_from_frame, jobs_to_frame, read_jobs, read_published_jobs
 from bft.models.jobs import Job, JobTable
 from bft.models.tables import read_table
@@ -14,9 +15,12 @@ __all__ = [
     "InputError",
     "Job",
     "JobTable",
+    "XiTable",
     "jobs_from_frame",
     "jobs_to_frame",
     "read_jobs",
     "read_published_jobs",
     "read_table",
+    "read_xi",
+    "xi_from_frame",
 ]

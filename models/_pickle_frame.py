@@ -36,7 +36,7 @@ _MASKED: Final = ("IntegerArray", "FloatingArray", "BooleanArray")
 _INDEXES: Final = frozenset({"Index", "RangeIndex", "DatetimeIndex", "TimedeltaIndex", "CategoricalIndex"})
 _FAR: Final = 1 << 62
 _MAX_COLUMNS: Final = 1 << 22  # an empty block may claim any number
-# Before pandas 3 (before 2.3, indeed) there is no string type with NaN for missing: objects then.
+# Older ones have no type for strings with NaN for what is missing, or a provisional one: objects then.
 _NAN_STRINGS: Final = tuple(int(part) for part in pd.__version__.split(".")[:2]) >= (3, 0)
 
 
@@ -175,10 +175,12 @@ def _manager(node: Made) -> tuple[object, list[tuple[object, object]]]:
 def _placement(node: object, columns: int) -> list[int]:
     """Decode the positions of a block's columns in the frame."""
     if isinstance(node, Made) and node.maker == "slice":
-        start, stop, step = (integer(part, low=-1, high=columns + 1) for part in sequence(node.args, 3))
-        if step == 0:
+        # Bounds as of a slice of the columns: the end may be beyond them, or None going backward.
+        far = 2 * columns + 2
+        bounds = [None if part is None else integer(part, low=-far, high=far) for part in sequence(node.args, 3)]
+        if bounds[2] == 0:
             raise MalformedError("a block of it has no position")
-        return list(range(start, stop, step))
+        return list(range(columns))[slice(*bounds)]
     array = Values().array(node)
     if array.ndim != 1 or array.dtype.kind != "i":
         raise MalformedError("a block of it has no position")

@@ -64,19 +64,22 @@ def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable
             job=str(missing[0]),
             hint="give the two tables of one published set",
         )
-    joined = bound_frame.join(curve_frame[list(CURVES)])
-    return jobs_from_frame(joined, source=str(bounds), curves_from=str(scalability))
+    joined = bound_frame.drop(columns=list(CURVES), errors="ignore").join(curve_frame[list(CURVES)])
+    curve_rows = (curve_frame.index.get_indexer(joined.index) + 1).tolist()
+    return jobs_from_frame(joined, source=str(bounds), curves_from=str(scalability), curve_rows=curve_rows)
 
 
-def jobs_from_frame(frame: pd.DataFrame, *, source: str = "", curves_from: str = "") -> JobTable:
+def jobs_from_frame(
+    frame: pd.DataFrame, *, source: str = "", curves_from: str = "", curve_rows: Sequence[int] | None = None
+) -> JobTable:
     """Make a job table from a frame with the native columns; the name is a column or the index.
 
     Parameters
     ----------
     frame
         One row a job.
-    source, curves_from
-        Files to name in messages; `curves_from` where Ns, Ps and Os come from another file.
+    source, curves_from, curve_rows
+        Files to name in messages; where Ns, Ps and Os come from another file, that one and the row of each job in it.
     """
     frame = _named(frame, source)
     _require(frame, REQUIRED, source)
@@ -85,8 +88,8 @@ def jobs_from_frame(frame: pd.DataFrame, *, source: str = "", curves_from: str =
     jobs = []
     for row, name in enumerate(frame.index.tolist(), start=1):
         record = {column: values[row - 1] for column, values in columns.items()}
-        reader = _Row(record, str(name), row, source or None, curves_from or source or None)
-        jobs.append(reader.job())
+        curve_row = row if curve_rows is None else curve_rows[row - 1]
+        jobs.append(_Row(record, str(name), (source, row), (curves_from or source, curve_row)).job())
     return JobTable(tuple(jobs), source)
 
 
@@ -128,12 +131,12 @@ def jobs_to_frame(table: JobTable) -> pd.DataFrame:
 class _Row:
     """One row on its way to a Job; every message names file, row, column and job."""
 
-    def __init__(self, record: Mapping[str, Any], name: str, row: int, file: str | None, curve_file: str | None):
-        self.record, self.name, self.row, self.file, self.curve_file = record, name, row, file, curve_file
+    def __init__(self, record: Mapping[str, Any], name: str, place: tuple[str, int], curve_place: tuple[str, int]):
+        self.record, self.name, self.place, self.curve_place = record, name, place, curve_place
 
     def wrong(self, column: str, what: str) -> InputError:
-        file = self.curve_file if column in CURVES else self.file
-        return InputError(what, file=file, row=self.row, column=column, job=self.name)
+        file, row = self.curve_place if column in CURVES else self.place
+        return InputError(what, file=file or None, row=row, column=column, job=self.name)
 
     def job(self) -> Job:
         ns = self.numbers("Ns")
@@ -173,46 +176,54 @@ class _Row:
         value = self.record[column]
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if isinstance(value, bool) or not math.isfinite(number):
-            raise self.wrong(column, f"expected a finite number, not {value!r}")
+            raise self.wrong(column, f"expected a finite number, not {_shown(value)}")
         return number
 
     def whole(self, column: str) -> int:
         number = self.number(column)
         if not number.is_integer() or abs(number) > 2**31:
-            raise self.wrong(column, f"expected a whole number, not {self.record[column]!r}")
+            raise self.wrong(column, f"expected a whole number, not {_shown(self.record[column])}")
         return int(number)
 
     def instant(self, column: str) -> int:
         import pandas as pd
 
         value = self.record[column]
-        if isinstance(value, int | float) or not self.given(column):
-            raise self.wrong(column, f"expected a date and time such as 2021-02-10T20:21:15Z, not {value!r}")
+        wrong = self.wrong(column, f"expected a date and time such as 2021-02-10T20:21:15Z, not {_shown(value)}")
+        # pandas would read 10:00 and now as times of today.
+        if isinstance(value, int | float) or not self.given(column) or value in ("now", "today"):
+            raise wrong
         try:
-            stamp = pd.Timestamp(value)
-            stamp = stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp.tz_convert("UTC")
+            if isinstance(value, str):
+                stamp = pd.to_datetime(value, utc=True, format="ISO8601")
+            else:
+                stamp = pd.Timestamp(value)
+                stamp = stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp.tz_convert("UTC")
             return int(stamp.as_unit("ns").value)
         except (ValueError, TypeError, OverflowError) as error:
-            raise self.wrong(column, f"expected a date and time such as 2021-02-10T20:21:15Z, not {value!r}") from error
+            raise wrong from error
 
     def numbers(self, column: str) -> list[float]:
         value = self.record[column]
         if isinstance(value, str):
             try:
                 value = json.loads(value)
-            except json.JSONDecodeError:
-                raise self.wrong(column, f"expected a list such as [0, 1, 2, 4], not {value!r}") from None
+            except (ValueError, RecursionError):
+                raise self.wrong(column, f"expected a list such as [0, 1, 2, 4], not {_shown(value)}") from None
         if isinstance(value, np.ndarray):
             value = value.tolist()
         if not isinstance(value, Sequence) or isinstance(value, str):
-            raise self.wrong(column, f"expected a list of numbers, not {value!r}")
+            raise self.wrong(column, f"expected a list of numbers, not {_shown(value)}")
         try:
-            return [float(entry) for entry in value]
-        except (TypeError, ValueError):
-            raise self.wrong(column, f"expected a list of numbers, not {value!r}") from None
+            numbers = [float(entry) for entry in value]
+        except (TypeError, ValueError, OverflowError):
+            raise self.wrong(column, f"expected a list of numbers, not {_shown(value)}") from None
+        if not all(map(math.isfinite, numbers)):
+            raise self.wrong(column, f"expected finite numbers, not {_shown(value)}")
+        return numbers
 
     def curve(self, ns: list[float], column: str, *, signed: bool = False) -> Curve:
         values = self.numbers(column)
@@ -222,6 +233,12 @@ class _Row:
             return Curve(np.array(ns), np.array(values))
         except ValueError as error:
             raise self.wrong("Ns" if "Ns" in str(error) else column, str(error)) from error
+
+
+def _shown(value: object) -> str:
+    """A value as a message shows it: not the whole of what may be long."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]} ... {text[-15:]}"
 
 
 def _named(frame: pd.DataFrame, file: str) -> pd.DataFrame:
@@ -235,6 +252,9 @@ def _named(frame: pd.DataFrame, file: str) -> pd.DataFrame:
                 break
         else:
             raise InputError("no column with the job's name; expected 'name'", file=file or None, column="name")
+    nameless = np.flatnonzero(np.asarray(frame.index.isna()) | np.asarray(frame.index == ""))
+    if len(nameless):
+        raise InputError("the job's name is missing", file=file or None, row=int(nameless[0]) + 1, column="name")
     names = pd.Index([str(name) for name in frame.index], dtype=object)
     return frame.set_axis(names, axis=0)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Keys by which pandas and Arrow describe columns to themselves, in the metadata of a Parquet file.
 _OWN_METADATA: Final = frozenset({b"pandas", b"ARROW:schema", b"PANDAS_ATTRS"})
 _HEAD: Final = 512
+_CHUNK: Final = 1 << 20
 
 # First bytes and what they say a file is; a tar header has its name further on.
 _MAGIC: Final = (
@@ -126,8 +127,10 @@ def _read(stream: IO[bytes], suffix: str, file: str) -> pd.DataFrame:
     """Read a stream as what `suffix` says, after a look at its first bytes."""
     if suffix in _PACKED:
         _expect(_peek(stream), "gzip-compressed", suffix, file)
-        unpacked = cast("IO[bytes]", gzip.GzipFile(fileobj=stream, mode="rb"))
-        return _read(unpacked, suffix.removesuffix(".gz"), file)
+        with gzip.GzipFile(fileobj=stream, mode="rb") as unpacked:
+            frame = _read(cast("IO[bytes]", unpacked), suffix.removesuffix(".gz"), file)
+            _drain(unpacked)
+        return frame
     expected, reader = _READERS[suffix]
     _expect(_peek(stream), expected, suffix, file)
     return reader(cast("BinaryIO", stream), file)
@@ -155,10 +158,16 @@ def _expect(head: bytes, expected: str | None, suffix: str, file: str) -> None:
         )
 
 
+def _drain(unpacked: gzip.GzipFile) -> None:
+    """Read to the end, where gzip compares its check sum; a pickle and an archive end before that."""
+    while not unpacked.closed and unpacked.read(_CHUNK):  # pandas closes what it has read to the end
+        pass
+
+
 def _read_archive(stream: BinaryIO, file: str) -> pd.DataFrame:
     """Read the one table of a .tar.gz out of the stream; nothing is written to disk."""
     _expect(_peek(stream), "gzip-compressed", ".tar.gz", file)
-    with tarfile.open(fileobj=stream, mode="r:gz") as archive:
+    with gzip.GzipFile(fileobj=stream, mode="rb") as unpacked, tarfile.open(fileobj=unpacked, mode="r:") as archive:
         members = archive.getmembers()
         tables = [
             member
@@ -182,7 +191,9 @@ def _read_archive(stream: BinaryIO, file: str) -> pd.DataFrame:
             raise InputError("holds no file", file=file)
         inside = ascii(tables[0].name)[1:-1]
         with member:
-            return _read(member, _suffix(tables[0].name) or "", f"{file}, {inside}")
+            frame = _read(member, _suffix(tables[0].name) or "", f"{file}, {inside}")
+        _drain(unpacked)
+        return frame
 
 
 def _read_pickle(stream: BinaryIO, file: str) -> pd.DataFrame:
@@ -217,8 +228,10 @@ def _read_csv(stream: BinaryIO, file: str) -> pd.DataFrame:
             # A row with more fields than the header would otherwise lose them, with a warning.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             # index_col=False: pandas would else take the first of one field too many as an index.
-            # round_trip: the exact value, as Python reads it, not the fast one that is an ulp off.
-            frame = pd.read_csv(stream, index_col=False, float_precision="round_trip", low_memory=False)
+            # round_trip: the exact value, as Python reads it; the default up to pandas 3.0 is an ulp off.
+            exact = tuple(int(part) for part in pd.__version__.split(".")[:2]) >= (3, 1)
+            options: Any = {} if exact else {"float_precision": "round_trip"}
+            frame: pd.DataFrame = pd.read_csv(stream, index_col=False, low_memory=False, **options)
     except pd.errors.ParserWarning as error:
         raise InputError("its rows have more fields than its header line has names", file=file) from error
     except UnicodeDecodeError as error:

@@ -1,0 +1,164 @@
+"""A bound and a start for sharing problems without a MILP: Lagrange and a matching (DESIGN §6.3).
+
+With a price on a unit the problem falls apart into a choice of disjoint jobs and pairs: a maximum-weight matching of
+the jobs. Every price bounds the optimum from above; the best is found by bisection on the units that the jobs want.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import networkx as nx
+import numpy as np
+
+from bft.milp.items import PairTable, cell
+from bft.milp.problem import FloatArray, Problem
+from bft.milp.transfers import transport, value_of
+from bft.milp.values import value_tables
+
+# Halvings of the price interval: the bound is then within a few parts in a million of the best price's.
+ROUNDS = 20
+
+
+@dataclass(frozen=True)
+class Start:
+    """A feasible allocation and an upper bound of any."""
+
+    counts: tuple[int, ...]
+    shares: Mapping[tuple[int, int], int]
+    objective: float
+    bound: float
+
+
+def start(problem: Problem, tables: Sequence[PairTable], rounds: int = ROUNDS) -> Start | None:
+    """The bound of the best price found, and the best allocation made of the jobs' choices near it.
+
+    The choice at a price says which jobs pair up and which are off. With that settled the units are shared out exactly
+    by the dynamic programme over the chosen tables. None when no choice can be carried out without migration.
+    """
+    market = _Market(problem, tables)
+    low, high = 0.0, market.dearest()
+    bound = float("inf")
+    structures: dict[_Structure, None] = {}
+    price = 0.0
+    for _ in range(rounds):
+        structure, units, worth = market.choose(price)
+        bound = min(bound, worth + price * problem.units)
+        structures.pop(structure, None)
+        structures[structure] = None
+        if units == problem.units or (units < problem.units and price == 0.0):
+            break  # what they want is what there is: no price bounds better
+        if units > problem.units:
+            low = price
+        else:
+            high = price
+        price = (low + high) / 2
+    best: Start | None = None
+    for structure in list(structures)[-2:]:
+        counts, shares = market.share_out(structure)
+        if transport(problem, counts, shares) is not None:
+            value = value_of(problem, counts, shares)
+            if best is None or value > best.objective:
+                best = Start(counts, shares, value, bound)
+    return best if best is None or best.objective <= bound else replace(best, bound=best.objective)
+
+
+_Structure = tuple[int, ...]
+"""Who is active: j for job j alone, number of jobs + i for pair i; sorted."""
+
+
+class _Market:
+    """Jobs and pairs that buy units."""
+
+    def __init__(self, problem: Problem, tables: Sequence[PairTable]) -> None:
+        self.problem = problem
+        self.solo = value_tables(problem)
+        self.together = tables
+        # A job alone is matched with a blank of its own; partners of now have one blank between them, since both
+        # alone is what a pair's split is for.
+        self.blank = {j: ("blank", j) for j in range(len(problem.jobs))}
+        for pair in problem.pairs:
+            if pair.shared:
+                self.blank[pair.b] = self.blank[pair.a]
+
+    def dearest(self) -> float:
+        """A price at which nobody wants a unit."""
+        dearest = 0.0
+        for table in [*self.solo, *(table.best for table in self.together)]:
+            n = np.flatnonzero(table[1:] > -np.inf) + 1
+            if len(n):
+                dearest = max(dearest, float((np.abs(table[n]) / n).max()))
+        off = sum(abs(float(table[0])) for table in self.solo)
+        return 2.0 * (dearest + off) + 1e-9
+
+    def choose(self, price: float) -> tuple[_Structure, int, float]:
+        """Who is active when a unit costs `price`, the units they want, and what that is worth: a matching."""
+        off = [float(table[0]) for table in self.solo]
+        graph: nx.Graph[object] = nx.Graph()
+        for j, table in enumerate(self.solo):
+            self._offer(graph, j, self.blank[j], table[1:], 1, price, off[j], j)
+        for index, both in enumerate(self.together):
+            pair = both.pair
+            self._offer(graph, pair.a, pair.b, both.best, 0, price, off[pair.a] + off[pair.b], len(off) + index)
+        structure, units, worth = [], 0, sum(off)
+        for a, b in nx.max_weight_matching(graph):
+            edge = graph.edges[a, b]
+            structure.append(edge["item"])
+            units += edge["units"]
+            worth += edge["weight"]
+        return tuple(sorted(structure)), units, worth
+
+    @staticmethod
+    def _offer(
+        graph: nx.Graph[object],
+        a: object,
+        b: object,
+        table: FloatArray,
+        first: int,
+        price: float,
+        off: float,
+        item: int,
+    ) -> None:
+        worth = table - price * np.arange(first, first + len(table))
+        if not len(worth):
+            return
+        n = int(np.argmax(worth))
+        gain = float(worth[n]) - off
+        if gain > 0:
+            graph.add_edge(a, b, weight=gain, units=first + n, item=item)
+
+    def share_out(self, structure: _Structure) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
+        """The best counts and shares when exactly these items, or fewer, are active."""
+        jobs = len(self.solo)
+        tables = []
+        for item in structure:
+            if item < jobs:
+                tables.append(self.solo[item])
+            else:
+                pair, table = self.together[item - jobs].pair, self.together[item - jobs].best.copy()
+                table[0] = self.solo[pair.a][0] + self.solo[pair.b][0]
+                tables.append(table)
+        counts = [0] * jobs
+        shares = {}
+        for item, units in zip(structure, share_units(tables, self.problem.units), strict=True):
+            if item < jobs:
+                counts[item] = units
+            elif units:
+                pair = self.together[item - jobs].pair
+                counts[pair.a], counts[pair.b], union, split = cell(self.together[item - jobs].grid, units)
+                if not split:
+                    shares[pair.a, pair.b] = counts[pair.a] + counts[pair.b] - union
+        return tuple(counts), shares
+
+
+def share_units(tables: list[FloatArray], units: int) -> tuple[int, ...]:
+    """Units for each table that maximise the sum, at most `units` in all, by the exact programme."""
+    from bft.milp._knapsack import best_counts
+
+    if not tables:
+        return ()
+    offsets = np.zeros(len(tables) + 1, dtype=np.int64)
+    np.cumsum([len(table) for table in tables], out=offsets[1:])
+    nothing = np.zeros(len(tables), dtype=np.int64)
+    return tuple(best_counts(np.concatenate(tables), offsets, nothing, units).tolist())

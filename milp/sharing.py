@@ -1,0 +1,140 @@
+"""Sharing problems solved: matching, then items, refined where they entangle, then flow (DESIGN §6.3)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from bft.milp import flow, items, matching
+from bft.milp.linear import Limits, LinearAnswer, LinearModel
+from bft.milp.problem import Problem, Status, Transfer
+from bft.milp.transfers import complaint_about, keep_shared, transport, value_of
+from bft.milp.values import value_tables
+
+Ask = Callable[[LinearModel, Limits], LinearAnswer]
+Shares = Mapping[tuple[int, int], int]
+
+# A bound this close to a value, relative, is the value.
+MET = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class SharingAnswer:
+    """Counts and moves, what they are worth, what nothing can exceed, and what showed it."""
+
+    status: Status
+    counts: tuple[int, ...]
+    transfers: tuple[Transfer, ...]
+    objective: float
+    bound: float
+    formulation: str
+    note: str = ""
+
+
+class Nonsense(RuntimeError):  # noqa: N818 - what happened
+    """A solver's answer that contradicts itself; the message says how."""
+
+
+def carry_out(problem: Problem, counts: tuple[int, ...], shares: Shares, formulation: str) -> SharingAnswer | None:
+    """The allocation with its moves and value, or None when it takes a migration; its bound is still open."""
+    moves = transport(problem, counts, shares)
+    if moves is None:
+        return None
+    wrong = complaint_about(problem, counts, moves)
+    if wrong:
+        raise Nonsense(wrong)
+    value = value_of(problem, counts, shares)
+    return SharingAnswer("feasible", counts, moves, value, math.inf, formulation)
+
+
+def keep_answer(problem: Problem, note: str) -> SharingAnswer:
+    """Everybody keeps what they have: always possible, and needs no solver."""
+    answer = carry_out(problem, *keep_shared(problem), "keep")
+    if answer is None:
+        raise Nonsense("keeping takes a migration")
+    ceiling = float(sum(float(table.max()) for table in value_tables(problem)))  # sharing makes nobody faster
+    return replace(answer, bound=max(answer.objective, ceiling), note=note)
+
+
+def solve_sharing(problem: Problem, formulation: str, ask: Ask, limits: Limits, tolerance: float) -> SharingAnswer:
+    """Solve a sharing problem by `items` (with refinement, and `flow` where needed) or by `flow` alone.
+
+    Parameters
+    ----------
+    problem
+        With pairs.
+    formulation
+        `items` or `flow`.
+    ask
+        Solves a linear model within limits; may raise.
+    limits
+        For the whole of it, not for each model.
+    tolerance
+        Relative difference of claimed and recomputed objective that counts as an error.
+
+    Raises
+    ------
+    Nonsense
+        When an answer of the solver contradicts itself.
+    """
+    deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
+    best = keep_answer(problem, "")
+    bound = best.bound
+    tables = items.pair_tables(problem) if formulation == "items" else ()
+    if formulation == "items":
+        start = matching.start(problem, tables)
+        if start is not None:
+            bound = min(bound, max(start.bound, best.objective))
+            found = carry_out(problem, start.counts, start.shares, "matching")
+            if found is not None and found.objective > best.objective:
+                best = found
+    refined: frozenset[tuple[int, int]] = frozenset()
+    while not _met(best.objective, bound, limits.gap):
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            break
+        model: items.SharingModel | flow.FlowModel
+        model = items.build(problem, tables, refined) if formulation == "items" else flow.build(problem)
+        answer = ask(model.model, replace(limits, seconds=left))
+        if answer.x is None:
+            if answer.status != "nothing":
+                raise Nonsense(f"answered {answer.status!r}, but giving nobody anything is feasible")
+            break
+        counts, shares = model.decode(answer.x)
+        claimed = answer.objective
+        if answer.status == "optimal":
+            if claimed < best.objective - tolerance * max(1.0, abs(best.objective)):
+                raise Nonsense(f"calls {claimed!r} optimal, but {best.objective!r} is known")
+            bound = min(bound, max(answer.bound, claimed, best.objective))
+        elif math.isfinite(answer.bound):
+            bound = min(bound, max(answer.bound, best.objective))
+        found = carry_out(problem, counts, shares, formulation)
+        if found is not None:
+            if not math.isclose(found.objective, claimed, rel_tol=tolerance, abs_tol=tolerance):
+                raise Nonsense(f"claims {claimed!r} for an answer that is worth {found.objective!r}")
+            if found.objective > best.objective:
+                best = found
+            if answer.status == "optimal":
+                bound = max(bound, found.objective) if limits.gap else found.objective
+            break
+        if formulation == "flow":
+            raise Nonsense("flow's answer takes a migration")
+        entangled = items.entangled(problem, counts, shares) - refined
+        if answer.status != "optimal":
+            break
+        if entangled:
+            refined |= entangled
+        else:
+            formulation = "flow"
+    bound = max(bound, best.objective)
+    if _met(best.objective, bound, limits.gap):
+        by = "items" if best.formulation == "keep" else best.formulation
+        return replace(best, status="optimal", bound=bound, formulation=by)
+    note = "time limit: kept" if best.formulation == "keep" else "time limit: best known"
+    return replace(best, status="feasible", bound=bound, note=note)
+
+
+def _met(value: float, bound: float, gap: float) -> bool:
+    return bound - value <= max(gap, MET) * max(1.0, abs(bound))

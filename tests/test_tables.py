@@ -1,0 +1,401 @@
+"""Reading tables: each kind of file, and what is said of files that are not what they should be."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tarfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bft.models import InputError
+from bft.models.tables import read_table
+
+FRAME = pd.DataFrame({"name": ["J0", "J1"], "Jmin": [1, 2], "Pmax": [0.1, 2.5]})
+CSV = b"name,Jmin,Pmax\nJ0,1,0.1\nJ1,2,2.5\n"
+JSONL = b'{"name": "J0", "Jmin": 1, "Pmax": 0.1}\n\n{"name": "J1", "Jmin": 2, "Pmax": 2.5}\n'
+
+
+def parquet(frame: pd.DataFrame = FRAME) -> bytes:
+    sink = io.BytesIO()
+    frame.to_parquet(sink)
+    return sink.getvalue()
+
+
+def archive(members: dict[str, bytes]) -> bytes:
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w:gz") as tar:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return sink.getvalue()
+
+
+def written(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def complaint(path: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        read_table(path)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+KINDS: dict[str, Callable[[], bytes]] = {
+    ".parquet": parquet,
+    ".csv": lambda: CSV,
+    ".csv.gz": lambda: gzip.compress(CSV),
+    ".jsonl": lambda: JSONL,
+    ".jsonl.gz": lambda: gzip.compress(JSONL),
+    ".pkl": lambda: pickle.dumps(FRAME),
+    ".pickle": lambda: pickle.dumps(FRAME, 0),
+    ".pkl.gz": lambda: gzip.compress(pickle.dumps(FRAME)),
+    ".pickle.gz": lambda: gzip.compress(pickle.dumps(FRAME, 2)),
+    ".tar.gz": lambda: archive({"a.pkl": pickle.dumps(FRAME)}),
+    ".tgz": lambda: archive({"d/a.parquet": parquet(), "README": b"x", "d/._a.pkl": b"macOS"}),
+    ".csv.tar.gz": lambda: archive({"a.csv": CSV}),
+}
+
+
+@pytest.mark.parametrize("suffix", KINDS)
+def test_each_kind_is_read_by_its_suffix(suffix: str, tmp_path: Path) -> None:
+    for name in (f"jobs{suffix}", f"jobs.v2{suffix.upper()}"):
+        path = written(tmp_path / name, KINDS[suffix]())
+        pd.testing.assert_frame_equal(read_table(path), FRAME)
+        pd.testing.assert_frame_equal(read_table(str(path)), FRAME)
+
+
+@pytest.mark.parametrize("suffix", KINDS)
+def test_an_empty_file_is_refused(suffix: str, tmp_path: Path) -> None:
+    assert "is empty" in complaint(written(tmp_path / f"jobs{suffix}", b""))
+
+
+@pytest.mark.parametrize("suffix", [suffix for suffix in KINDS if suffix not in (".csv", ".jsonl")])
+def test_a_file_cut_short_is_refused(suffix: str, tmp_path: Path) -> None:
+    data = KINDS[suffix]()
+    for end in (1, 2, 5, len(data) // 4, len(data) // 2, len(data) - 9, len(data) - 1):
+        if 0 < end < len(data):
+            assert complaint(written(tmp_path / f"jobs{suffix}", data[:end]))
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv.gz", ".pkl.gz", ".tar.gz", ".pkl"])
+def test_a_file_of_noise_is_refused(suffix: str, tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).bytes(5000)
+    assert complaint(written(tmp_path / f"jobs{suffix}", noise))
+    if suffix == ".parquet":
+        return  # by default, its pages have no check sum
+    good = bytearray(KINDS[suffix]())
+    good[len(good) // 3 : len(good) // 3 + 40] = noise[:40]
+    assert complaint(written(tmp_path / f"jobs{suffix}", bytes(good)))
+
+
+@pytest.mark.parametrize(
+    ("data", "what", "suffixes"),
+    [
+        (parquet(), "a Parquet file", [".csv", ".pkl", ".jsonl", ".csv.gz", ".tar.gz"]),
+        (pickle.dumps(FRAME), "a pickle", [".csv", ".parquet", ".jsonl", ".pkl.gz", ".tgz"]),
+        (pickle.dumps(FRAME, 0), "a pickle", [".csv", ".parquet"]),
+        (gzip.compress(CSV), "gzip-compressed", [".csv", ".parquet", ".jsonl", ".pkl"]),
+        (b"PK\x03\x04" + bytes(99), "a zip archive", [".csv", ".parquet", ".tar.gz"]),
+        (b"SQLite format 3\0", "an SQLite data base", [".csv"]),
+        (b"<!DOCTYPE html><title>Log in</title>", "a web page", [".csv", ".parquet", ".pkl", ".tar.gz"]),
+        (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer", [".csv", ".parquet", ".pkl"]),
+        (gzip.decompress(archive({"a.csv": CSV})), "a tar archive", [".tar.gz", ".csv"]),
+        (CSV, "not a Parquet file", [".parquet"]),
+        (CSV, "not gzip-compressed", [".csv.gz", ".tar.gz"]),
+        (CSV, "not a readable pickle", [".pkl"]),
+        (gzip.compress(parquet()), "a Parquet file", [".csv.gz", ".pkl.gz"]),
+    ],
+)
+def test_what_a_misnamed_file_is_instead_is_said(data: bytes, what: str, suffixes: list[str], tmp_path: Path) -> None:
+    for suffix in suffixes:
+        text = complaint(written(tmp_path / f"jobs{suffix}", data))
+        assert what in text
+        assert suffix in text
+
+
+def test_a_name_without_suffix_means_the_published_file_beside_it(tmp_path: Path) -> None:
+    bare = tmp_path / "hps-JNPs-10J"
+    text = complaint(bare)
+    assert "no such file" in text
+    assert "hps-JNPs-10J.pkl, hps-JNPs-10J.tar.gz" in text
+    written(tmp_path / "hps-JNPs-10J.tar.gz", archive({"a.csv": CSV}))
+    pd.testing.assert_frame_equal(read_table(bare), FRAME)
+    written(tmp_path / "hps-JNPs-10J.pkl", pickle.dumps(FRAME[:1]))
+    assert len(read_table(bare)) == 1
+    written(tmp_path / "summit.v1.pkl", pickle.dumps(FRAME))
+    assert len(read_table(tmp_path / "summit.v1")) == 2
+
+
+def test_missing_directories_and_unknown_suffixes_are_told_apart(tmp_path: Path) -> None:
+    text = complaint(tmp_path / "jobs.csv")
+    assert "no such file" in text
+    assert "beside" not in text
+    assert "is a directory" in complaint(tmp_path)
+    (tmp_path / "folder.csv").mkdir()
+    assert "is a directory" in complaint(tmp_path / "folder.csv")
+    text = complaint(written(tmp_path / "jobs.dat", parquet()))
+    assert ".jsonl.gz" in text
+    assert "looks like a Parquet file" in text
+    assert "looks like" not in complaint(written(tmp_path / "jobs", CSV))
+    (tmp_path / "link.csv").symlink_to(tmp_path / "gone.csv")
+    assert "cannot be read: No such file" in complaint(tmp_path / "link.csv")
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+    path = written(tmp_path / "jobs.csv", CSV)
+    path.chmod(0)
+    assert "cannot be read: Permission denied" in complaint(path)
+
+
+def test_a_hostile_pickle_is_refused_in_every_wrapping(tmp_path: Path) -> None:
+    canary = tmp_path / "ran"
+    hostile = b"cos\nsystem\n(S'touch " + str(canary).encode() + b"'\ntR."
+    for suffix, data in (
+        (".pkl", hostile),
+        (".pkl.gz", gzip.compress(hostile)),
+        (".tar.gz", archive({"a.pkl": hostile})),
+    ):
+        assert "refused: this pickle would call os.system" in complaint(written(tmp_path / f"trace{suffix}", data))
+    assert not canary.exists()
+
+
+# Archives.
+
+
+def test_an_archive_of_several_tables_is_refused_naming_them(tmp_path: Path) -> None:
+    text = complaint(written(tmp_path / "t.tar.gz", archive({"a.pkl": b"x", "folder/b.csv": CSV})))
+    assert "holds 2 tables, expected one" in text
+    assert "a.pkl, folder/b.csv" in text
+
+
+def test_an_archive_of_no_table_is_refused_naming_what_it_holds(tmp_path: Path) -> None:
+    assert "it holds README" in complaint(written(tmp_path / "t.tar.gz", archive({"README": b"x"})))
+    assert "it holds nothing" in complaint(written(tmp_path / "t.tgz", archive({})))
+
+
+def test_a_link_in_an_archive_is_not_followed(tmp_path: Path) -> None:
+    secret = written(tmp_path / "secret.csv", CSV)
+    for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE):
+        sink = io.BytesIO()
+        with tarfile.open(fileobj=sink, mode="w:gz") as tar:
+            info = tarfile.TarInfo("a.csv")
+            info.type, info.linkname = kind, str(secret)
+            tar.addfile(info)
+        assert "holds no tables" in complaint(written(tmp_path / "t.tar.gz", sink.getvalue()))
+
+
+def test_nothing_of_an_archive_is_written_to_disk(tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    path = written(folder / "t.tar.gz", archive({"../../evil.csv": CSV, "/evil": b"x"}))
+    pd.testing.assert_frame_equal(read_table(path), FRAME)
+    assert [found.name for found in tmp_path.rglob("*")] == ["here", "t.tar.gz"]
+
+
+def test_an_error_inside_of_an_archive_names_the_member(tmp_path: Path) -> None:
+    text = complaint(written(tmp_path / "t.tar.gz", archive({"folder/a.pkl": b"cos\nsystem\n."})))
+    assert "t.tar.gz, folder/a.pkl: refused" in text
+    text = complaint(written(tmp_path / "t.tar.gz", archive({"a.parquet": CSV})))
+    assert "a.parquet: is not a Parquet file" in text
+
+
+# Parquet.
+
+
+def test_parquet_restores_the_index_and_keeps_metadata(tmp_path: Path) -> None:
+    frame = FRAME.set_index("name")
+    table = pa.Table.from_pandas(frame)
+    table = table.replace_schema_metadata({**table.schema.metadata, b"nodes": b"512", "source é": "log"})
+    pq.write_table(table, tmp_path / "jobs.parquet")
+    read = read_table(tmp_path / "jobs.parquet")
+    pd.testing.assert_frame_equal(read, frame)
+    assert read.attrs["metadata"] == {"nodes": "512", "source é": "log"}
+
+
+def test_parquet_without_metadata_has_an_empty_dict(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [[1, 2], None]}), tmp_path / "jobs.parquet")
+    read = read_table(tmp_path / "jobs.parquet")
+    assert read.attrs == {"metadata": {}}
+    assert list(read["a"][0]) == [1, 2]
+
+
+def test_parquet_with_times_keeps_their_zone(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"t": pd.to_datetime(["2021-02-10 20:21:15"], utc=True), "n": pd.to_datetime(["2021-02-10"])})
+    pd.testing.assert_frame_equal(read_table(written(tmp_path / "t.parquet", parquet(frame))), frame)
+
+
+# CSV.
+
+
+def test_csv_numbers_are_the_ones_written(tmp_path: Path) -> None:
+    values = np.random.default_rng(1).random(2000) * 10.0 ** np.arange(-100, 100, 0.1)
+    lines = "x\n" + "\n".join(map(repr, values.tolist()))
+    assert read_table(written(tmp_path / "x.csv", lines.encode()))["x"].tolist() == values.tolist()
+
+
+def test_csv_has_no_index_and_mixed_columns_pass(tmp_path: Path) -> None:
+    body = ",a\n" + "".join(f"{i},{i}\n" for i in range(70_000)) + "x,y\n"
+    frame = read_table(written(tmp_path / "x.csv", body.encode()))
+    assert list(frame.columns) == ["Unnamed: 0", "a"]
+    assert isinstance(frame.index, pd.RangeIndex)
+
+
+def test_csv_from_a_spreadsheet_has_a_mark_and_other_ends_of_lines(tmp_path: Path) -> None:
+    data = b"\xef\xbb\xbf" + CSV.replace(b"\n", b"\r\n")
+    pd.testing.assert_frame_equal(read_table(written(tmp_path / "x.csv", data)), FRAME)
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"a,b\n1,2\n1,2,3\n", "line 3"),
+        (b"a,b\n1,2,3\n4,5,6\n", "more fields than its header"),
+        (b"a,b\n1,\xff\n", "not UTF-8 text"),
+        (b"\n\n", "not a readable CSV file"),
+        (b'a,b\n1,"2\n', "not a readable CSV file"),
+    ],
+)
+def test_csv_that_is_none_is_refused(data: bytes, what: str, tmp_path: Path) -> None:
+    assert what in complaint(written(tmp_path / "x.csv", data))
+    assert what in complaint(written(tmp_path / "x.csv.gz", gzip.compress(data)))
+
+
+def test_csv_with_a_header_line_only_is_an_empty_table(tmp_path: Path) -> None:
+    frame = read_table(written(tmp_path / "x.csv", b"a,b\n"))
+    assert list(frame.columns) == ["a", "b"]
+    assert len(frame) == 0
+
+
+# JSON lines.
+
+
+def test_jsonl_keeps_lists_and_nested_objects_and_fills_gaps(tmp_path: Path) -> None:
+    lines = [{"Ns": [0, 1, 2], "k": {"a": 1}}, {"Ns": [], "extra": "é"}]
+    body = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+    frame = read_table(written(tmp_path / "x.jsonl", b"\xef\xbb\xbf" + body.encode()))
+    assert frame["Ns"].tolist() == [[0, 1, 2], []]
+    assert frame["k"][0] == {"a": 1}
+    assert frame["extra"].isna().tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("data", "row", "what"),
+    [
+        (b'{"a": 1}\n{"a": 2', 2, "not a line of JSON"),
+        (b'{"a": 1}\n\n[1]\n', 3, "found list"),
+        (b'[{"a": 1}]', 1, "no brackets"),
+        (b'{"a": 1}\n"\xff"\n', 2, "not UTF-8"),
+        (b"[" * 100_000, 1, "not a line of JSON"),
+        (b"name,Jmin\nJ0,1\n", 1, "not a line of JSON"),
+        (b'{"a": ' + b"9" * 5000 + b"}", 1, "not a line of JSON"),
+        (b"\n\n", None, "is empty"),
+    ],
+)
+def test_jsonl_that_is_none_is_refused_by_row(data: bytes, row: int | None, what: str, tmp_path: Path) -> None:
+    text = complaint(written(tmp_path / "x.jsonl", data))
+    assert what in text
+    assert row is None or f"row {row}" in text
+
+
+def test_importing_this_imports_neither_pandas_nor_arrow() -> None:
+    code = "import sys, bft.models.tables; print({'pandas', 'pyarrow'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "set()"
+
+
+def test_no_file_stays_open(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        for suffix, make in KINDS.items():
+            read_table(written(tmp_path / f"jobs{suffix}", make()))
+            with pytest.raises(InputError):
+                read_table(
+                    written(tmp_path / f"jobs{suffix}", make()[:20] if suffix not in (".csv", ".jsonl") else b"\n")
+                )
+
+
+# The published files.
+
+
+@pytest.fixture
+def published(reference: Path) -> Path:
+    folder = reference / "bftrainer"
+    if not folder.is_dir():
+        pytest.skip("the reference data has no bftrainer folder")
+    return folder
+
+
+@pytest.mark.reference
+def test_the_published_trace_is_read_as_it_is(published: Path) -> None:
+    for name in ("ndstat-10sdn6-evt", "ndstat-10sdn6-evt.tar.gz"):
+        trace = read_table(published / name)
+        assert trace.shape == (23_883, 4_734)
+        assert set(trace.dtypes) == {np.dtype("int8")}
+        assert isinstance(trace.index, pd.DatetimeIndex)
+        assert trace.index.tz is None
+        assert trace.index[0] == pd.Timestamp("2021-02-10 00:08:52")
+        assert trace.index.is_monotonic_increasing
+        values = trace.to_numpy()
+        assert (values.min(), values.max()) == (0, 1)
+        assert int(values.sum(dtype=np.int64)) == 9_830_886
+        assert trace.columns.is_unique
+        assert list(trace.columns[:3]) == ["c05n06", "a02n02", "b07n02"]
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("metric", ["spdup", "imgps"])
+def test_the_published_jobs_are_read_as_they_are(published: Path, metric: str) -> None:
+    curves = read_table(published / f"ImageNet-{metric}-JNPs-1001J")
+    bounds = read_table(published / f"ImageNet-{metric}-Jbnd-1001J.pkl")
+    assert len(curves) == len(bounds) == 1001
+    assert set(curves.columns) == {"Ns", "Ps", "Os", "Tsub"}
+    assert list(bounds.columns) == ["Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub"]
+    assert all(cell == [0, 1, 2, 4, 8, 16, 32, 64] for cell in curves["Ns"])
+    assert all(type(cell) is list and len(cell) == 8 for column in ("Ps", "Os") for cell in curves[column])
+    assert list(curves.index) == list(bounds.index)
+    assert curves["Tsub"].dtype.kind == bounds["Tsub"].dtype.kind == "M"
+    assert bounds["Tcup"].dtype == np.float64
+
+
+@pytest.mark.reference
+def test_all_published_pickles_are_read(published: Path) -> None:
+    shapes = {path.name: read_table(path).shape for path in sorted(published.glob("*.pkl"))}
+    assert len(shapes) == 8
+    for name, (rows, width) in shapes.items():
+        assert rows == int(name.removesuffix("J.pkl").rsplit("-", 1)[1])
+        assert width == (4 if "JNPs" in name else 6)
+
+
+@pytest.mark.reference
+def test_the_published_matrix_takes_its_own_size_of_memory(published: Path) -> None:
+    code = """
+import resource, sys
+import pandas, pyarrow
+from bft.models.tables import read_table
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+frame = read_table(sys.argv[1])
+print(before // 1024, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, frame.size)
+"""
+    command = [sys.executable, "-c", code, str(published / "ndstat-10sdn6-evt.tar.gz")]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    before_mib, peak_mib, size = map(int, run.stdout.split())
+    assert size == 23_883 * 4_734
+    assert peak_mib < 600
+    assert peak_mib - before_mib < 300
