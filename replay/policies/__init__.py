@@ -3,7 +3,18 @@
 from bft.replay.policies.equal_share import EqualShare
 from bft.replay.policies.interface import Decision, JobView, Policy, PolicyError, State
 from bft.replay.policies.milp import MilpPolicy
+from bft.replay.policies.milp_sharing import MilpSharingPolicy
 
 POLICIES = ("milp", "equal-share")
 
-__all__ = ["POLICIES", "Decision", "EqualShare", "JobView", "MilpPolicy", "Policy", "PolicyError", "State"]
+__all__ = [
+    "POLICIES",
+    "Decision",
+    "EqualShare",
+    "JobView",
+    "MilpPolicy",
+    "MilpSharingPolicy",
+    "Policy",
+    "PolicyError",
+    "State",
+]

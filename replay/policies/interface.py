@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from bft.milp import Transfer
 from bft.models import Job
 
 
@@ -20,11 +21,17 @@ class JobView:
         Units it holds now.
     unit_seconds
         Service attained so far.
+    partner
+        Position in `State.jobs` of the job with which it shares units now, None when it shares none.
+    shared
+        How many units the two share.
     """
 
     job: Job
     units: int
     unit_seconds: float
+    partner: int | None = None
+    shared: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +57,9 @@ class State:
 class Decision:
     """How many units each job in play shall have, in the order of `State.jobs`.
 
-    A policy that optimises also says how well: `status`, `objective`, `bound`, and `note` when something went wrong.
-    `seconds` is wall time, kept out of the results proper.
+    A policy that lets jobs share units also says which class of units goes to whom (`transfers`, positions in
+    `State.jobs`); without transfers every unit has one holder. A policy that optimises says how well: `status`,
+    `objective`, `bound`, and `note` when something went wrong. `seconds` is wall time, kept out of the results proper.
     """
 
     counts: tuple[int, ...]
@@ -61,6 +69,7 @@ class Decision:
     backend: str = ""
     note: str = ""
     seconds: float = 0.0
+    transfers: tuple[Transfer, ...] = ()
 
 
 class Policy(Protocol):

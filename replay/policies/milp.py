@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bft import milp
-from bft.models import Job
+from bft.models import OBJECTIVES, Job, Objective, deadline_weight
 from bft.replay.policies.interface import Decision, State
 
 
@@ -21,18 +21,25 @@ class MilpPolicy:
         As `bft.milp.solve` takes them.
     cost_model
         How rescaling is priced: `bftrainer` or `stall`.
+    objective
+        What is maximised: a function from a job to a curve, see `bft.models.OBJECTIVES`.
+    deadline_boost, deadline_horizon_s
+        How far and from when on a deadline raises a job's weight, see `bft.models.deadline_weight`; 1 is not at all.
     verify
         Hold every answer against the exact programme; `mismatches` counts those that differ.
     """
 
     tfwd_s: float
     backend: str = "cbc"
-    formulation: str = "modes"
+    formulation: str = "auto"
     time_limit_s: float | None = None
     gap: float = 0.0
     threads: int = 1
     cost_model: milp.CostModel = "bftrainer"
     verify: bool = False
+    objective: Objective = OBJECTIVES["own"]
+    deadline_boost: float = 1.0
+    deadline_horizon_s: float = 86_400.0
     name: str = field(default="milp", init=False)
     verified: int = field(default=0, init=False)
     mismatches: int = field(default=0, init=False)
@@ -40,13 +47,7 @@ class MilpPolicy:
 
     def decide(self, state: State) -> Decision:
         """Pose the decision as a problem and solve it."""
-        problem = milp.Problem(
-            units=state.idle,
-            tfwd=self.tfwd_s,
-            jobs=tuple(self._term(view.job) for view in state.jobs),
-            current=tuple(view.units for view in state.jobs),
-            cost_model=self.cost_model,
-        )
+        problem = self.problem(state)
         solution = milp.solve(
             problem,
             backend=self.backend,
@@ -55,7 +56,7 @@ class MilpPolicy:
             gap=self.gap,
             threads=self.threads,
         )
-        if self.verify:
+        if self.verify and not problem.pairs:  # the exact programme knows no sharing
             self._hold_against_exact(problem, solution)
         return Decision(
             counts=solution.counts,
@@ -65,15 +66,29 @@ class MilpPolicy:
             backend=solution.backend,
             note=solution.note,
             seconds=solution.seconds,
+            transfers=solution.transfers,
         )
 
-    def _term(self, job: Job) -> milp.Job:
+    def problem(self, state: State) -> milp.Problem:
+        """The decision as an allocation problem."""
+        return milp.Problem(
+            units=state.idle,
+            tfwd=self.tfwd_s,
+            jobs=tuple(self._term(view.job, state.time_ns) for view in state.jobs),
+            current=tuple(view.units for view in state.jobs),
+            cost_model=self.cost_model,
+        )
+
+    def _term(self, job: Job, now_ns: int) -> milp.Job:
         term = self._terms.get(job.name)
         if term is None:
-            curve = job.objective
+            curve = self.objective(job)
             term = milp.Job(job.name, job.jmin, job.jmax, curve.ns, curve.ps, job.tcup_s, job.tcdw_s, job.weight)
             self._terms[job.name] = term
-        return term
+        if job.deadline_ns is None or self.deadline_boost == 1.0:
+            return term
+        weight = deadline_weight(job, now_ns, horizon_s=self.deadline_horizon_s, boost=self.deadline_boost)
+        return replace(term, weight=weight)
 
     def _hold_against_exact(self, problem: milp.Problem, solution: milp.Solution) -> None:
         exact = milp.solve(problem, backend="exact")

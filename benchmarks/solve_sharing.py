@@ -1,0 +1,92 @@
+"""Time decisions with sharing: `items` as `solve` runs it, and `flow`, on the same problems in one run.
+
+python benchmarks/solve_sharing.py [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections import Counter
+
+import numpy as np
+
+from bft.datasets import dnn_scalability
+from bft.milp import Job, Pair, Problem, solve
+
+# jobs, units, pairs; the two of DESIGN §11 and two in between
+CASES = ((10, 100, 15), (10, 500, 15), (20, 500, 30), (30, 1000, 45))
+PARTNERS = 3
+
+
+def instance(rng: np.random.Generator, jobs: int, units: int, pairs: int, sharing: float) -> Problem:
+    """DNN trainings with random holdings; a part `sharing` of the possible pairs shares units now."""
+    curves = list(dnn_scalability().values())
+    made = []
+    for j in range(jobs):
+        curve = curves[j % len(curves)]
+        ns, ps = np.array([0, *curve], dtype=float), np.array([0, *curve.values()], dtype=float)
+        made.append(Job(f"j{j}", 1, 64, ns, ps, float(rng.uniform(17, 19)), float(rng.uniform(11, 13))))
+    candidates = list(itertools.combinations(range(jobs), 2))
+    rng.shuffle(candidates)
+    degree: Counter[int] = Counter()
+    chosen = []
+    for a, b in candidates:
+        if len(chosen) < pairs and max(degree[int(a)], degree[int(b)]) < PARTNERS:
+            chosen.append((int(a), int(b)))
+            degree.update(chosen[-1])
+    left = units - int(rng.integers(0, units // 3 + 1))
+    current, busy, result = [0] * jobs, set(), []
+    for a, b in chosen:
+        shared = 0
+        if busy.isdisjoint((a, b)) and rng.random() < sharing:
+            n_a, n_b = (int(n) for n in rng.integers(1, 33, 2))
+            both = int(rng.integers(1, min(n_a, n_b) + 1))
+            if n_a + n_b - both <= left:
+                shared, current[a], current[b] = both, n_a, n_b
+                left -= n_a + n_b - both
+                busy |= {a, b}
+        xi_a, xi_b = (1 + 0.6 * rng.random(2)).tolist()
+        result.append(Pair(a, b, xi_a, xi_b, shared))
+    for j in range(jobs):
+        n = int(rng.integers(1, 65))
+        if not current[j] and rng.random() < 0.7 and n <= left:
+            current[j] = n
+            left -= n
+    return Problem(units, 120.0, tuple(made), tuple(current), pairs=tuple(result))
+
+
+def main() -> None:
+    """Print one row a case and share of pairs that share at the start."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="5 problems a case instead of 25")
+    repetitions = 5 if parser.parse_args().quick else 25
+    print("jobs units pairs sharing | items median p90 max ms | shown by | flow median max ms | flow/items | differ")
+    for jobs, units, pairs in CASES:
+        for sharing in (0.0, 0.4):
+            rng = np.random.default_rng(5)
+            items_s, flow_s, shown = [], [], Counter[str]()
+            differ = 0
+            for _ in range(repetitions):
+                problem = instance(rng, jobs, units, pairs, sharing)
+                items = solve(problem, backend="cbc", formulation="items")
+                flow = solve(problem, backend="cbc", formulation="flow", time_limit=20.0)
+                items_s.append(items.seconds * 1e3)
+                flow_s.append(flow.seconds * 1e3)
+                shown[items.formulation] += 1
+                assert items.status == "optimal", items
+                proven = flow.status == "optimal"
+                difference = items.objective - flow.objective
+                differ += (abs(difference) if proven else max(0.0, -difference)) > 1e-6 * abs(items.objective)
+            i_med, i_p90, i_max = np.percentile(items_s, (50, 90, 100))
+            f_med, f_max = np.percentile(flow_s, (50, 100))
+            by = " ".join(f"{name} {count}" for name, count in sorted(shown.items()))
+            print(
+                f"{jobs:4} {units:5} {pairs:5} {sharing:7.0%} | {i_med:7.1f} {i_p90:7.1f} {i_max:7.1f} | {by:20} | "
+                f"{f_med:8.1f} {f_max:8.1f} | {f_med / i_med:6.1f} | {differ}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
