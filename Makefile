@@ -6,7 +6,7 @@ PACKAGES := milp models datasets replay
 # pytest-xdist workers
 WORKERS ?= 2
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check format clean
 
 ## demo: replay the bundled data set and print a summary
 demo: $(VENV)/core.stamp

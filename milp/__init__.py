@@ -8,11 +8,12 @@
 (1, 4)
 """
 
+from bft.milp.backends import BACKENDS
 from bft.milp.documents import Document, answer, parse
-from bft.milp.placement import FreeUnits, settle
+from bft.milp.placement import FreeUnits, move, settle
 from bft.milp.problem import CostModel, Job, Pair, Problem, ProblemError, Solution, Transfer
 from bft.milp.process import SolverProcess
-from bft.milp.solve import BACKENDS, FORMULATIONS, TOLERANCE, solve
+from bft.milp.solve import FORMULATIONS, TOLERANCE, solve
 from bft.milp.values import keep, total_value, value_table, value_tables
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Transfer",
     "answer",
     "keep",
+    "move",
     "parse",
     "settle",
     "solve",

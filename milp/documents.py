@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +15,11 @@ from bft.milp.problem import Job, Pair, Problem, ProblemError, Solution
 
 JOB_FIELDS = {"name", "Jmin", "Jmax", "Ns", "Os", "Tcup", "Tcdw", "weight", "current"}
 FIELDS = {"units", "Tfwd", "jobs", "cost_model", "xi"}
+# Units of a machine ten times larger than any, so that a slip of the pen does not take all memory.
+MOST = 10_000_000
+# Characters of a wrong value that a message shows.
+SHOWN = 80
+FINITE = sys.float_info.max
 XI_FIELDS = {"a", "b", "xi_a", "xi_b"}
 
 
@@ -151,7 +156,7 @@ def _no_others(entry: Mapping[str, Any], known: set[str], at: str) -> None:
 
 def _number(entry: Mapping[str, Any], key: str, at: str) -> float:
     value = entry.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= FINITE:
         raise ProblemError(f"{at}: expected a finite number, not {_shown(entry, key)}")
     return float(value)
 
@@ -160,20 +165,25 @@ def _whole(entry: Mapping[str, Any], key: str, at: str) -> int:
     value = entry.get(key)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10**9:
-        raise ProblemError(f"{at}: expected a whole number from 0 to 1e9, not {_shown(entry, key)}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
+        raise ProblemError(f"{at}: expected a whole number from 0 to {MOST:,}, not {_shown(entry, key)}")
     return value
 
 
 def _numbers(entry: Mapping[str, Any], key: str, at: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     values = entry.get(key)
-    if not isinstance(values, list) or any(isinstance(v, bool) or not isinstance(v, int | float) for v in values):
-        raise ProblemError(f"{at}: expected a list of numbers, not {_shown(entry, key)}")
+    if not isinstance(values, list) or any(
+        isinstance(v, bool) or not isinstance(v, int | float) or not abs(v) <= FINITE for v in values
+    ):
+        raise ProblemError(f"{at}: expected a list of numbers, all finite, not {_shown(entry, key)}")
     return np.array(values, dtype=np.float64)
 
 
 def _shown(entry: Mapping[str, Any], key: str) -> str:
-    return repr(entry[key]) if key in entry else "a missing field"
+    if key not in entry:
+        return "a missing field"
+    text = repr(entry[key])
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def _kind(value: object) -> str:

@@ -22,12 +22,19 @@ class LinearModel:
         Whether the variable must be a whole number.
     rows
         Constraints as (indices, coefficients, sense, right-hand side), sense `<` or `=`.
+    start
+        A feasible solution known beforehand as (index, value), where the value is not 0; empty for none. A backend may
+        begin from it and never believes it.
+    weak
+        Whether a big-M makes the linear relaxation so weak that a solver's preprocessing and cuts pay.
     """
 
     objective: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
     integer: list[bool] = field(default_factory=list)
     rows: list[tuple[list[int], list[float], str, float]] = field(default_factory=list)
+    start: list[tuple[int, float]] = field(default_factory=list)
+    weak: bool = False
 
     def variable(self, objective: float, upper: float, *, integer: bool = True) -> int:
         """Add a variable and return its index."""
@@ -68,6 +75,10 @@ class Limits:
     threads: int = 1
 
 
+class Nonsense(RuntimeError):  # noqa: N818 - what happened
+    """A solver's answer that contradicts itself; the message says how."""
+
+
 @dataclass(frozen=True, slots=True)
 class LinearAnswer:
     """What a backend says of a linear model: `x` is None when it found nothing."""
@@ -76,6 +87,13 @@ class LinearAnswer:
     x: FloatArray | None
     objective: float
     bound: float
+
+    def values(self, model: LinearModel) -> FloatArray:
+        """`x`, seen to be one finite number a variable; raise Nonsense if it is not."""
+        x = self.x
+        if not isinstance(x, np.ndarray) or x.shape != (len(model.objective),) or not np.isfinite(x).all():
+            raise Nonsense("answered with something else than one finite number a variable")
+        return x
 
 
 def power_of_two_scale(objective: Sequence[float], target: float = 2.0**20) -> float:

@@ -102,6 +102,7 @@ class FreeUnits:
     def __init__(self, units: int) -> None:
         self._units = max(units, 1)
         self._free = bytearray(units)
+        self._since = [0] * units
         self._heap: list[int] = []
         self._count = 0
 
@@ -117,6 +118,7 @@ class FreeUnits:
     def add(self, unit: int, since: int) -> None:
         """Add a unit that has been idle since event number `since`."""
         self._free[unit] = 1
+        self._since[unit] = since
         self._count += 1
         heappush(self._heap, since * self._units + unit)
 
@@ -128,8 +130,8 @@ class FreeUnits:
     def take(self) -> int:
         """Remove and return the unit that has been idle longest; IndexError when none is free."""
         while True:
-            unit = heappop(self._heap) % self._units
-            if self._free[unit]:
+            since, unit = divmod(heappop(self._heap), self._units)
+            if self._free[unit] and self._since[unit] == since:
                 self._free[unit] = 0
                 self._count -= 1
                 return unit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -13,6 +12,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 CostModel = Literal["bftrainer", "stall"]
+_NOTHING: FloatArray = np.empty(0)
+
 Status = Literal["optimal", "feasible", "fallback", "infeasible"]
 
 
@@ -68,17 +69,25 @@ class Job:
             if not np.isfinite(value) or value < 0:
                 raise ProblemError(f"job {name!r}: {label} must be a finite number >= 0, not {value!r}")
 
-    @cached_property
+    @property
     def table(self) -> FloatArray:
         """O at 0, 1, ..., jmax units: float64 of shape (jmax + 1,), objective per second."""
-        return np.interp(np.arange(self.jmax + 1, dtype=np.float64), self.ns, self.os)
+        return self.table_to(self.jmax)
+
+    def table_to(self, most: int) -> FloatArray:
+        """O at 0, 1, ..., most units, most <= jmax; not to be written to. Kept, and made anew only to grow."""
+        known: FloatArray = self.__dict__.get("_known", _NOTHING)
+        if len(known) <= most:
+            # Some room to grow: the idle units of a replay rise by steps.
+            size = min(self.jmax, max(most, 2 * len(known))) + 1
+            known = np.interp(np.arange(size, dtype=np.float64), self.ns, self.os)
+            object.__setattr__(self, "_known", known)
+        return known[: most + 1]
 
     def rate(self, units: int) -> float:
         """Objective per second on `units` units; 0 below jmin, where a job cannot run."""
         if units < max(self.jmin, 1):
             return 0.0
-        if units <= self.jmax:
-            return float(self.table[units])
         return float(np.interp(float(units), self.ns, self.os))
 
 

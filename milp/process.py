@@ -6,8 +6,12 @@ import atexit
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 
 from bft.milp.linear import Limits, LinearAnswer, LinearModel
 
@@ -16,6 +20,10 @@ RECYCLE_BYTES = 64 * 2**20
 # Seconds past its time limit that a solver may take to notice it, before it counts as hanging.
 GRACE_S = 10.0
 START_S = 60.0
+# Waiting is counted in milliseconds and 31 bits: longer than this is for ever.
+LONGEST_S = 1e6
+# What a pipe takes without a reader, with room to spare; Linux grants 200 kB.
+PIPE_BYTES = 32_768
 
 
 class SolverFailure(RuntimeError):  # noqa: N818 - what happened, as in "solver failure"
@@ -50,17 +58,27 @@ class SolverProcess:
 
         The worker is killed when it is silent for longer than the time limit and the grace.
         """
+        patience = None if limits.seconds is None else limits.seconds + self.grace_s
+        if patience is not None and patience > LONGEST_S:
+            patience = None
+        question = ForkingPickler.dumps((solver_name, model, limits))
         pipe = self._connect()
+        hung = SolverFailure(f"{solver_name} hung: no answer {self.grace_s:g} s past its time limit")
         try:
-            pipe.send((solver_name, model, limits))
-            patience = None if limits.seconds is None else limits.seconds + self.grace_s
+            with _watchdog(self._worker, patience if len(question) > PIPE_BYTES else None) as bitten:
+                pipe.send_bytes(question)
             if not pipe.poll(patience):
                 self.close(kill=True)
-                raise SolverFailure(f"{solver_name} hung: no answer {self.grace_s:g} s past its time limit")
+                raise hung
             reply = pipe.recv()
         except (EOFError, ConnectionError) as error:
             code = self._end(kill=True)
+            if bitten.is_set():
+                raise hung from error
             raise SolverFailure(f"{solver_name} died ({_how(code)})") from error
+        except BaseException:  # Ctrl-C: the answer to come must not be taken for that to another question
+            self.close(kill=True)
+            raise
         if reply[0] == "error":
             raise SolverFailure(f"{solver_name} raised: {reply[1].strip().splitlines()[-1]}")
         if reply[2] > self.recycle_bytes:
@@ -74,18 +92,23 @@ class SolverProcess:
 
     def _connect(self) -> Connection:
         if self._owner != os.getpid():  # forked: the worker belongs to our parent
-            self._worker, self._pipe, self._owner = None, None, os.getpid()
+            self._disown()
         if self._pipe is not None:
             return self._pipe
         ours, theirs = Pipe()
         # A process group of its own keeps the terminal's Ctrl-C from it.
-        self._worker = subprocess.Popen(  # noqa: S603 - our own module, by this interpreter
-            [sys.executable, "-m", "bft.milp.worker", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            process_group=0,
-        )
-        theirs.close()
+        try:
+            self._worker = subprocess.Popen(  # noqa: S603 - our own module, by this interpreter
+                [sys.executable, "-m", "bft.milp.worker", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                process_group=0,
+            )
+        except OSError as error:
+            ours.close()
+            raise SolverFailure(f"the solver process did not start ({error})") from error
+        finally:
+            theirs.close()
         self._pipe = ours
         self.started += 1
         try:
@@ -96,8 +119,17 @@ class SolverProcess:
             raise SolverFailure(f"the solver process did not start ({_how(self._end(kill=True))})")
         return ours
 
+    def _disown(self) -> None:
+        """Forget a worker that belongs to the process we were forked from."""
+        if self._worker is not None:
+            self._worker.returncode = 0  # or Popen warns of a process that still runs: it is not ours to wait for
+        if self._pipe is not None:
+            self._pipe.close()
+        self._worker, self._pipe, self._owner = None, None, os.getpid()
+
     def _end(self, *, kill: bool) -> int | None:
         if self._owner != os.getpid():
+            self._disown()
             return None
         if self._pipe is not None:
             self._pipe.close()
@@ -111,6 +143,27 @@ class SolverProcess:
         except subprocess.TimeoutExpired:
             worker.kill()
             return worker.wait()
+
+
+@contextmanager
+def _watchdog(worker: subprocess.Popen[bytes] | None, seconds: float | None) -> Iterator[threading.Event]:
+    """Kill `worker` if the block takes longer than `seconds`: a write to a stopped process blocks for ever."""
+    bitten = threading.Event()
+    if worker is None or seconds is None:
+        yield bitten
+        return
+
+    def bite() -> None:
+        bitten.set()
+        worker.kill()
+
+    timer = threading.Timer(seconds, bite)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield bitten
+    finally:
+        timer.cancel()
 
 
 def _how(code: int | None) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from bft.milp import flow, items, matching
-from bft.milp.linear import Limits, LinearAnswer, LinearModel
+from bft.milp.linear import Limits, LinearAnswer, LinearModel, Nonsense
 from bft.milp.problem import Problem, Status, Transfer
 from bft.milp.transfers import complaint_about, keep_shared, transport, value_of
 from bft.milp.values import value_tables
@@ -31,10 +31,6 @@ class SharingAnswer:
     bound: float
     formulation: str
     note: str = ""
-
-
-class Nonsense(RuntimeError):  # noqa: N818 - what happened
-    """A solver's answer that contradicts itself; the message says how."""
 
 
 def carry_out(problem: Problem, counts: tuple[int, ...], shares: Shares, formulation: str) -> SharingAnswer | None:
@@ -102,17 +98,17 @@ def solve_sharing(problem: Problem, formulation: str, ask: Ask, limits: Limits, 
             if answer.status != "nothing":
                 raise Nonsense(f"answered {answer.status!r}, but giving nobody anything is feasible")
             break
-        counts, shares = model.decode(answer.x)
+        counts, shares = model.decode(answer.values(model.model))
         claimed = answer.objective
         if answer.status == "optimal":
-            if claimed < best.objective - tolerance * max(1.0, abs(best.objective)):
+            if claimed < best.objective - (tolerance + limits.gap) * max(abs(claimed), abs(best.objective)):
                 raise Nonsense(f"calls {claimed!r} optimal, but {best.objective!r} is known")
             bound = min(bound, max(answer.bound, claimed, best.objective))
         elif math.isfinite(answer.bound):
             bound = min(bound, max(answer.bound, best.objective))
         found = carry_out(problem, counts, shares, formulation)
         if found is not None:
-            if not math.isclose(found.objective, claimed, rel_tol=tolerance, abs_tol=tolerance):
+            if not math.isclose(found.objective, claimed, rel_tol=tolerance, abs_tol=tolerance * abs(best.objective)):
                 raise Nonsense(f"claims {claimed!r} for an answer that is worth {found.objective!r}")
             if found.objective > best.objective:
                 best = found
@@ -137,4 +133,4 @@ def solve_sharing(problem: Problem, formulation: str, ask: Ask, limits: Limits, 
 
 
 def _met(value: float, bound: float, gap: float) -> bool:
-    return bound - value <= max(gap, MET) * max(1.0, abs(bound))
+    return bound - value <= max(gap, MET) * max(abs(value), abs(bound))

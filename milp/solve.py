@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 import time
+from functools import cache
 
-from bft.milp import modes
+from bft.milp import modes, node
+from bft.milp.backends import BACKENDS, describe
 from bft.milp.exact import solve_exact
-from bft.milp.linear import Limits, LinearAnswer, LinearModel
+from bft.milp.linear import Limits, LinearAnswer, LinearModel, Nonsense
 from bft.milp.problem import Problem, ProblemError, Solution, Status
 from bft.milp.process import SolverFailure, SolverProcess, shared_process
-from bft.milp.sharing import Nonsense, keep_answer, solve_sharing
-from bft.milp.values import complaint, keep, total_value, value_tables
+from bft.milp.sharing import keep_answer, solve_sharing
+from bft.milp.values import complaint, keep, objective, total_value, value_tables
 
-# python-mip's name of each MILP backend
-SOLVER_NAMES = {"cbc": "CBC"}
-BACKENDS = ("auto", "cbc", "exact")
-FORMULATIONS = ("auto", "modes", "items", "flow")
-# Those that let two jobs share units, and those that do not.
+FORMULATIONS = ("auto", "modes", "node", "items", "flow")
+# Those that let two jobs share units.
 SHARING = ("items", "flow")
 
 # Objectives of one answer, computed in two ways, agree to this, relative (DESIGN §6.4).
@@ -29,6 +28,7 @@ def solve(
     *,
     backend: str = "auto",
     formulation: str = "auto",
+    strict_reference: bool = False,
     time_limit: float | None = None,
     gap: float = 0.0,
     threads: int = 1,
@@ -41,9 +41,12 @@ def solve(
     problem
         What to decide.
     backend
-        `cbc`, `exact` (without sharing), or `auto`: exact where it applies, else cbc.
+        One of `BACKENDS`: `cbc`, `highs`, `gurobi`, `exact` (modes only); or `auto`: exact where it applies, else cbc.
     formulation
-        `modes`; with sharing `items` or `flow`; `auto` takes modes or items.
+        `modes` or `node`; with sharing `items` or `flow`; `auto` takes modes or items.
+    strict_reference
+        With `node`: keep the too small big-M of the published model. The answer may then be infeasible, or worse than
+        keeping.
     time_limit
         Seconds for the solver, None for none. At the limit its best answer is used if it beats keeping the
         current allocation.
@@ -57,15 +60,16 @@ def solve(
     Returns
     -------
     Solution
-        Feasible always, and never worse than keeping the current allocation.
+        Feasible always, and never worse than keeping the current allocation (but for `strict_reference`).
 
     Raises
     ------
     ProblemError
-        For an unknown backend or formulation, one that does not fit the problem, or a limit that makes no sense.
+        For a backend or formulation that is unknown, not installed, or does not fit the problem, or a limit that makes
+        no sense.
     """
-    if backend not in BACKENDS:
-        raise ProblemError(f"unknown backend {backend!r}: choose one of {', '.join(BACKENDS)}")
+    if backend != "auto" and backend not in BACKENDS:
+        raise ProblemError(f"unknown backend {backend!r}: choose one of auto, {', '.join(BACKENDS)}")
     if formulation not in FORMULATIONS:
         raise ProblemError(f"unknown formulation {formulation!r}: choose one of {', '.join(FORMULATIONS)}")
     if time_limit is not None and not time_limit > 0:
@@ -75,13 +79,17 @@ def solve(
     if threads < 1:
         raise ProblemError(f"threads must be >= 1, not {threads!r}")
     if formulation == "auto":
-        formulation = "items" if problem.pairs else "modes"
+        formulation = "node" if strict_reference else "items" if problem.pairs else "modes"
+    if strict_reference and formulation != "node":
+        raise ProblemError(f"strict_reference belongs to formulation 'node', not {formulation!r}")
     if problem.pairs and formulation not in SHARING:
         raise ProblemError(f"formulation {formulation!r} knows no sharing; with xi choose {' or '.join(SHARING)}")
     if backend == "auto":
-        backend = "cbc" if formulation in SHARING else "exact"
-    if backend == "exact" and formulation in SHARING:
-        raise ProblemError("the exact programme knows no sharing: choose a MILP backend, or leave xi out")
+        backend = "exact" if formulation == "modes" else "cbc"
+    if formulation not in BACKENDS[backend].formulations:
+        able = ", ".join(name for name, able in BACKENDS.items() if formulation in able.formulations)
+        raise ProblemError(f"backend {backend!r} cannot solve formulation {formulation!r}: choose one of {able}")
+    _require(backend)
     started = time.perf_counter()
     if backend == "exact":
         return _exact(problem, started)
@@ -90,7 +98,7 @@ def solve(
     try:
         if formulation in SHARING:
             return _shared(problem, backend, formulation, limits, worker, started)
-        return _alone(problem, backend, limits, worker, started)
+        return _alone(problem, backend, formulation, strict_reference, limits, worker, started)
     except (SolverFailure, Nonsense) as failure:
         if formulation in SHARING:
             kept = keep_answer(problem, f"{backend}: {failure}; kept")
@@ -108,9 +116,17 @@ def solve(
         return _exact(problem, started, fallback=f"{backend}: {failure}")
 
 
+@cache
+def _require(backend: str) -> None:
+    """Refuse a backend that is not there, once and for all, rather than fall back at every decision."""
+    state = describe(backend)
+    if not state.available:
+        raise ProblemError(f"backend {backend!r} is not available ({state.licence}): {state.how_to_get}")
+
+
 def _exact(problem: Problem, started: float, fallback: str = "") -> Solution:
     counts = solve_exact(problem)
-    value = total_value(value_tables(problem), counts)
+    value = objective(problem, counts)
     status: Status = "fallback" if fallback else "optimal"
     return Solution(status, counts, value, value, "exact", "modes", time.perf_counter() - started, fallback)
 
@@ -118,8 +134,10 @@ def _exact(problem: Problem, started: float, fallback: str = "") -> Solution:
 def _shared(
     problem: Problem, backend: str, formulation: str, limits: Limits, process: SolverProcess, started: float
 ) -> Solution:
+    solver = BACKENDS[backend].solver or ""
+
     def ask(model: LinearModel, within: Limits) -> LinearAnswer:
-        return process.solve(model, SOLVER_NAMES[backend], within)
+        return process.solve(model, solver, within)
 
     found = solve_sharing(problem, formulation, ask, limits, TOLERANCE)
     return Solution(
@@ -135,32 +153,47 @@ def _shared(
     )
 
 
-def _alone(problem: Problem, backend: str, limits: Limits, process: SolverProcess, started: float) -> Solution:
+def _alone(
+    problem: Problem,
+    backend: str,
+    formulation: str,
+    strict: bool,
+    limits: Limits,
+    process: SolverProcess,
+    started: float,
+) -> Solution:
     tables = value_tables(problem)
-    formulated = modes.build(problem)
-    answer = process.solve(formulated.model, SOLVER_NAMES[backend], limits)
+    formulated = modes.build(problem) if formulation == "modes" else node.build(problem, strict_reference=strict)
+    answer = process.solve(formulated.model, BACKENDS[backend].solver or "", limits)
     kept = keep(problem)
     kept_value = total_value(tables, kept)
-    slack = TOLERANCE * max(1.0, abs(kept_value))
     # An upper bound that holds whatever the solver says: every job at its own best.
     ceiling = float(sum(float(table.max()) for table in tables))
 
     def solution(status: Status, counts: tuple[int, ...], value: float, bound: float, note: str = "") -> Solution:
-        return Solution(status, counts, value, bound, backend, "modes", time.perf_counter() - started, note)
+        return Solution(status, counts, value, bound, backend, formulation, time.perf_counter() - started, note)
 
     if answer.x is None:
         if answer.status == "nothing":
             return solution("feasible", kept, kept_value, ceiling, "time limit, no answer: kept")
+        if answer.status == "infeasible" and strict:
+            nothing = (0,) * len(problem.jobs)
+            return solution("infeasible", nothing, total_value(tables, nothing), -math.inf, "as published")
         raise Nonsense(f"answered {answer.status!r}, but giving nobody anything is feasible")
-    counts = formulated.decode(answer.x)
+    counts = formulated.decode(answer.values(formulated.model))
     wrong = complaint(problem, tables, counts)
     if wrong:
         raise Nonsense(f"answered nonsense: {wrong}")
     value = total_value(tables, counts)
+    slack = TOLERANCE * max(abs(value), abs(kept_value))
     if not math.isclose(value, answer.objective, rel_tol=TOLERANCE, abs_tol=slack):
         raise Nonsense(f"claims {answer.objective!r} for an answer that is worth {value!r}")
     if answer.status == "optimal":
-        if value < kept_value - slack:
+        if limits.gap and value < kept_value:
+            return solution(
+                "optimal", kept, kept_value, max(kept_value, answer.bound), "within the gap, and kept is better"
+            )
+        if value < kept_value - slack and not strict:
             raise Nonsense(f"calls {value!r} optimal, but keeping is worth {kept_value!r}")
         return solution("optimal", counts, value, max(value, answer.bound))
     bound = min(ceiling, answer.bound) if math.isfinite(answer.bound) else ceiling

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bft.milp.problem import CostModel, FloatArray, Job, Pair, Problem
+from bft.milp.problem import CostModel, FloatArray, IntArray, Job, Pair, Problem
 
 
 def value_table(
@@ -19,7 +19,7 @@ def value_table(
     `xi` divides the O(n) of one unit and more, `xi_now` the current rate: a job that shares runs that much slower.
     """
     most = min(job.jmax, units)
-    values = tfwd * job.table[: most + 1]
+    values = tfwd * job.table_to(most)
     if xi != 1.0:
         values[1:] /= xi
     if cost_model == "bftrainer":
@@ -53,6 +53,50 @@ def table_of(problem: Problem, j: int, pair: Pair | None = None) -> FloatArray:
         xi=1.0 if pair is None else pair.xi(j),
         xi_now=1.0 if now is None else now.xi(j),
     )
+
+
+def values_at(problem: Problem, j: int, counts: IntArray) -> FloatArray:
+    """v_j at some counts from 0 on, as in `value_tables` to the bit, for a job whose table would be too large."""
+    job, held, tfwd = problem.jobs[j], problem.current[j], problem.tfwd
+    values = tfwd * np.interp(counts.astype(np.float64), job.ns, job.os)
+    fewer, more = counts < held, counts > held
+    if problem.cost_model == "bftrainer":
+        now = problem.partner(j) if problem.pairs else None
+        runs = held >= max(job.jmin, 1)
+        rate = float(np.interp(float(held), job.ns, job.os)) / (1.0 if now is None else now.xi(j)) if runs else 0.0
+        if rate:
+            values[fewer] -= job.tcdw * rate
+            values[more] -= job.tcup * rate
+    else:
+        values[fewer] *= max(tfwd - job.tcdw, 0.0) / tfwd
+        values[more] *= max(tfwd - job.tcup, 0.0) / tfwd
+    if job.weight != 1.0:
+        values *= job.weight
+    values[(counts != 0) & ((counts < job.jmin) | (counts > min(job.jmax, problem.units)))] = -np.inf
+    return values
+
+
+def value_points(problem: Problem, j: int) -> tuple[IntArray, FloatArray]:
+    """Few points that say all of v_j: counts ascending from 0, int64, and values, float64.
+
+    Between two neighbours v_j is linear, but for the first two: there nothing is allowed.
+    """
+    job, held = problem.jobs[j], problem.current[j]
+    least, most = max(job.jmin, 1), min(job.jmax, problem.units)
+    if least > most:
+        counts = np.zeros(1, dtype=np.int64)
+    else:
+        inner = job.ns[(job.ns > least) & (job.ns < most)]
+        # The cost of a change makes the held count a point of its own, between its neighbours.
+        around = [n for n in (held - 1, held, held + 1) if least < n < most]
+        ends = np.array([0, least, most, *around])
+        counts = np.unique(np.concatenate((ends, np.floor(inner), np.ceil(inner))).astype(np.int64))
+    return counts, values_at(problem, j, counts)
+
+
+def objective(problem: Problem, counts: Sequence[int]) -> float:
+    """`total_value` without the tables, equal to the bit."""
+    return float(sum(float(values_at(problem, j, np.array([n]))[0]) for j, n in enumerate(counts)))
 
 
 def total_value(tables: Sequence[FloatArray], counts: Sequence[int]) -> float:

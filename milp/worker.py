@@ -14,6 +14,8 @@ import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from bft.milp.linear import Limits, LinearAnswer, LinearModel
+
 PAGE_BYTES = resource.getpagesize()
 STATM = Path("/proc/self/statm")
 
@@ -25,6 +27,17 @@ def resident_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def dispatch(solver_name: str, model: LinearModel, limits: Limits) -> LinearAnswer:
+    """Solve with the named solver; what a solver needs is imported when it is first asked."""
+    if solver_name == "GUROBI":
+        from bft.milp import gurobi
+
+        return gurobi.solve(model, limits)
+    from bft.milp import python_mip
+
+    return python_mip.solve(model, solver_name, limits)
+
+
 def main() -> None:
     """Answer requests (solver name, LinearModel, Limits) with ("answer", LinearAnswer, bytes grown since start)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; we end when its pipe closes
@@ -32,17 +45,15 @@ def main() -> None:
     # A C library's chatter must not reach the user's standard output, where results may go.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
-    from bft.milp.python_mip import solve
-
     pipe.send(("ready", os.getpid()))
     at_start = None
     while True:
         try:
             solver_name, model, limits = pipe.recv()
-        except EOFError:
+        except (EOFError, ConnectionError):  # the parent has ended, perhaps with our answer unread
             return
         try:
-            answer = solve(model, solver_name, limits)
+            answer = dispatch(solver_name, model, limits)
         except Exception:
             reply: tuple[object, ...] = ("error", traceback.format_exc(limit=3))
         else:

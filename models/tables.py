@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
@@ -9,6 +10,7 @@ import os
 import tarfile
 import warnings
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias, cast
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 # Keys by which pandas and Arrow describe columns to themselves, in the metadata of a Parquet file.
 _OWN_METADATA: Final = frozenset({b"pandas", b"ARROW:schema", b"PANDAS_ATTRS"})
 _HEAD: Final = 512
+# Columns of CSV tables that hold names.
+TEXT_COLUMNS: Final = ("node", "name", "job", "model", "model_a", "model_b", "user", "vc")
 _CHUNK: Final = 1 << 20
 
 # First bytes and what they say a file is; a tar header has its name further on.
@@ -223,6 +227,7 @@ def _read_parquet(stream: BinaryIO, file: str) -> pd.DataFrame:
 def _read_csv(stream: BinaryIO, file: str) -> pd.DataFrame:
     import pandas as pd
 
+    names = _header(stream, file)
     try:
         with warnings.catch_warnings():
             # A row with more fields than the header would otherwise lose them, with a warning.
@@ -230,8 +235,16 @@ def _read_csv(stream: BinaryIO, file: str) -> pd.DataFrame:
             # index_col=False: pandas would else take the first of one field too many as an index.
             # round_trip: the exact value, as Python reads it; the default up to pandas 3.0 is an ulp off.
             exact = tuple(int(part) for part in pd.__version__.split(".")[:2]) >= (3, 1)
+            text: Any = {name: str for name in TEXT_COLUMNS if name in names}
             options: Any = {} if exact else {"float_precision": "round_trip"}
-            frame: pd.DataFrame = pd.read_csv(stream, index_col=False, low_memory=False, **options)
+            frame: pd.DataFrame = pd.read_csv(
+                stream,
+                index_col=False,
+                low_memory=False,
+                # Names are text, whatever they look like: 007 is not 7, and NA is a node, not a gap.
+                converters=text,
+                **options,
+            )
     except pd.errors.ParserWarning as error:
         raise InputError("its rows have more fields than its header line has names", file=file) from error
     except UnicodeDecodeError as error:
@@ -239,6 +252,17 @@ def _read_csv(stream: BinaryIO, file: str) -> pd.DataFrame:
     except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError) as error:
         raise InputError(f"not a readable CSV file: {str(error).strip()}", file=file) from error
     return frame
+
+
+def _header(stream: BinaryIO, file: str) -> list[str]:
+    """The columns that the header line names; refused when it names one twice, as pandas would rename the second."""
+    header = stream.readline()
+    stream.seek(0)
+    names = next(csv.reader([header.decode("utf-8-sig", "replace")]), [])
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InputError("the header line has two columns of this name", file=file, column=twice[0])
+    return names
 
 
 def _read_jsonl(stream: BinaryIO, file: str) -> pd.DataFrame:

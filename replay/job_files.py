@@ -27,6 +27,8 @@ def write_jobs(jobs: JobTable, path: str | Path) -> None:
             frame[column] = [json.dumps(values) for values in frame[column]]
         frame.to_csv(path, index=False)
     elif suffix == ".jsonl":
-        frame.to_json(path, orient="records", lines=True)
+        # Not DataFrame.to_json: it rounds to 10 decimals.
+        records = frame.astype(object).where(frame.notna(), None).to_dict(orient="records")
+        path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
     else:
         raise InputError("a job table is written as .parquet, .csv or .jsonl", file=path)

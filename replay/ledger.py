@@ -147,7 +147,7 @@ class Ledger:
         self._idle_unit_seconds = self._used_unit_seconds = 0.0
         # The last decision's rise in rate, and how long it has lasted: what its rescales bring in.
         self._rise = self._risen_s = self._extra_gain = self._paid = 0.0
-        self._granted_at: dict[int, int] = {}
+        self._granted_at: dict[int, dict[int, int]] = {}  # job -> unit -> since when
         self._held_job: list[int] = []
         self._held_count: list[int] = []
         self._held_unit: list[int] = []
@@ -210,10 +210,9 @@ class Ledger:
         record.finish_ns = now
         record.work = record.job.pmax
 
-    def granted(self, units: list[int], now: int) -> None:
+    def granted(self, job: int, units: list[int], now: int) -> None:
         """Units have gone to a job."""
-        for unit in units:
-            self._granted_at[unit] = now
+        self._granted_at.setdefault(job, {}).update(dict.fromkeys(units, now))
 
     def released(self, job: int, units: list[int], now: int) -> None:
         """A job has released or lost units."""
@@ -222,7 +221,7 @@ class Ledger:
             self._held_end.append(now)
             self._held_count.append(len(units))
             self._held_unit.extend(units)
-            pop = self._granted_at.pop
+            pop = self._granted_at[job].pop
             self._held_start.extend([pop(unit) for unit in units])
 
     def decided(

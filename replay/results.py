@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bft.models import InputError, JobTable
 from bft.replay.ledger import Outcome
 from bft.replay.metrics import mean_units
@@ -25,6 +27,9 @@ FORMAT = "bft-replay run"
 FORMAT_VERSION = 1
 SUMMARY, TIMING = "summary.json", "timing.json"
 STEPS, JOBS, ALLOCATIONS = "steps.parquet", "jobs.parquet", "allocations.parquet"
+STEP_LOG = "step-logs.csv"  # as the published replayer names its only result
+LOG = "replay.log"  # what would have been printed, with -print 0
+OURS = frozenset({SUMMARY, TIMING, STEPS, JOBS, ALLOCATIONS, STEP_LOG, LOG})
 
 
 def is_run(folder: Path) -> bool:
@@ -55,6 +60,8 @@ def check_writable(folder: Path, *, force: bool) -> None:
                 "is not empty and not a run of ours, so it is left alone; choose another --out", file=folder
             )
     parent = _existing(folder.parent)
+    if not parent.is_dir():
+        raise InputError("is not a folder, so none can be made in it; choose another --out", file=parent)
     if not os.access(parent, os.W_OK | os.X_OK):
         raise InputError("no permission to write here; choose another --out", file=parent)
 
@@ -63,10 +70,11 @@ def check_writable(folder: Path, *, force: bool) -> None:
 def run_directory(folder: Path, *, force: bool) -> Iterator[Path]:
     """Yield a hidden folder to fill; when the block ends well it becomes `folder`, at once.
 
-    An earlier run of ours is removed only after the new one stands; nothing else is ever removed. When the block
-    raises, the hidden folder goes and `folder` is as it was.
+    The files of an earlier run of ours are removed only after the new ones stand; files that somebody put beside them
+    stay, and nothing else is ever removed. When the block raises, the hidden folder goes and `folder` is as it was.
     """
     check_writable(folder, force=force)
+    folder = folder.resolve()  # through a link, so that what it leads to is replaced, not the link
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -91,6 +99,9 @@ def _replace(draft: Path, folder: Path) -> None:
     old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
     folder.rename(old / "run")
     draft.rename(folder)
+    for entry in (old / "run").iterdir():
+        if entry.name not in OURS:  # somebody's notes beside our files
+            entry.rename(folder / entry.name)
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -118,7 +129,9 @@ def digest(path: str | Path) -> str:
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write JSON with sorted keys; NaN and infinity become null, which JSON lacks."""
-    path.write_text(json.dumps(plain(content), indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n")
+    path.write_text(
+        json.dumps(plain(content), indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n", "utf-8"
+    )
 
 
 def plain(value: Any) -> Any:
@@ -145,34 +158,29 @@ def jobs_frame(outcome: Outcome) -> pd.DataFrame:
     """One row a job: times (UTC), JCT and queueing (s), work and losses (samples), units."""
     import pandas as pd
 
-    rows = []
-    for record in outcome.records:
-        job = record.job
-        rows.append(
-            {
-                "name": job.name,
-                "submit": job.tsub_ns,
-                "start": record.start_ns,
-                "finish": record.finish_ns,
-                "jct_s": None if record.finish_ns is None else (record.finish_ns - job.tsub_ns) / SECOND_NS,
-                "queueing_s": None if record.start_ns is None else (record.start_ns - job.tsub_ns) / SECOND_NS,
-                "work": record.work,
-                "total_work": job.pmax,
-                "lost_to_preemption": record.lost_to_preemption,
-                "lost_to_rescale": record.lost_to_rescale,
-                "rescales": record.rescales,
-                "preemptions": record.preemptions,
-                "restarts": max(0, record.starts - 1),
-                "unit_seconds": record.unit_seconds,
-                "mean_units": mean_units(record, outcome.end_ns),
-            }
-        )
-    frame = pd.DataFrame(rows)
-    for column in ("submit", "start", "finish"):
-        frame[column] = pd.to_datetime(frame[column].astype("Int64"), unit="ns", utc=True)
-    for column in ("jct_s", "queueing_s"):
-        frame[column] = frame[column].astype("float64")
-    return frame
+    records = outcome.records
+    # Whole nanoseconds where some are missing: by way of floats they would be 100 ns off.
+    start = pd.Series([record.start_ns for record in records], dtype="Int64")
+    finish = pd.Series([record.finish_ns for record in records], dtype="Int64")
+    submit = pd.Series([record.job.tsub_ns for record in records], dtype="Int64")
+    columns = {
+        "name": [record.job.name for record in records],
+        "submit": pd.to_datetime(submit, unit="ns", utc=True),
+        "start": pd.to_datetime(start, unit="ns", utc=True),
+        "finish": pd.to_datetime(finish, unit="ns", utc=True),
+        "jct_s": ((finish - submit) / SECOND_NS).to_numpy(dtype="float64", na_value=np.nan),
+        "queueing_s": ((start - submit) / SECOND_NS).to_numpy(dtype="float64", na_value=np.nan),
+        "work": [record.work for record in records],
+        "total_work": [record.job.pmax for record in records],
+        "lost_to_preemption": [record.lost_to_preemption for record in records],
+        "lost_to_rescale": [record.lost_to_rescale for record in records],
+        "rescales": [record.rescales for record in records],
+        "preemptions": [record.preemptions for record in records],
+        "restarts": [max(0, record.starts - 1) for record in records],
+        "unit_seconds": [record.unit_seconds for record in records],
+        "mean_units": [mean_units(record, outcome.end_ns) for record in records],
+    }
+    return pd.DataFrame(columns)
 
 
 def finish_frame(jobs: JobTable, finish_ns: Sequence[int | None], work: Sequence[float]) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import resource
 import time
@@ -13,12 +14,13 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from bft.models import InputError, JobTable, jobs_from_frame, read_jobs, read_published_jobs
+from bft.models import OBJECTIVES, InputError, JobTable, jobs_from_frame, read_jobs, read_published_jobs, read_xi
 from bft.replay import results
 from bft.replay.engine import Replay, Rules
+from bft.replay.interference import Interference
 from bft.replay.ledger import Outcome
 from bft.replay.metrics import equivalent_nodes, summarise
-from bft.replay.policies import EqualShare, MilpPolicy, Policy
+from bft.replay.policies import EqualShare, MilpPolicy, MilpSharingPolicy, Policy
 from bft.replay.reference import replay_reference, write_step_log
 from bft.replay.trace import SECOND_NS, NodeTrace, always_idle
 from bft.replay.trace_files import read_trace, trace_from_frame
@@ -27,10 +29,8 @@ from bft.replay.trace_files import read_trace, trace_from_frame
 PUBLISHED_SKIP_ROWS = 1000
 # A workload for users who bring a trace but no jobs: that of the BFTrainer paper.
 DEFAULT_JOBS = 1001
-# The published replayer names its only result so.
-STEP_LOG = "step-logs.csv"
 
-PolicyName = Literal["milp", "equal-share"]
+PolicyName = Literal["milp", "milp-sharing", "equal-share"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,22 @@ class Options:
     sort: bool = False
     policy: PolicyName = "milp"
     backend: str = "cbc"
-    formulation: str = "modes"
+    formulation: str = "auto"
+    strict_reference: bool = False
     gap: float = 0.0
     threads: int = 1
     cost_model: Literal["bftrainer", "stall"] = "bftrainer"
     events: Literal["all", "node"] = "all"
     min_interval_s: float = 0.0
     verify: bool = False
+    objective: Literal["own", "throughput", "efficiency"] = "own"
+    deadline_boost: float = 1.0
+    deadline_horizon_s: float = 86_400.0
+    xi: str | None = None
+    xi_max: float | None = None
+    xi_partners: int = 3
+    unit_memory_gib: float | None = None
+    forbid: tuple[tuple[str, str], ...] = ()
     compat: Literal["reference"] | None = None
     dedicated: bool = True
 
@@ -94,6 +103,7 @@ class Inputs:
     trace: NodeTrace
     jobs: JobTable
     digests: dict[str, str] = field(default_factory=dict)
+    interference: Interference | None = None
 
 
 def load(options: Options, watcher: Watcher) -> Inputs:
@@ -107,6 +117,9 @@ def load(options: Options, watcher: Watcher) -> Inputs:
     InputError
         When a file cannot be used, or nothing would happen.
     """
+    if (options.job_bounds is None) != (options.job_curves is None):
+        given, missing = ("-bdfn", "-scfn") if options.job_curves is None else ("-scfn", "-bdfn")
+        raise InputError(f"{given} needs {missing} with it: a published job set is a pair of tables")
     digests = {}
     skip = options.skip_rows
     if skip is None:
@@ -115,10 +128,12 @@ def load(options: Options, watcher: Watcher) -> Inputs:
         from bft.datasets import load_bundled
 
         table, job_frame = load_bundled()
-        if options.first_node or options.node_count is not None or skip:
+        if options.first_node or options.node_count is not None or options.skip_rows:
             watcher.note("-nis, -nN and --skip-rows are for a trace of your own; the bundled one is used whole")
         trace = trace_from_frame(table.frame, source="bundled: summit-like-512", metadata=table.metadata)
     else:
+        if skip and options.skip_rows is None:
+            watcher.note(f"the first {skip} rows are skipped, as published; --skip-rows says otherwise")
         trace = read_trace(
             options.node_trace,
             first_node=options.first_node,
@@ -126,7 +141,7 @@ def load(options: Options, watcher: Watcher) -> Inputs:
             skip_rows=skip,
             sort=options.sort,
         )
-        digests["node_trace"] = results.digest(trace.source)
+        digests["node_trace"] = _digest(options.node_trace)
     for note in trace.notes:
         watcher.note(note)
     if not len(trace.joined):
@@ -134,22 +149,47 @@ def load(options: Options, watcher: Watcher) -> Inputs:
     if options.job_bounds is not None and options.job_curves is not None:
         jobs = read_published_jobs(options.job_bounds, options.job_curves)
         digests["job_bounds"], digests["job_curves"] = (
-            results.digest(options.job_bounds),
-            results.digest(options.job_curves),
+            _digest(options.job_bounds),
+            _digest(options.job_curves),
         )
-    elif options.job_bounds is not None or options.job_curves is not None:
-        given, missing = ("-bdfn", "-scfn") if options.job_curves is None else ("-scfn", "-bdfn")
-        raise InputError(f"{given} needs {missing} with it: a published job set is a pair of tables")
     elif options.jobs is not None:
         jobs = read_jobs(options.jobs)
-        digests["jobs"] = results.digest(options.jobs)
+        digests["jobs"] = _digest(options.jobs)
     elif options.node_trace is None:
         jobs = jobs_from_frame(job_frame, source="bundled: jobs-60")
     else:
         jobs = _default_jobs(trace)
         watcher.note(f"no jobs given: {len(jobs)} generated image-recognition trainings, one every 36 s (-bdfn, -scfn)")
     _fit(trace, jobs, watcher)
-    return Inputs(trace, jobs, digests)
+    interference = None
+    if options.xi is not None:
+        interference = _interference(options, jobs, watcher)
+        digests["xi"] = _digest(options.xi)
+    return Inputs(trace, jobs, digests, interference)
+
+
+def _interference(options: Options, jobs: JobTable, watcher: Watcher) -> Interference:
+    table = read_xi(options.xi or "")
+    if table.clipped:
+        watcher.note(f"{table.clipped} xi below 1 are measurement noise and count as 1")
+    interference = Interference(
+        table,
+        math.inf if options.xi_max is None else options.xi_max,
+        options.unit_memory_gib,
+        frozenset(frozenset(pair) for pair in options.forbid),
+    )
+    by_model = {(job.model, job.batch_size, job.memory_gib): job for job in jobs}
+    kinds = list(by_model.values())
+    if not any(interference.xi(a, b) for a in kinds for b in kinds):
+        models = ", ".join(sorted({job.model or "(none)" for job in jobs}))
+        watcher.note(f"no two jobs may share: the xi table, memory or --forbid leave no pair of the models {models}")
+    return interference
+
+
+def _digest(path: str) -> str:
+    """SHA-256 of an input; as in reading, a name without suffix means the published file of that name."""
+    candidates = [Path(path + suffix) for suffix in ("", ".pkl", ".tar.gz")]
+    return results.digest(next((file for file in candidates if file.is_file()), candidates[0]))
 
 
 def _default_jobs(trace: NodeTrace) -> JobTable:
@@ -184,20 +224,27 @@ def _fit(trace: NodeTrace, jobs: JobTable, watcher: Watcher) -> None:
         )
 
 
-def make_policy(options: Options) -> Policy:
+def make_policy(options: Options, interference: Interference | None = None) -> Policy:
     """The policy that the options name."""
     if options.policy == "equal-share":
         return EqualShare()
-    return MilpPolicy(
-        tfwd_s=options.tfwd_s,
-        backend=options.backend,
-        formulation=options.formulation,
-        time_limit_s=options.time_limit_s,
-        gap=options.gap,
-        threads=options.threads,
-        cost_model=options.cost_model,
-        verify=options.verify,
-    )
+    common: dict[str, Any] = {
+        "tfwd_s": options.tfwd_s,
+        "backend": options.backend,
+        "formulation": options.formulation,
+        "strict_reference": options.strict_reference,
+        "time_limit_s": options.time_limit_s,
+        "gap": options.gap,
+        "threads": options.threads,
+        "cost_model": options.cost_model,
+        "verify": options.verify,
+        "objective": OBJECTIVES[options.objective],
+        "deadline_boost": options.deadline_boost,
+        "deadline_horizon_s": options.deadline_horizon_s,
+    }
+    if options.policy == "milp-sharing":
+        return MilpSharingPolicy(**common, interference=interference, xi_partners=options.xi_partners)
+    return MilpPolicy(**common)
 
 
 def execute(
@@ -239,7 +286,6 @@ def execute(
         metrics, timing = replay(options, inputs, draft, watcher, should_stop)
         summary = _summary(options, inputs, metrics)
         results.write_json(draft / results.SUMMARY, summary)
-        peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         results.write_json(
             draft / results.TIMING,
             {
@@ -247,7 +293,7 @@ def execute(
                 "load_s": loaded - began,
                 **timing,
                 "total_s": time.perf_counter() - began,
-                "peak_memory_mib": peak_mib,
+                "peak_memory_mib": _peak_mib(),
                 "machine": {"python": platform.python_version(), "system": platform.platform()},
             },
         )
@@ -266,21 +312,23 @@ def _replay(
     def run(name: str, trace: NodeTrace, policy: Policy) -> tuple[Outcome, float]:
         watcher.stage(name, trace.start, trace.end)
         began = time.perf_counter()
-        replay = Replay(trace, inputs.jobs, policy, rules)
+        replay = Replay(trace, inputs.jobs, policy, rules, inputs.interference)
         outcome = replay.run(on_step=lambda now: watcher.at(now, replay.ledger.decisions), should_stop=should_stop)
         return outcome, time.perf_counter() - began
 
-    policy = make_policy(options)
+    policy = make_policy(options, inputs.interference)
     outcome, seconds = run("replay", inputs.trace, policy)
     timing: dict[str, Any] = {"replay_s": seconds, "decision_s": _decision_times(outcome)}
-    dedicated = None
+    dedicated, stopped = None, outcome.interrupted
     nodes = equivalent_nodes(outcome)
-    if options.dedicated and nodes and not outcome.interrupted:
+    if options.dedicated and nodes and not stopped:
         twin = always_idle(nodes, outcome.start_ns, outcome.end_ns, units_per_node=inputs.trace.units_per_node)
-        dedicated, timing["dedicated_s"] = run(f"{nodes} dedicated nodes, for U", twin, make_policy(options))
+        dedicated, timing["dedicated_s"] = run(
+            f"{nodes} dedicated nodes, for U", twin, make_policy(options, inputs.interference)
+        )
         if dedicated.interrupted:  # U of a part means nothing
-            dedicated = None
-    metrics = summarise(outcome, dedicated)
+            dedicated, stopped = None, True
+    metrics = {**summarise(outcome, dedicated), "interrupted": stopped}
     if isinstance(policy, MilpPolicy) and policy.verify:
         metrics["verified"], metrics["verify_mismatches"] = policy.verified, policy.mismatches
     results.write_outcome(draft, outcome)
@@ -294,6 +342,20 @@ def _replay_reference(
     watcher: Watcher,
     should_stop: Callable[[], bool] | None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
+    ignored = [
+        name
+        for name, given in (
+            ("--verify", options.verify),
+            ("--cost-model", options.cost_model != "bftrainer"),
+            ("--events", options.events != "all"),
+            ("--min-interval", options.min_interval_s > 0),
+            ("--gap", options.gap > 0),
+            ("--threads", options.threads != 1),
+        )
+        if given
+    ]
+    if ignored:
+        watcher.note(f"--compat reference knows no {', '.join(ignored)}: without effect")
     watcher.stage("replay as published", inputs.trace.start, inputs.trace.end)
     began = time.perf_counter()
     run = replay_reference(
@@ -308,7 +370,7 @@ def _replay_reference(
         should_stop=should_stop,
     )
     timing = {"replay_s": time.perf_counter() - began}
-    write_step_log(run, draft / STEP_LOG)
+    write_step_log(run, draft / results.STEP_LOG)
     finished = results.finish_frame(inputs.jobs, run.finish_ns, run.progress)
     results.write_parquet(finished, draft / results.JOBS)
     statuses = {"kept at time limit": run.timeouts, "fallback": run.fallbacks}
@@ -362,6 +424,16 @@ def degraded(metrics: dict[str, Any]) -> bool:
     """Whether a fallback was used or an answer turned out wrong: the command line then exits with 3."""
     fallbacks = metrics.get("decisions_by_status", {}).get("fallback", 0)
     return bool(fallbacks or metrics.get("verify_mismatches", 0))
+
+
+def _peak_mib() -> float:
+    """Most resident memory of this process so far; getrusage would count what our parent had when it started us."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next((line for line in status.read_text().splitlines() if line.startswith("VmHWM")), None)
+        if line is not None:
+            return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _version(name: str) -> str:

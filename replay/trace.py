@@ -131,9 +131,9 @@ def from_changes(
     before[1:] = np.where(which[1:] == which[:-1], state[:-1], False)
     changed = np.zeros(len(state), dtype=bool)
     changed[by_node] = state != before
-    # The first rows state where nodes start; only later ones that say nothing new are worth a note.
-    opening = times == times[0] if len(times) else changed
-    unchanged = int((~changed & ~opening).sum())
+    # The first rows state where nodes start, the last may mark the end; others that say nothing new are worth a note.
+    bounds = (times == times[0]) | (times == times[-1]) if len(times) else changed
+    unchanged = int((~changed & ~bounds).sum())
     if unchanged:
         notes.append(f"{unchanged} rows repeated a node's state and were dropped")
     first = int(times[0]) if len(times) else start
@@ -149,6 +149,8 @@ def from_changes(
     finish = end if end is not None else final
     if begin is None or finish is None:
         raise InputError("the trace is empty: it names no time at all", file=source or None)
+    if begin > finish:
+        raise InputError("the window of observation that the trace states ends before it starts", file=source or None)
     if len(instants) and not begin <= instants[0] <= instants[-1] <= finish:
         raise InputError("changes lie outside the window of observation that the trace states", file=source or None)
     return NodeTrace(

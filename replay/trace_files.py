@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,15 +64,17 @@ def trace_from_frame(
     metadata: dict[str, str] | None = None,
 ) -> NodeTrace:
     """Make a node trace from a frame in either form; see `read_trace`."""
-    if not len(frame):
-        raise InputError("the trace is empty: no row follows the header", file=source or None)
     names = {str(column) for column in frame.columns}
-    if names.issuperset(NATIVE_COLUMNS):
-        known = frame.attrs.get("metadata", {}) if metadata is None else metadata
+    native = names.issuperset(NATIVE_COLUMNS)
+    known = frame.attrs.get("metadata", {}) if metadata is None else metadata
+    # Without a single change a native trace still says that its nodes were busy from start to end.
+    if not len(frame) and not (native and {"nodes", "start", "end"} <= known.keys()):
+        raise InputError("the trace is empty: no row follows the header", file=source or None)
+    if native:
         return _from_native(frame, known, source, skip_rows, sort)
-    if {"time", "node"} <= names or {"node", "idle"} <= names:
-        missing = next(column for column in NATIVE_COLUMNS if column not in names)
-        raise InputError(f"missing column {missing}; a native trace has time, node, idle", file=source or None)
+    missing = [column for column in NATIVE_COLUMNS if column not in names]
+    if len(missing) == 1:
+        raise InputError(f"missing column {missing[0]}; a native trace has time, node, idle", file=source or None)
     return _from_matrix(frame, source, skip_rows, sort)
 
 
@@ -114,6 +116,12 @@ def write_trace(trace: NodeTrace, path: str | Path) -> None:
     """Write the native form as Parquet or CSV (also .csv.gz), by suffix.
 
     CSV has no place for metadata: its first rows state every node at the start, and a last one marks the end.
+
+    Raises
+    ------
+    InputError
+        For another suffix, and for CSV when a node has several units, which CSV could not tell.
+
     """
     import pandas as pd
 
@@ -121,6 +129,10 @@ def write_trace(trace: NodeTrace, path: str | Path) -> None:
     suffixes = "".join(path.suffixes[-2:]).lower()
     if not suffixes.endswith((".parquet", ".csv", ".csv.gz")):
         raise InputError("a node trace is written as .parquet, .csv or .csv.gz", file=path)
+    if not suffixes.endswith(".parquet") and trace.units_per_node != 1:
+        raise InputError(
+            f"CSV has no place for {trace.units_per_node} units a node", file=path, hint="write .parquet instead"
+        )
     time = np.concatenate(
         [np.repeat(trace.times, np.diff(trace.left_at)), np.repeat(trace.times, np.diff(trace.joined_at))]
     )
@@ -136,7 +148,8 @@ def write_trace(trace: NodeTrace, path: str | Path) -> None:
         closing = 0 if closing_idle or not len(trace) else _busy_at_end(trace)
         node = np.concatenate([opening, node, [closing]])
         idle = np.concatenate([np.zeros(len(opening), dtype=bool), idle, [closing_idle]])
-    order = np.lexsort((node, idle, time))
+    # By node within an instant: the first rows of a CSV then name the nodes in their order.
+    order = np.lexsort((node, time))
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.name.lower().endswith(".parquet"):
         import pyarrow as pa
@@ -155,10 +168,11 @@ def write_trace(trace: NodeTrace, path: str | Path) -> None:
         table = table.replace_schema_metadata(_metadata(trace))
         pq.write_table(table, path, compression="zstd")
     else:
-        stamps = pd.to_datetime(time[order], unit="ns", utc=True)
+        unit: Literal["us", "ns"] = "us" if not (time % 1000).any() else "ns"
+        stamps = np.datetime_as_string(time[order].astype("datetime64[ns]"), unit=unit)
         frame = pd.DataFrame(
             {
-                "time": stamps.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+                "time": np.char.add(stamps, "Z"),
                 "node": np.asarray(trace.nodes, dtype=object)[node[order]],
                 "idle": idle[order].astype(int),
             }
@@ -198,8 +212,10 @@ def _from_native(frame: pd.DataFrame, metadata: dict[str, str], source: str, ski
         raise InputError("the node's name is missing", file=source, row=_first(raw.isna()) + 1, column="node")
     idle = _states(frame["idle"], source)
     try:
-        universe = [str(name) for name in json.loads(metadata["nodes"])] if "nodes" in metadata else None
+        universe = _universe(metadata["nodes"]) if "nodes" in metadata else None
         units_per_node = int(metadata.get("units_per_node", "1"))
+        if units_per_node < 1:
+            raise ValueError(f"units_per_node is {units_per_node}, expected at least 1")
         start = _stamp(metadata["start"]) if "start" in metadata else None
         end = _stamp(metadata["end"]) if "end" in metadata else None
     except (ValueError, TypeError) as error:
@@ -216,7 +232,9 @@ def _from_native(frame: pd.DataFrame, metadata: dict[str, str], source: str, ski
             raise InputError(
                 f"node {raw.iloc[row]!r} is not among the trace's nodes", file=source, row=row + 1, column="node"
             )
-    _check_order(times, source, sort)
+    order = _check_order(times, source, sort)
+    if order is not None:
+        times, codes, idle = times[order], codes[order], idle[order]
     if skip_rows:
         instants = np.unique(times)
         if skip_rows >= len(instants):
@@ -265,10 +283,7 @@ def _from_matrix(frame: pd.DataFrame, source: str, skip_rows: int, sort: bool) -
         raise InputError(f"--skip-rows {skip_rows} leaves none of the {len(times)} rows", file=source or None)
     if skip_rows:
         notes.append(f"{skip_rows} first rows skipped")
-    values = frame.to_numpy()
-    if values.dtype == object or values.dtype.kind not in "buif":
-        column = next(str(c) for c in frame.columns if frame[c].dtype == object or frame[c].dtype.kind not in "buif")
-        raise InputError("not a node trace: expected 0 (busy) or 1 (idle) in every cell", file=source, column=column)
+    values = _cells(frame, source)
     rows = np.arange(skip_rows, len(times)) if order is None else order[skip_rows:]
     # Of rows with one time the last counts.
     last = np.append(times[rows][1:] != times[rows][:-1], True)
@@ -283,6 +298,17 @@ def _from_matrix(frame: pd.DataFrame, source: str, skip_rows: int, sort: bool) -
         nodes, times[rows][row], node, idle, start=int(times[rows[0]]), end=int(times[rows[-1]]), source=source
     )
     return trace.with_notes(*notes)
+
+
+def _cells(frame: pd.DataFrame, source: str) -> NDArray[np.generic]:
+    """Values of a matrix as one array of numbers or truth values."""
+    values = frame.to_numpy()
+    if values.dtype.kind in "buif":
+        return values
+    states = np.empty(values.shape, dtype=bool)  # columns of several types, or of text
+    for k, column in enumerate(frame.columns):
+        states[:, k] = _states(frame.iloc[:, k], source, str(column))
+    return states
 
 
 def _matrix_changes(
@@ -321,18 +347,25 @@ def _instants(column: pd.Series, source: str, name: str) -> TimeArray:
     """UTC nanoseconds of a column of times; times without a zone count as UTC."""
     import pandas as pd
 
+    if not len(column):
+        return np.zeros(0, dtype=np.int64)
     if column.dtype.kind in "iufb":
         raise InputError(
-            f"not a node trace: {TIME_HINT}, not {column.iloc[0]!r}", file=source or None, row=1, column=name
+            f"not a node trace: {TIME_HINT}, not {column.iloc[0]}", file=source or None, row=1, column=name
         )
-    stamps = pd.to_datetime(column, utc=True, errors="coerce", format=None if column.dtype.kind == "M" else "ISO8601")
-    if stamps.isna().any():
-        row = _first(stamps.isna())
-        raise InputError(f"{TIME_HINT}, not {column.iloc[row]!r}", file=source or None, row=row + 1, column=name)
+    told = column.dtype.kind != "M"
+    stamps = pd.to_datetime(column, utc=True, errors="coerce", format="ISO8601" if told else None)
+    # pandas reads years that nanoseconds cannot reach, and these two words as the time of reading.
+    wrong = ~stamps.between(pd.Timestamp.min.tz_localize("UTC"), pd.Timestamp.max.tz_localize("UTC"))
+    if told:
+        wrong |= column.isin(("now", "today"))
+    if wrong.any():
+        row = _first(wrong)
+        raise InputError(f"{TIME_HINT}, not {str(column.iloc[row])!r}", file=source or None, row=row + 1, column=name)
     return np.asarray(stamps.dt.as_unit("ns").astype("int64"), dtype=np.int64)
 
 
-def _states(column: pd.Series, source: str) -> NDArray[np.bool_]:
+def _states(column: pd.Series, source: str, name: str = "idle") -> NDArray[np.bool_]:
     words = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
     if column.dtype == bool:
         return column.to_numpy()
@@ -340,10 +373,10 @@ def _states(column: pd.Series, source: str) -> NDArray[np.bool_]:
     if states.isna().any():
         row = _first(states.isna())
         raise InputError(
-            f"expected true or false (1 or 0), not {column.iloc[row]!r}",
+            f"expected 0 (busy) or 1 (idle), not {str(column.iloc[row])!r}",
             file=source or None,
             row=row + 1,
-            column="idle",
+            column=name,
         )
     return states.astype(bool).to_numpy()
 
@@ -365,11 +398,19 @@ def _check_order(times: TimeArray, source: str, sort: bool) -> NDArray[np.int64]
     )
 
 
+def _universe(text: str) -> list[str]:
+    names = json.loads(text)
+    if not isinstance(names, list):
+        raise TypeError("nodes is no list of names")
+    return [str(name) for name in names]
+
+
 def _stamp(text: str) -> int:
     import pandas as pd
 
-    stamp = pd.Timestamp(text)
-    stamp = stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp.tz_convert("UTC")
+    stamp = pd.to_datetime(text, utc=True, format="ISO8601", errors="coerce")
+    if pd.isna(stamp) or not text[:1].isdigit():  # pandas knows words such as now
+        raise ValueError(f"{TIME_HINT}, not {text!r}")
     return int(stamp.as_unit("ns").value)
 
 

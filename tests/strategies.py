@@ -25,14 +25,14 @@ def curves(draw: st.DrawFn, last: int, *, any_breakpoints: bool = True) -> tuple
         steps = st.integers(1, max(1, last // 2)).map(float)
     widths = draw(st.lists(steps, min_size=count, max_size=count))
     whole_slopes = st.integers(0, 6).map(float)
-    slopes = draw(st.lists(whole_slopes | st.floats(0.0, 20.0), min_size=count, max_size=count))
+    slopes = draw(st.lists(whole_slopes | st.floats(0.01, 20.0), min_size=count, max_size=count))
     shape = draw(st.sampled_from(["any", "concave", "convex", "falling"]))
     if shape == "concave":
         slopes.sort(reverse=True)
     elif shape == "convex":
         slopes.sort()
     elif shape == "falling":
-        slopes[-1] = -draw(st.floats(0.0, 3.0))
+        slopes[-1] = -draw(st.floats(0.01, 3.0))
     start = draw(st.sampled_from([0.0, 0.0, 0.0, 0.0, 2.0]))
     ns = [0.0, *itertools.accumulate(widths)]
     os = itertools.accumulate((w * s for w, s in zip(widths, slopes, strict=True)), initial=start)

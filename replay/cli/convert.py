@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from bft.models import InputError
+from bft.replay.cli.output import drafted
 
 JOB_MARKS = {"Jmin", "Jmax", "Pmax"}
 CURVE_MARKS = {"Ns", "Ps"}
@@ -29,32 +30,28 @@ def convert(sources: tuple[str, ...], output: str, sort: bool, force: bool) -> N
     target = Path(output)
     if target.exists() and not force:
         raise InputError("exists; --force replaces it", file=target)
-    draft = target.with_name(f".part.{target.name}")
-    try:
-        if len(sources) == 2:
-            jobs = read_published_jobs(*sources)
-            write_jobs(jobs, draft)
-            told = f"{len(jobs)} jobs"
-        elif len(sources) == 1:
-            frame = read_table(sources[0])
-            columns = {str(column) for column in frame.columns}
-            if columns >= JOB_MARKS and columns >= CURVE_MARKS:
-                jobs = jobs_from_frame(frame, source=sources[0])
-                write_jobs(jobs, draft)
-                told = f"{len(jobs)} jobs"
-            elif columns >= JOB_MARKS or columns >= CURVE_MARKS:
-                raise InputError(
-                    "is one half of a published job set; name both: bounds, then scalability", file=sources[0]
-                )
-            else:
-                trace = trace_from_frame(frame, source=sources[0], sort=sort)
-                write_trace(trace, draft)
-                told = f"{len(trace.nodes)} nodes, {len(trace)} events"
+    if len(sources) > 2:
+        raise click.UsageError("expected one file, or two: the bounds and the scalability of a published job set")
+    jobs = trace = None
+    if len(sources) == 2:
+        jobs = read_published_jobs(*sources)
+    else:
+        frame = read_table(sources[0])
+        columns = {str(column) for column in frame.columns}
+        if columns >= JOB_MARKS and columns >= CURVE_MARKS:
+            jobs = jobs_from_frame(frame, source=sources[0])
+        elif columns >= JOB_MARKS or columns >= CURVE_MARKS:
+            raise InputError("is one half of a published job set; name both: bounds, then scalability", file=sources[0])
         else:
-            raise click.UsageError("expected one file, or two: the bounds and the scalability of a published job set")
-        draft.replace(target)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", file=target) from error
-    finally:
-        draft.unlink(missing_ok=True)
-    click.echo(f"{target}: {told}")
+            trace = trace_from_frame(frame, source=sources[0], sort=sort)
+    with drafted(target) as draft:
+        if jobs is not None:
+            write_jobs(jobs, draft)
+        elif trace is not None:
+            write_trace(trace, draft)
+    if jobs is not None:
+        click.echo(f"{target}: {len(jobs)} jobs")
+    elif trace is not None:
+        for note in trace.notes:
+            click.echo(f"note: {note}", err=True)
+        click.echo(f"{target}: {len(trace.nodes)} nodes, {len(trace)} events")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 import click
 
 from bft.models import InputError
-from bft.replay.cli.parameters import Seconds
+from bft.replay.cli.output import drafted
+from bft.replay.cli.parameters import Finite, Seconds
 
 Objective = Literal["throughput", "efficiency"]
 
@@ -20,7 +23,7 @@ def generate() -> None:
 
 @generate.command(name="trace", short_help="A Summit-like node trace.")
 @click.option("--nodes", type=click.IntRange(min=1), default=512, show_default=True, help="Size of the machine.")
-@click.option("--days", type=click.FloatRange(min=0, min_open=True), default=2.0, show_default=True, help="Length.")
+@click.option("--days", type=Finite(min=0, min_open=True), default=2.0, show_default=True, help="Length.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same trace.")
 @click.option("--start", default="2021-02-10", show_default=True, help="First day (UTC).")
 @click.option("-o", "--output", metavar="FILE", required=True, help="Target: .parquet, .csv or .csv.gz.")
@@ -30,9 +33,11 @@ def node_trace(nodes: int, days: float, seed: int, start: str, output: str) -> N
     from bft.replay.trace_files import trace_from_frame, write_trace
 
     _refuse_existing(output)
-    table = generate_node_trace(nodes=nodes, days=days, seed=seed, start=start)
-    made = trace_from_frame(table.frame, metadata=table.metadata)
-    write_trace(made, output)
+    with _in_range("--start, --days"):
+        table = generate_node_trace(nodes=nodes, days=days, seed=seed, start=start)
+        made = trace_from_frame(table.frame, metadata=table.metadata)
+    with drafted(output) as draft:
+        write_trace(made, draft)
     click.echo(f"{output}: {nodes} nodes, {len(made)} events")
 
 
@@ -42,7 +47,7 @@ def node_trace(nodes: int, days: float, seed: int, start: str, output: str) -> N
 @click.option("--first-submit", required=True, metavar="TIME", help="When the first job is submitted (UTC).")
 @click.option("--interval", "interval_s", type=Seconds(zero=True), default=36.0, show_default=True,
               help="Seconds between submissions.")  # fmt: skip
-@click.option("--pmax", type=click.FloatRange(min=0, min_open=True), default=1.3e8, show_default=True,
+@click.option("--pmax", type=Finite(min=0, min_open=True), default=1.3e8, show_default=True,
               help="Work of a job, samples.")  # fmt: skip
 @click.option("--objective", type=click.Choice(["throughput", "efficiency"]), default="throughput", show_default=True,
               help="What the jobs optimise.")  # fmt: skip
@@ -56,11 +61,28 @@ def job_table(
     from bft.replay.job_files import write_jobs
 
     _refuse_existing(output)
-    frame = generate_dnn_jobs(
-        jobs=count, seed=seed, first_submit=first_submit, interval_s=interval_s, pmax=pmax, objective=objective
-    )
-    write_jobs(jobs_from_frame(frame), output)
+    with _in_range("--first-submit, --interval, --jobs"):
+        frame = generate_dnn_jobs(
+            jobs=count, seed=seed, first_submit=first_submit, interval_s=interval_s, pmax=pmax, objective=objective
+        )
+    made = jobs_from_frame(frame)
+    with drafted(output) as draft:
+        write_jobs(made, draft)
     click.echo(f"{output}: {count} jobs")
+
+
+@contextmanager
+def _in_range(options: str) -> Iterator[None]:
+    """Refuse times that a table in nanoseconds cannot hold."""
+    from pandas.errors import OutOfBoundsDatetime, OutOfBoundsTimedelta
+
+    beyond = (OutOfBoundsDatetime, OutOfBoundsTimedelta, OverflowError)
+    try:
+        yield
+    except (*beyond, InputError) as error:
+        if isinstance(error, InputError) and not isinstance(error.__cause__, beyond):
+            raise
+        raise InputError(f"{options}: the times leave the years 1678 to 2261") from error
 
 
 def _refuse_existing(output: str) -> None:

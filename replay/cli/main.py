@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
+import os
 import sys
 from importlib import import_module, metadata
+from pathlib import Path
 from typing import Any
 
 import click
+
+from bft.replay.cli.parameters import bind_variables
 
 EXIT_BAD_INPUT, EXIT_DEGRADED, EXIT_INTERRUPTED = 2, 3, 130
 
@@ -18,6 +24,7 @@ COMMANDS = {
     "trace": "bft.replay.cli.trace:trace",
     "convert": "bft.replay.cli.convert:convert",
     "generate": "bft.replay.cli.generate:generate",
+    "backends": "bft.replay.cli.backends:backends",
 }
 DEFAULT = "replay"
 
@@ -33,9 +40,13 @@ class _Dispatcher(click.Group):
             return None
         module, name = COMMANDS[cmd_name].split(":")
         command: click.Command = getattr(import_module(module), name)
+        bind_variables(command, f"BFT_REPLAY_{cmd_name.upper()}")
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            hint = f"; to replay a trace: bft-replay -ndmap {args[0]}" if Path(args[0]).is_file() else ""
+            raise click.UsageError(f"no command {args[0]!r}; commands are {', '.join(COMMANDS)}{hint}", ctx)
         if not args or (args[0] not in COMMANDS and args[0] not in ("--help", "-h", "--version")):
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
@@ -59,6 +70,11 @@ def cli() -> None:
 
 def main(args: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 2 bad input, 3 degraded, 130 interrupted."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller, as in >&-
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open as long as we are
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without our block characters is no reason to fail
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     sys.exit(run(args))
 
@@ -66,7 +82,8 @@ def main(args: list[str] | None = None) -> None:
 def run(args: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     try:
-        code = cli.main(args=args, prog_name="bft-replay", standalone_mode=False, auto_envvar_prefix="BFT_REPLAY")
+        code = cli.main(args=args, prog_name="bft-replay", standalone_mode=False)
+        sys.stdout.flush()  # a full disk or closed pipe shows here, not when Python has ended
     except click.exceptions.Exit as request:
         return request.exit_code
     except click.ClickException as error:
@@ -75,9 +92,13 @@ def run(args: list[str] | None = None) -> int:
     except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("Interrupted.", err=True)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # `| head` closed our output: nobody is left to tell
-        sys.stderr.close()
+    except (BrokenPipeError, SystemExit):  # `| head` closed our output (click exits then): nobody is left to tell
+        _discard_output()
         return 0
+    except OSError as error:  # a full disk, a file that vanished: for whoever minds the machine
+        click.echo(f"Error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}", err=True)
+        _discard_output()
+        return EXIT_BAD_INPUT
     except Exception as error:
         if not _is_input_error(error):
             raise
@@ -93,6 +114,15 @@ def _is_input_error(error: Exception) -> bool:
     from bft.replay.policies import PolicyError
 
     return isinstance(error, InputError | ProblemError | PolicyError)
+
+
+def _discard_output() -> None:
+    """Let what is still buffered for a standard output that takes no more go to nowhere."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        return
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _code(value: Any) -> int:

@@ -19,28 +19,43 @@ class PlainLines:
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stderr
         self._start = self._end = self._next = 0
+        self._closed = False
 
     def __enter__(self) -> PlainLines:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.stream.flush()
+        self._tell(None)
 
     def stage(self, name: str, start_ns: int, end_ns: int) -> None:
         """A replay of the window [start_ns, end_ns] begins."""
         self._start, self._end, self._next = start_ns, max(end_ns, start_ns + 1), 1
-        print(f"{name}: {_day(start_ns)} to {_day(end_ns)}", file=self.stream)
+        self._tell(f"{name}: {_day(start_ns)} to {_day(end_ns)}")
 
     def at(self, now_ns: int, decisions: int) -> None:
         """The replay has reached an instant."""
         tenth = (now_ns - self._start) * 10 // (self._end - self._start)
         if tenth >= self._next:
             self._next = tenth + 1
-            print(f"  {tenth * 10} %  {_day(now_ns)}  {decisions} decisions", file=self.stream)
+            self._tell(f"  {tenth * 10} %  {_day(now_ns)}  {decisions} decisions")
 
     def note(self, text: str) -> None:
         """Something worth telling, not an error."""
-        print(f"note: {text}", file=self.stream)
+        self._tell(f"note: {text}")
+
+    def done(self) -> None:
+        """All stages have come to their end."""
+
+    def _tell(self, line: str | None) -> None:
+        """Print a line, None just flushes. A closed pipe or a full disk must not end a replay of hours."""
+        if self._closed:
+            return
+        try:
+            if line is not None:
+                print(line, file=self.stream)
+            self.stream.flush()
+        except OSError:
+            self._closed = True
 
 
 class Bar:
@@ -90,6 +105,10 @@ class Bar:
     def note(self, text: str) -> None:
         """Something worth telling, not an error."""
         self._console.print(f"note: {text}", markup=False, highlight=False)
+
+    def done(self) -> None:
+        """All stages have come to their end."""
+        self._finish()
 
     def _finish(self) -> None:
         if self._task is not None:  # all jobs may have finished before the trace ends

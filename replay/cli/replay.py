@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.replay.cli.main import EXIT_DEGRADED, EXIT_INTERRUPTED
-from bft.replay.cli.parameters import Seconds, YesNo, use_config
+from bft.replay.cli.parameters import MOST_LIMIT_S, Finite, NamesWholeOption, Seconds, YesNo, use_config
+from bft.replay.cli.solver_options import solver_options
 
 if TYPE_CHECKING:
     from bft.replay.cli.progress import Bar, PlainLines
 
-LOG = "replay.log"
 
-
-@click.command(short_help="Replay a node trace (the default command).")
+@click.command(cls=NamesWholeOption, short_help="Replay a node trace (the default command).")
 @click.option(
     "-ndmap", "--node-trace", metavar="FILE", help="Node trace: Parquet, CSV, or the published pickle. [bundled]"
 )
@@ -33,8 +32,8 @@ LOG = "replay.log"
 @click.option("--jobs", metavar="FILE", help="Native job table, instead of -bdfn and -scfn.")
 @click.option("-Tfwd", "--forward-window", "tfwd_s", type=Seconds(), default=10.0, show_default=True,
               help="Forward-looking window: seconds over which a new allocation must pay back.")  # fmt: skip
-@click.option("-optTL", "--time-limit", "time_limit_s", type=Seconds(), default=10.0, show_default=True,
-              help="Time limit of one decision, seconds.")  # fmt: skip
+@click.option("-optTL", "--time-limit", "time_limit_s", type=Seconds(most=MOST_LIMIT_S), default=10.0,
+              show_default=True, help="Time limit of one decision, seconds.")  # fmt: skip
 @click.option("-maxJ", "--max-jobs", type=click.IntRange(min=1), default=10, show_default=True,
               help="Jobs in play at once; later ones wait.")  # fmt: skip
 @click.option("-nis", "--first-node", type=click.IntRange(min=0), default=0, show_default=True,
@@ -44,16 +43,24 @@ LOG = "replay.log"
 @click.option("-mip", "--mip", type=YesNo(), metavar="BOOL", default=True, show_default=True,
               help="Decide by MILP; 0 is --policy equal-share.")  # fmt: skip
 @click.option("-print", "--print", "print_", type=YesNo(), metavar="BOOL", default=True, show_default=True,
-              help=f"Tell progress and summary; 0 writes them to {LOG} in the run directory.")  # fmt: skip
-@click.option("--policy", type=click.Choice(["milp", "equal-share"]), help="Who decides. [milp]")
-@click.option("--backend", type=click.Choice(["auto", "cbc", "exact"]), default="cbc", show_default=True,
-              help="What solves the MILP.")  # fmt: skip
-@click.option("--formulation", type=click.Choice(["modes"]), default="modes", show_default=True,
-              help="How the MILP is written.")  # fmt: skip
-@click.option("--gap", type=click.FloatRange(min=0, max=1, max_open=True), default=0.0, show_default=True,
-              help="Relative gap at which a solver may stop.")  # fmt: skip
-@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the solver.")
+              help="Tell progress and summary; 0 writes them to replay.log in the run directory.")  # fmt: skip
+@click.option("--policy", type=click.Choice(["milp", "milp-sharing", "equal-share"]),
+              help="Who decides. [milp; with --xi milp-sharing]")  # fmt: skip
+@solver_options(default_backend="cbc")
 @click.option("--verify", is_flag=True, help="Hold every answer against the exact programme.")
+@click.option("--objective", type=click.Choice(["own", "throughput", "efficiency"]), default="own", show_default=True,
+              help="What is maximised: the jobs' Os, samples/s, or speed-up over one unit.")  # fmt: skip
+@click.option("--deadline-boost", type=Finite(min=1), default=1.0, show_default=True,
+              help="Factor on a job's weight at its deadline; 1: deadlines do not count.")  # fmt: skip
+@click.option("--deadline-horizon", "deadline_horizon_s", type=Seconds(), default=86400.0, show_default=True,
+              help="Seconds before its deadline at which a job's weight starts to rise.")  # fmt: skip
+@click.option("--xi", metavar="FILE", help="xi table: who slows whom down by how much when they share units.")
+@click.option("--xi-max", type=Finite(min=1), help="Share only where both ratios are at most this. [no limit]")
+@click.option("--xi-partners", type=click.IntRange(min=1), default=3, show_default=True,
+              help="Best partners considered per job.")  # fmt: skip
+@click.option("--unit-memory", "unit_memory_gib", type=Finite(min=0, min_open=True),
+              help="Memory of a unit, GiB: share only what fits together. [not looked at]")  # fmt: skip
+@click.option("--forbid", multiple=True, metavar="MODEL,MODEL", help="Two models that may not share; may be repeated.")
 @click.option("--cost-model", type=click.Choice(["bftrainer", "stall"]), default="bftrainer", show_default=True,
               help="What a rescale costs: T x rate off the progress, or T seconds without progress.")  # fmt: skip
 @click.option("--events", type=click.Choice(["all", "node"]), default="all", show_default=True,
@@ -76,6 +83,7 @@ def replay(**given: Any) -> int:
     given as an environment variable, BFT_REPLAY_REPLAY_ and its long name, or in a --config file.
     """
     from bft.replay.cli.summary import show
+    from bft.replay.results import LOG
     from bft.replay.run import Options, execute
 
     if given["policy"] is not None and not given["mip"] and given["policy"] != "equal-share":
@@ -85,13 +93,27 @@ def replay(**given: Any) -> int:
     name = given["name"]
     if not name or "/" in name:
         raise click.BadParameter(f"expected a name without slashes, not {name!r}", param_hint="-name")
-    given["policy"] = given["policy"] or ("milp" if given["mip"] else "equal-share")
+    for option, value in given.items():
+        if isinstance(value, str) and not _writable(value):  # found out before the replay, not when it is recorded
+            long = option.replace("_", "-")
+            raise click.BadParameter(f"expected UTF-8 text, not {value!r}; rename it", param_hint=f"--{long}")
+    by_default = "milp-sharing" if given["xi"] is not None else "milp"
+    given["policy"] = given["policy"] or (by_default if given["mip"] else "equal-share")
+    if (given["policy"] == "milp-sharing") != (given["xi"] is not None):
+        raise click.UsageError("--policy milp-sharing and --xi FILE go together: sharing needs to know its price")
+    if given["compat"] is not None and given["xi"] is not None:
+        raise click.UsageError("the published replayer knows no sharing: leave out --xi or --compat")
+    given["forbid"] = tuple(_two_models(pair) for pair in given["forbid"])
     given["dedicated"] = not given["no_u"]
     options = Options(**{field.name: given[field.name] for field in fields(Options)})
     folder = Path(given["out"] or f"{name}-itrOut")
+    if folder.name in ("", ".."):  # "." and the like: it is made under another name first, then renamed
+        folder = folder.resolve()
     log = None if given["print_"] else io.StringIO()
     with _watching(log) as watcher, _stop_on_interrupt() as should_stop:
         summary = execute(options, folder, force=given["force"], watcher=watcher, should_stop=should_stop)
+        if not summary["metrics"]["interrupted"]:
+            watcher.done()
     if log is not None:
         show(summary, folder, log)
         (folder / LOG).write_text(log.getvalue(), encoding="utf-8")
@@ -109,6 +131,21 @@ def replay(**given: Any) -> int:
         )
         return EXIT_DEGRADED
     return 0
+
+
+def _two_models(text: str) -> tuple[str, str]:
+    models = [part.strip() for part in text.split(",")]
+    if len(models) != 2 or not all(models):
+        raise click.BadParameter(f"expected two models with a comma between, not {text!r}", param_hint="--forbid")
+    return models[0], models[1]
+
+
+def _writable(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in value
 
 
 def _watching(log: io.StringIO | None) -> Bar | PlainLines:

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import sys
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,28 +16,29 @@ import click
 
 from bft.models import InputError
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
-from bft.replay.cli.parameters import Seconds
+from bft.replay.cli.output import drafted
+from bft.replay.cli.parameters import MOST_LIMIT_S, NamesWholeOption, Seconds
+from bft.replay.cli.solver_options import solver_options
 
 Solver = Callable[[object], dict[str, Any]]
 
 
-@click.command(short_help="Solve allocation problems given as JSON.")
+@click.command(cls=NamesWholeOption, short_help="Solve allocation problems given as JSON.")
 @click.argument("problem", metavar="PROBLEM")
-@click.option("--backend", type=click.Choice(["auto", "cbc", "exact"]), default="auto", show_default=True,
-              help="What solves it.")  # fmt: skip
-@click.option("--formulation", type=click.Choice(["modes"]), default="modes", show_default=True,
-              help="How the MILP is written.")  # fmt: skip
+@solver_options(default_backend="auto")
 @click.option(
-    "-optTL", "--time-limit", "time_limit_s", type=Seconds(), help="Time limit of one problem, seconds. [none]"
+    "-optTL",
+    "--time-limit",
+    "time_limit_s",
+    type=Seconds(most=MOST_LIMIT_S),
+    help="Time limit of one problem, seconds. [none]",
 )
-@click.option("--gap", type=click.FloatRange(min=0, max=1, max_open=True), default=0.0, show_default=True,
-              help="Relative gap at which a solver may stop.")  # fmt: skip
-@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the solver.")
 @click.option("-o", "--output", metavar="FILE", help="Where to write the answer. [standard output]")
 def solve(
     problem: str,
     backend: str,
     formulation: str,
+    strict_reference: bool,
     time_limit_s: float | None,
     gap: float,
     threads: int,
@@ -49,11 +51,15 @@ def solve(
     from bft import milp
 
     def one(document: object) -> dict[str, Any]:
-        posed = milp.parse(document)
+        try:
+            posed = milp.parse(document)
+        except OverflowError as error:
+            raise milp.ProblemError(f"a number is too large: {error}") from error
         solution = milp.solve(
             posed.problem,
             backend=backend,
             formulation=formulation,
+            strict_reference=strict_reference,
             time_limit=time_limit_s,
             gap=gap,
             threads=threads,
@@ -64,41 +70,50 @@ def solve(
         text = sys.stdin.buffer.read()
         try:
             document = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError) as error:
             if len(text.splitlines()) < 2:
-                raise _not_json("standard input", text) from None
+                raise InputError(f"not JSON: {error}", file="standard input") from None
             with _sink(output) as sink:
                 return _batch(io.BytesIO(text), one, sink)
         return _single(document, one, output)
     path = Path(problem)
-    try:
-        if path.name.endswith((".jsonl", ".jsonl.gz")):
-            with path.open("rb") as file, _sink(output) as sink:
-                return _batch(gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file, one, sink)
+    if path.name.endswith((".jsonl", ".jsonl.gz")):
+        with _reading(path):
+            file = path.open("rb")
+        with file, _sink(output) as sink:
+            return _batch(_lines(file, path), one, sink)
+    with _reading(path):
         content = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError("no such file", file=path) from None
-    except (OSError, EOFError) as error:
-        raise InputError(f"cannot be read: {error}", file=path) from error
     try:
         document = json.loads(content)
-    except ValueError:
-        raise _not_json(str(path), content) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not JSON: {error}", file=path) from None
     return _single(document, one, output)
 
 
-def _not_json(source: str, content: bytes) -> InputError:
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Tell what goes wrong in reading `path`."""
     try:
-        json.loads(content)
-    except ValueError as error:
-        return InputError(f"not JSON: {error}", file=source)
-    raise AssertionError("called for content that is not JSON")
+        yield
+    except FileNotFoundError:
+        raise InputError("no such file", file=path) from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"damaged or cut short: {error}", file=path, hint="copy it again") from error
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from error
+
+
+def _lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
+    """The lines of a file, compressed or not."""
+    with _reading(path):
+        yield from gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
 
 
 def _single(document: object, one: Solver, output: str | None) -> int:
     answer = one(document)
     with _sink(output) as sink:
-        sink.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+        sink.write(json.dumps(answer, indent=2) + "\n")
     return EXIT_DEGRADED if answer["status"] == "fallback" else 0
 
 
@@ -113,10 +128,10 @@ def _batch(source: Iterable[bytes], one: Solver, sink: IO[str]) -> int:
             answer = one(json.loads(line))
             if answer["status"] == "fallback" and not code:
                 code = EXIT_DEGRADED
-        except (ProblemError, ValueError) as error:
+        except (ProblemError, ValueError, RecursionError) as error:
             answer = {"error": str(error) if isinstance(error, ProblemError) else f"not JSON: {error}", "line": number}
             code = EXIT_BAD_INPUT
-        sink.write(json.dumps(answer, ensure_ascii=False) + "\n")
+        sink.write(json.dumps(answer) + "\n")
     return code
 
 
@@ -126,13 +141,5 @@ def _sink(output: str | None) -> Iterator[IO[str]]:
     if output is None:
         yield sys.stdout
         return
-    path = Path(output)
-    draft = path.with_name(f".{path.name}.part")
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            yield file
-        draft.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", file=path) from error
-    finally:
-        draft.unlink(missing_ok=True)
+    with drafted(output) as draft, draft.open("w", encoding="utf-8") as file:
+        yield file

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from bft.replay.cli.parameters import NamesWholeOption
 from bft.replay.trace import SECOND_NS
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def _reading(command: click.Command) -> click.Command:
     return command
 
 
-@trace.command(short_help="Size, idle nodes and fragments.")
+@trace.command(cls=NamesWholeOption, short_help="Size, idle nodes and fragments.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def info(as_json: bool, **given: Any) -> None:
     """Tell size, idle nodes, idle fragments by count and node-time, and what outlives a start-up."""
@@ -60,7 +61,7 @@ def info(as_json: bool, **given: Any) -> None:
         click.echo(f"{label:<28}{value}")
 
 
-@trace.command(short_help="Idle nodes over time, and the events.")
+@trace.command(cls=NamesWholeOption, short_help="Idle nodes over time, and the events.")
 @click.option("--events", "shown", type=click.IntRange(min=0), default=20, show_default=True, help="Events to list.")
 @click.option("--json", "as_json", is_flag=True, help="Every event as one JSON object a line.")
 def show(shown: int, as_json: bool, **given: Any) -> None:

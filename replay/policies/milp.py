@@ -17,7 +17,7 @@ class MilpPolicy:
     ----------
     tfwd_s
         Forward-looking window in seconds.
-    backend, formulation, time_limit_s, gap, threads
+    backend, formulation, strict_reference, time_limit_s, gap, threads
         As `bft.milp.solve` takes them.
     cost_model
         How rescaling is priced: `bftrainer` or `stall`.
@@ -32,6 +32,7 @@ class MilpPolicy:
     tfwd_s: float
     backend: str = "cbc"
     formulation: str = "auto"
+    strict_reference: bool = False
     time_limit_s: float | None = None
     gap: float = 0.0
     threads: int = 1
@@ -52,6 +53,7 @@ class MilpPolicy:
             problem,
             backend=self.backend,
             formulation=self.formulation,
+            strict_reference=self.strict_reference,
             time_limit=self.time_limit_s,
             gap=self.gap,
             threads=self.threads,
@@ -77,7 +79,12 @@ class MilpPolicy:
             jobs=tuple(self._term(view.job, state.time_ns) for view in state.jobs),
             current=tuple(view.units for view in state.jobs),
             cost_model=self.cost_model,
+            pairs=self.pairs(state),
         )
+
+    def pairs(self, state: State) -> tuple[milp.Pair, ...]:
+        """Jobs that may share units: none here."""
+        return ()
 
     def _term(self, job: Job, now_ns: int) -> milp.Job:
         term = self._terms.get(job.name)

@@ -29,12 +29,8 @@ class MilpSharingPolicy(MilpPolicy):
     name: str = field(default="milp-sharing", init=False)
     _known: dict[tuple[str, str], tuple[float, float] | None] = field(default_factory=dict, init=False, repr=False)
 
-    def problem(self, state: State) -> milp.Problem:
-        """The decision as a problem, with its pairs."""
-        alone = super().problem(state)
-        return milp.Problem(alone.units, alone.tfwd, alone.jobs, alone.current, alone.cost_model, self._pairs(state))
-
-    def _pairs(self, state: State) -> tuple[milp.Pair, ...]:
+    def pairs(self, state: State) -> tuple[milp.Pair, ...]:
+        """Present partners, and for each job the best others."""
         candidates = []
         for a, b in combinations(range(len(state.jobs)), 2):
             ratios = self._xi(state, a, b)

@@ -1,0 +1,96 @@
+"""What the benchmarks of the optimiser share: problems to solve, and how to time and print."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bft.datasets import generate_dnn_jobs
+from bft.milp import Job, Problem
+
+
+def dnn_problem(
+    jobs: int, units: int, seed: int, *, stretch: int = 1, jmax: int = 64, jmin: int = 1, held: float = 0.5
+) -> Problem:
+    """Jobs shaped like the published ones, which hold `held` of the units, handed out at random.
+
+    Parameters
+    ----------
+    jobs, units, seed
+        How many of each, and what to draw from.
+    stretch
+        Factor on the breakpoints of the curves, as for nodes of so many units.
+    jmax, jmin
+        Bounds of each job.
+    held
+        Share of the units that jobs hold at the start.
+
+    """
+    rng = np.random.default_rng(seed)
+    frame = generate_dnn_jobs(jobs=jobs, seed=seed, first_submit="2021-02-10", jmin=jmin, jmax=jmax)
+    table = tuple(
+        Job(
+            name=row.name,
+            jmin=jmin,
+            jmax=jmax,
+            ns=np.array(row.Ns, dtype=np.float64) * stretch,
+            # No two jobs of a user are quite alike; without this the models of a turn tie.
+            os=np.array(row.Os, dtype=np.float64) * rng.uniform(0.9, 1.1),
+            tcup=row.Tcup,
+            tcdw=row.Tcdw,
+        )
+        for row in frame.itertuples(index=False)
+    )
+    left, current = int(units * held), [0] * jobs
+    for j in rng.permutation(jobs):
+        current[j] = int(min(left, rng.integers(0, min(jmax, 4 * units // jobs) + 1)))
+        left -= current[j]
+    return Problem(units, 120.0, table, tuple(current))
+
+
+def reference_folder() -> Path:
+    """The folder with published and golden data, which a clone does not have."""
+    folder = Path(os.environ.get("BFT_REFERENCE", Path(__file__).parents[2] / "shared" / "reference"))
+    if not folder.is_dir():
+        raise SystemExit(f"no reference data at {folder}: set BFT_REFERENCE to a folder that holds them")
+    return folder
+
+
+def published(name: str) -> Iterator[tuple[dict[str, Any], Problem]]:
+    """Recorded decisions (`instances`, `corner-cases`, `scaling-instances`) and the problems that they pose."""
+    folder = reference_folder() / "bftrainer" / "milp"
+    if name == "scaling-instances":
+        entries = json.loads(gzip.decompress((folder / f"{name}.json.gz").read_bytes()))
+    else:
+        lines = gzip.decompress((folder / f"{name}.jsonl.gz").read_bytes()).splitlines()
+        entries = [json.loads(line) for line in lines]
+    for entry in entries:
+        held = [len(nodes) for nodes in entry["current"]] if "current" in entry else [sum(row) for row in entry["cmap"]]
+        jobs = tuple(
+            Job(
+                name=f"j{j}",
+                jmin=int(entry["jmin"][j]),
+                # The published model stays on the curve.
+                jmax=min(int(entry["jmax"][j]), int(entry["Ns"][j][-1])),
+                ns=np.array(entry["Ns"][j], dtype=np.float64),
+                os=np.array(entry["Os"][j], dtype=np.float64),
+                tcup=entry["res_up"][j],
+                tcdw=entry["res_dw"][j],
+            )
+            for j in range(entry["nJ"])
+        )
+        yield entry, Problem(entry["nN"], entry["Tfwd"], jobs, tuple(held))
+
+
+def milliseconds(seconds: Sequence[float]) -> str:
+    """Median and 99th percentile, for a table."""
+    if not seconds:
+        return f"{'-':>19}"
+    median, high = np.percentile(np.asarray(seconds) * 1e3, [50, 99])
+    return f"{median:9.2f} {high:9.2f}"

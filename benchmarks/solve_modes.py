@@ -1,0 +1,184 @@
+"""Formulations and backends side by side: size, time to build, time to solve, in one interleaved run.
+
+python benchmarks/solve_modes.py [--quick] [--instances K] [--node-limit VARIABLES]
+python benchmarks/solve_modes.py --options [--quick]     CBC's options instead, also on recorded decisions
+
+Solve times include the way to the solver process and back; every answer must be worth the exact programme's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from unittest.mock import patch
+
+import mip
+import numpy as np
+from _common import dnn_problem, milliseconds, published
+
+from bft.milp import Problem, SolverProcess, modes, node, python_mip
+from bft.milp.backends import BACKENDS, describe
+from bft.milp.exact import solve_exact
+from bft.milp.linear import Limits, LinearModel
+from bft.milp.process import SolverFailure
+from bft.milp.values import objective
+
+SIZES = [(j, n) for j in (5, 10, 20, 30) for n in (50, 100, 200, 500, 1000)] + [(30, 4734)]
+QUICK = [(5, 50), (10, 100), (10, 500), (30, 1000)]
+FORMULATIONS = {"modes": modes.build, "node": node.build}
+SECONDS = 60.0
+
+
+def bounds(jobs: int, units: int) -> dict[str, int]:
+    """Curves long enough that the units never suffice for all."""
+    stretch = max(1, -(-2 * units // (64 * jobs)))
+    return {"stretch": stretch, "jmax": 64 * stretch}
+
+
+def compare(sizes: Iterable[tuple[int, int]], instances: int, node_limit: int) -> None:
+    """Print a row for every size, formulation and backend."""
+    backends = [name for name, backend in BACKENDS.items() if backend.solver and describe(name).available]
+    limited = {name: bool(describe(name).limits) for name in backends}
+    process = SolverProcess()
+    for backend in backends:  # processes, libraries and compiled kernels are there before the clock starts
+        process.solve(modes.build(dnn_problem(2, 4, 0)).model, BACKENDS[backend].solver or "", Limits())
+    solve_exact(dnn_problem(2, 4, 0))
+    head = f"{'jobs':>4} {'units':>5} {'formulation':11} {'backend':7} {'vars':>6} {'rows':>6}"
+    print(f"{head} {'build ms':>9} {'p99':>9} {'solve ms':>9} {'p99':>9} {'/ modes cbc':>11} {'/ exact':>8}  of note")
+    for jobs, units in sizes:
+        builds: defaultdict[str, list[float]] = defaultdict(list)
+        solves: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+        shape: dict[str, tuple[int, int]] = {}
+        notes: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for seed in range(instances):
+            problem = dnn_problem(jobs, units, seed, **bounds(jobs, units))
+            started = time.perf_counter()
+            counts = solve_exact(problem)
+            solves["modes", "exact"].append(time.perf_counter() - started)
+            best = objective(problem, counts)
+            for formulation, build in FORMULATIONS.items():
+                if formulation == "node" and jobs * units > node_limit:
+                    continue
+                started = time.perf_counter()
+                built = build(problem)
+                builds[formulation].append(time.perf_counter() - started)
+                shape[formulation] = len(built.model.objective), len(built.model.rows)
+                for name in backends:
+                    backend, at = BACKENDS[name], (formulation, name)
+                    if backend.size_limit and max(shape[formulation]) > backend.size_limit and limited[name]:
+                        notes[at].add("licence too small")
+                        continue
+                    started = time.perf_counter()
+                    try:
+                        answer = process.solve(built.model, backend.solver or "", Limits(SECONDS))
+                    except SolverFailure as failure:
+                        notes[at].add(str(failure))
+                        continue
+                    solves[at].append(time.perf_counter() - started)
+                    if answer.status != "optimal":
+                        notes[at].add(f"{answer.status} at {SECONDS:g} s")
+                    else:
+                        value = objective(problem, built.decode(answer.x))
+                        assert math.isclose(value, best, rel_tol=1e-6), (jobs, units, seed, at, value, best)
+        fast, exact = (float(np.median(solves["modes", name])) for name in ("cbc", "exact"))
+        for formulation, name in [("modes", "exact"), *((f, name) for f in shape for name in backends)]:
+            taken = solves[formulation, name]
+            variables, rows = shape[formulation] if name != "exact" else ("", "")
+            median = float(np.median(taken)) if taken else math.nan
+            built_ms = milliseconds(builds[formulation] if name != "exact" else [])
+            ratios = f"{median / fast:11.2f} {median / exact:8.1f}"
+            label = f"{jobs:4} {units:5} {formulation:11} {name:7} {variables:>6} {rows:>6}"
+            print(
+                f"{label} {built_ms} {milliseconds(taken)} {ratios}  {', '.join(notes[formulation, name])}", flush=True
+            )
+    round_trip(process)
+
+
+def round_trip(process: SolverProcess) -> None:
+    """Print what the way to the solver process and back costs: rows to carry, and nothing to solve."""
+    for jobs, units in ((10, 100), (30, 1000)):
+        model = modes.build(dnn_problem(jobs, units, 0, **bounds(jobs, units))).model
+        empty = LinearModel(upper=model.objective, integer=model.integer, rows=model.rows)
+        seconds = []
+        for _ in range(500):
+            started = time.perf_counter()
+            process.solve(empty, "CBC", Limits())
+            seconds.append(time.perf_counter() - started)
+        print(
+            f"round trip to the solver process, {jobs} jobs x {units} units: {milliseconds(seconds)} ms (median, p99)"
+        )
+
+
+def compare_options(every: int) -> None:
+    """Print times of CBC under several options, on the `modes` of recorded and scaled decisions."""
+
+    def options(**settings: object) -> Callable[..., None]:
+        def configure(solver: mip.Model, limits: Limits, variables: int, *, weak: bool) -> None:
+            for name, value in settings.items():
+                if name == "heuristics":
+                    mip.cbc.cbc_set_parameter(solver.solver, "heur", value)
+                else:
+                    setattr(solver, name, value)
+
+        return configure
+
+    plain = {"preprocess": 0, "cuts": 0}
+    variants = {
+        "ours": python_mip._set_cbc,
+        "python-mip's defaults": options(),
+        "no preprocessing, no cuts, 1 thread": options(**plain, threads=1),
+        "the same, 0 threads": options(**plain),
+        "and no pump": options(**plain, pump_passes=0),
+        "and no heuristics": options(**plain, heuristics="off"),
+        "no heuristics, preprocessing": options(cuts=0, heuristics="off"),
+        "no heuristics, cuts": options(preprocess=0, heuristics="off"),
+    }
+    problems: dict[str, list[Problem]] = {
+        "generated, 5-30 jobs x 50-1,000": [dnn_problem(j, n, 0, **bounds(j, n)) for j, n in SIZES[:-1]]
+    }
+    try:
+        for name in ("scaling-instances", "corner-cases", "instances"):
+            step = 1 if name == "scaling-instances" else every
+            problems[name] = [problem for _, problem in published(name)][::step]
+    except SystemExit as missing:
+        print(missing)
+    print(f"{'problems':32} {'options':36} {'median ms':>9} {'p99':>9} {'mean':>9} {'max':>9} {'wrong':>5}")
+    for label, chosen in problems.items():
+        seconds: defaultdict[str, list[float]] = defaultdict(list)
+        wrong: defaultdict[str, int] = defaultdict(int)
+        for problem in chosen:
+            model = modes.build(problem).model
+            best = objective(problem, solve_exact(problem))
+            for name, configure in variants.items():
+                with patch.object(python_mip, "_set_cbc", configure):
+                    started = time.perf_counter()
+                    answer = python_mip.solve(model, "CBC", Limits(SECONDS))
+                    seconds[name].append(time.perf_counter() - started)
+                close = math.isclose(answer.objective, best, rel_tol=1e-6, abs_tol=1e-6)
+                wrong[name] += answer.status != "optimal" or not close
+        for name, taken in seconds.items():
+            mean, most = np.mean(taken) * 1e3, np.max(taken) * 1e3
+            print(f"{label:32} {name:36} {milliseconds(taken)} {mean:9.2f} {most:9.2f} {wrong[name]:5}", flush=True)
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="few sizes, few instances")
+    parser.add_argument("--instances", type=int, default=10, metavar="K", help="of every size")
+    parser.add_argument("--node-limit", type=int, default=6000, help="most jobs x units for the node formulation")
+    parser.add_argument("--options", action="store_true", help="compare CBC's options")
+    chosen = parser.parse_args()
+    if chosen.options:
+        compare_options(40 if chosen.quick else 1)
+    elif chosen.quick:
+        compare(QUICK, 3, 1000)
+    else:
+        compare(SIZES, chosen.instances, chosen.node_limit)
+
+
+if __name__ == "__main__":
+    main()

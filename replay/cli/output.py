@@ -1,0 +1,41 @@
+"""Files that a command writes: whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bft.models import InputError
+
+
+@contextmanager
+def drafted(output: str | Path) -> Iterator[Path]:
+    """Yield a path of the same name in a hidden folder beside `output`; when the block ends well it becomes `output`.
+
+    Folders that lack are made. When the block raises, the hidden folder goes and `output` is as it was. Only writing
+    belongs into the block: its OSErrors are told as errors of `output`.
+    """
+    target = Path(output)
+    if not target.name or target.is_dir():
+        raise InputError("is a directory, expected a file", file=target)
+    draft = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # The same name: gzip writes it into its header.
+        with tempfile.TemporaryDirectory(prefix=".part.", dir=target.parent, ignore_cleanup_errors=True) as folder:
+            draft = Path(folder, target.name)
+            yield draft
+            draft.replace(target)
+    except InputError as error:
+        if draft is None or error.file != draft:
+            raise
+        raise InputError(error.what, file=target, hint=error.hint) from error
+    except OSError as error:
+        # Not strerror: pyarrow puts the hidden file's name there.
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        if isinstance(error, FileExistsError):  # by mkdir
+            reason = "its folder is a file"
+        raise InputError(f"cannot be written: {reason}", file=target) from error

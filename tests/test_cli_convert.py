@@ -1,0 +1,171 @@
+"""`bft-replay convert`: the converted file replays as the original does, and nothing is overwritten by accident."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bft.replay.cli.main import run
+
+PARQUETS = ("steps.parquet", "jobs.parquet", "allocations.parquet")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder with a published trace and pair of job tables as pickles."""
+    monkeypatch.chdir(tmp_path)
+    idle = (np.random.default_rng(1).random((30, 5)) < 0.5).astype(np.int8)
+    idle[7] = idle[6]
+    times = pd.date_range("2021-02-10T00:00:00.123456", periods=30, freq="61s")
+    pd.DataFrame(idle, index=times, columns=[f"n{k}" for k in range(5)]).to_pickle("trace.pkl")
+    names = [f"j{k}" for k in range(4)]
+    pd.DataFrame(
+        {
+            "Tcup": 5.25,
+            "Tcdw": 1 / 3,
+            "Jmin": 1,
+            "Jmax": 4,
+            "Pmax": [5e3, 1e4, 2e4, 1e5 / 3],
+            "Tsub": pd.date_range("2021-02-10T00:00:00", periods=4, freq="100s"),
+        },
+        index=names,
+    ).to_pickle("bd.pkl")
+    curves = {"Ns": [[0, 1, 2, 4]] * 4, "Ps": [[0.0, 10.0, 20.3, 100 / 3]] * 4, "Os": [[0.0, 1.0, 1.9, 3.1]] * 4}
+    pd.DataFrame(curves, index=names).to_pickle("sc.pkl")
+    return tmp_path
+
+
+def replayed(name: str, *args: str) -> dict[str, bytes]:
+    assert run([*args, "--backend", "exact", "-Tfwd", "120", "--no-u", "--name", name]) == 0
+    return {file: Path(f"{name}-itrOut", file).read_bytes() for file in PARQUETS}
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".csv.gz"])
+def test_a_converted_trace_replays_alike(here: Path, capsys: pytest.CaptureFixture[str], suffix: str) -> None:
+    assert run(["convert", "trace.pkl", "-o", f"native{suffix}"]) == 0
+    out, err = capsys.readouterr()
+    idle = pd.read_pickle("trace.pkl").to_numpy()
+    events = 1 + int((idle[1:] != idle[:-1]).any(axis=1).sum())
+    assert out == f"native{suffix}: 5 nodes, {events} events\n"
+    assert f"note: {30 - events} rows equal to their predecessor were dropped" in err
+    pair = ("-bdfn", "bd.pkl", "-scfn", "sc.pkl")
+    assert replayed("a", "-ndmap", "trace.pkl", *pair) == replayed("b", "-ndmap", f"native{suffix}", *pair)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
+def test_a_converted_pair_replays_alike(here: Path, capsys: pytest.CaptureFixture[str], suffix: str) -> None:
+    assert run(["convert", "bd.pkl", "sc.pkl", "-o", f"jobs{suffix}"]) == 0
+    assert capsys.readouterr() == (f"jobs{suffix}: 4 jobs\n", "")
+    pair = replayed("a", "-ndmap", "trace.pkl", "-bdfn", "bd.pkl", "-scfn", "sc.pkl")
+    assert pair == replayed("b", "-ndmap", "trace.pkl", "--jobs", f"jobs{suffix}")
+
+
+@pytest.mark.parametrize(
+    ("sources", "suffix"),
+    [(["trace.pkl"], s) for s in (".parquet", ".csv", ".csv.gz")]
+    + [(["bd.pkl", "sc.pkl"], s) for s in (".parquet", ".csv", ".jsonl")],
+)
+def test_converting_again_changes_nothing(here: Path, sources: list[str], suffix: str) -> None:
+    assert run(["convert", *sources, "-o", f"once/it{suffix}"]) == 0
+    assert run(["convert", f"once/it{suffix}", "-o", f"twice/it{suffix}"]) == 0
+    if suffix == ".parquet":  # its metadata hold the file it came from
+        pd.testing.assert_frame_equal(pd.read_parquet("once/it.parquet"), pd.read_parquet("twice/it.parquet"))
+    else:
+        assert Path(f"once/it{suffix}").read_bytes() == Path(f"twice/it{suffix}").read_bytes()
+
+
+def test_the_same_command_writes_the_same_bytes(here: Path) -> None:
+    for suffix in (".parquet", ".csv.gz"):
+        contents = []
+        for _ in range(2):
+            assert run(["convert", "trace.pkl", "-o", f"native{suffix}", "--force"]) == 0
+            contents.append(Path(f"native{suffix}").read_bytes())
+        assert contents[0] == contents[1]
+
+
+def test_an_existing_target_is_replaced_with_force_only(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("native.csv").write_text("precious")
+    assert run(["convert", "trace.pkl", "-o", "native.csv"]) == 2
+    assert "native.csv: exists; --force" in capsys.readouterr().err
+    assert Path("native.csv").read_text() == "precious"
+    assert run(["convert", "nope.pkl", "-o", "native.csv", "--force"]) == 2
+    assert Path("native.csv").read_text() == "precious"
+    assert run(["convert", "trace.pkl", "-o", "native.csv", "--force"]) == 0
+    assert Path("native.csv").read_text().startswith("time,node,idle\n")
+
+
+def test_a_file_may_be_converted_onto_itself(here: Path) -> None:
+    assert run(["convert", "trace.pkl", "-o", "native.parquet"]) == 0
+    before = pd.read_parquet("native.parquet")
+    assert run(["convert", "native.parquet", "-o", "native.parquet", "--force"]) == 0
+    pd.testing.assert_frame_equal(pd.read_parquet("native.parquet"), before)
+
+
+def test_folders_that_lack_are_made(here: Path) -> None:
+    assert run(["convert", "trace.pkl", "-o", "new/folder/native.parquet"]) == 0
+    assert run(["convert", "bd.pkl", "sc.pkl", "-o", "another/jobs.parquet"]) == 0
+    assert [path.name for path in Path("new/folder").iterdir()] == ["native.parquet"]
+
+
+def test_unsorted_rows_need_sort(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = pd.read_pickle("trace.pkl")
+    frame.sample(frac=1.0, random_state=0).to_pickle("shuffled.pkl")
+    assert run(["convert", "shuffled.pkl", "-o", "sorted.csv"]) == 2
+    assert "--sort" in capsys.readouterr().err
+    assert run(["convert", "shuffled.pkl", "-o", "sorted.csv", "--sort"]) == 0
+    assert run(["convert", "trace.pkl", "-o", "native.csv"]) == 0
+    assert Path("sorted.csv").read_bytes() == Path("native.csv").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["nope.pkl", "-o", "x.csv"], ["nope.pkl", "no such file"]),
+        (["trace.pkl"], ["-o"]),
+        (["-o", "x.csv"], ["FILE"]),
+        (["trace.pkl", "-o", "x.xlsx"], ["Error: x.xlsx: ", ".parquet"]),
+        (["trace.pkl", "-o", "x.jsonl"], ["Error: x.jsonl: ", ".parquet"]),
+        (["bd.pkl", "sc.pkl", "-o", "x.csv.gz"], ["Error: x.csv.gz: ", ".parquet"]),
+        (["bd.pkl", "-o", "x.csv"], ["bd.pkl", "one half", "scalability"]),
+        (["sc.pkl", "-o", "x.csv"], ["sc.pkl", "one half"]),
+        (["sc.pkl", "bd.pkl", "-o", "x.csv"], ["sc.pkl", "missing columns", "Jmin"]),
+        (["trace.pkl", "sc.pkl", "-o", "x.csv"], ["trace.pkl", "missing columns"]),
+        (["trace.pkl", "bd.pkl", "sc.pkl", "-o", "x.csv"], ["one file, or two"]),
+        (["trace.pkl", "-o", "."], [".: "]),
+        (["trace.pkl", "-o", ".", "--force"], [".: ", "directory"]),
+        (["trace.pkl", "-o", "bd.pkl/x.csv"], ["bd.pkl/x.csv", "cannot be written"]),
+        (["bd.pkl", "sc.pkl", "-o", "bd.pkl/x.csv"], ["bd.pkl/x.csv", "cannot be written"]),
+        ([".", "-o", "x.csv"], ["directory"]),
+        (["text.csv", "-o", "x.csv"], ["text.csv", "not a node trace"]),
+    ],
+)
+def test_wrong_input_is_told_and_nothing_written(
+    here: Path, capsys: pytest.CaptureFixture[str], args: list[str], told: list[str]
+) -> None:
+    Path("text.csv").write_text("a,b\n1,2\n")
+    before = sorted(here.rglob("*"))
+    assert run(["convert", *args]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    for text in told:
+        assert text in err
+    assert ".part" not in err
+    assert sorted(here.rglob("*")) == before
+
+
+def test_optional_columns_survive(here: Path) -> None:
+    assert run(["convert", "bd.pkl", "sc.pkl", "-o", "jobs.csv"]) == 0
+    frame = pd.read_csv("jobs.csv").assign(user=["ada", "Zoë", "", "x,y"], weight=[1.0, 2.0, 0.5, 1.0])
+    frame["deadline"] = ["2021-02-11T00:00:00Z", None, None, None]
+    frame.to_csv("rich.csv", index=False)
+    assert run(["convert", "rich.csv", "-o", "rich.jsonl"]) == 0
+    rows = [json.loads(line) for line in Path("rich.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [row["weight"] for row in rows] == [1.0, 2.0, 0.5, 1.0]
+    assert [row["user"] for row in rows] == ["ada", "Zoë", "", "x,y"]
+    assert run(["convert", "rich.jsonl", "-o", "rich.parquet"]) == 0
+    assert run(["convert", "rich.parquet", "-o", "back.jsonl"]) == 0
+    assert Path("back.jsonl").read_bytes() == Path("rich.jsonl").read_bytes()

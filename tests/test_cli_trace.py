@@ -1,0 +1,159 @@
+"""`bft-replay trace info|show`: numbers against those of a trace small enough to count by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bft.replay.cli.main import run
+
+SCRIPT = [sys.executable, "-c", "from bft.replay.cli import main; main()"]
+# a idle 0-600 and 900-1200 (cut by the end), b idle 300-1200 (cut), c never.
+TRACE = """time,a,b,c
+2021-02-10T00:00:00Z,1,0,0
+2021-02-10T00:05:00Z,1,1,0
+2021-02-10T00:10:00Z,0,1,0
+2021-02-10T00:15:00Z,1,1,0
+2021-02-10T00:20:00Z,1,1,0
+"""
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    path = tmp_path / "trace.csv"
+    path.write_text(TRACE)
+    return str(path)
+
+
+def test_info_as_json_counts_right(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["trace", "info", trace, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    found = json.loads(out, parse_constant=pytest.fail)
+    assert (found["nodes"], found["nodes_never_idle"], found["events"]) == (3, 1, 4)
+    assert (found["joins"], found["leaves"], found["duration_s"]) == (3, 1, 1200.0)
+    assert found["idle_node_seconds"] == 600 + 300 + 900
+    assert found["idle_share"] == pytest.approx(1800 / 3600)
+    assert (found["start"], found["end"]) == ("2021-02-10T00:00:00Z", "2021-02-10T00:20:00Z")
+    assert (found["fragments"]["count"], found["fragments"]["censored"]) == (3, 3)
+    assert found["fragments"]["up_to_10_min"]["by_count"] == pytest.approx(2 / 3)
+    assert found["fragments"]["up_to_10_min"]["by_node_time"] == pytest.approx(0.5)
+    assert found["fragments"]["share_outliving_startup"]["300 s"] == pytest.approx((300 + 0 + 600) / 1800)
+    assert found["notes"] == ["1 rows equal to their predecessor were dropped"]
+
+
+def test_info_for_people_tells_the_same(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["trace", "info", trace]) == 0
+    out = capsys.readouterr().out
+    for text in ("3 (1 never idle)", "4 (3 joins, 1 leaves)", "50.0% of all", "mean 1.5, most 2", "33.3%", "dropped"):
+        assert text in out if text != "33.3%" else "66.7% by count, 50.0% by node-time" in out
+    assert "nan" not in out
+
+
+def test_show_lists_the_first_events(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["trace", "show", trace, "--events", "2"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "idle nodes, 2021-02-10T00:00:00Z to 2021-02-10T00:20:00Z, most 2"
+    assert len(out[1]) == 72
+    assert out[1][0] < out[1][20]
+    assert [line.split() for line in out[3:5]] == [
+        ["2021-02-10T00:00:00Z", "1", "0", "1"],
+        ["2021-02-10T00:05:00Z", "1", "0", "2"],
+    ]
+    assert "2 more events" in out[5]
+
+
+def test_show_as_json_names_the_nodes(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["trace", "show", trace, "--json", "--events", "0"]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(event["joined"], event["left"], event["idle"]) for event in events] == [
+        (["a"], [], 1),
+        (["b"], [], 2),
+        ([], ["a"], 1),
+        (["a"], [], 2),
+    ]
+
+
+def test_part_of_the_nodes_and_rows(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["trace", "info", trace, "--json", "-nis", "1", "-nN", "1", "--skip-rows", "1"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["nodes"], found["duration_s"], found["idle_node_seconds"]) == (1, 900.0, 900.0)
+
+
+@pytest.mark.parametrize("command", ["info", "show"])
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_trace_that_is_never_idle_is_shown_all_the_same(
+    trace: str, capsys: pytest.CaptureFixture[str], command: str, form: list[str]
+) -> None:
+    assert run(["trace", command, trace, "-nis", "2", *form]) == 0
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["info", "show"])
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["nope.csv"], ["nope.csv", "no such file"]),
+        (["."], ["directory"]),
+        ([], ["TRACE"]),
+        (["{trace}", "-nis", "3"], ["-nis 3", "3 nodes"]),
+        (["{trace}", "--skip-rows", "5"], ["--skip-rows 5", "5 rows"]),
+        (["{trace}", "-nis", "-1"], ["-nis", "-1"]),
+        (["{trace}", "-nn", "1"], ["-nn", "-nN"]),
+        (["{backwards}"], ["row 2", "order of time", "--sort"]),
+    ],
+)
+def test_wrong_input_is_told(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, args: list[str], told: list[str]
+) -> None:
+    backwards = tmp_path / "backwards.csv"
+    header, *rows = TRACE.splitlines(keepends=True)
+    backwards.write_text(header + "".join(reversed(rows)))
+    args = [arg.format(trace=trace, backwards=backwards) for arg in args]
+    assert run(["trace", command, *args]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    for text in told:
+        assert text in err
+
+
+def test_sort_puts_rows_in_order(trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["trace", "show", trace, "--json"]) == 0
+    expected = capsys.readouterr().out
+    backwards = tmp_path / "backwards.csv"
+    header, *rows = TRACE.splitlines(keepends=True)
+    backwards.write_text(header + "".join(reversed(rows)))
+    assert run(["trace", "show", str(backwards), "--json", "--sort"]) == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_trace_alone_shows_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["trace"]) in (0, 2)  # by version of click
+    assert "info" in "".join(capsys.readouterr())
+    assert run(["trace", "inf"]) == 2
+    assert "No such command 'inf'" in capsys.readouterr().err
+
+
+def test_a_terminal_without_our_characters_is_served(trace: str) -> None:
+    process = subprocess.run(
+        [*SCRIPT, "trace", "show", trace],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert process.returncode == 0, process.stderr
+    assert "2021-02-10T00:15:00Z" in process.stdout
+
+
+def test_a_reader_that_stops_early_is_no_error(trace: str) -> None:
+    words = " ".join(f"'{word}'" for word in [*SCRIPT, "trace", "show", trace, "--json"])
+    process = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {words} | true"], capture_output=True, text=True, timeout=60
+    )
+    assert (process.returncode, process.stderr) == (0, "")

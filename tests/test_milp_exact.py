@@ -1,0 +1,423 @@
+"""Value tables by hand, and the exact programme against enumeration and a plain dynamic programme."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import magnitude, problems, worth, worth_of
+
+from bft.milp import Job, Problem, ProblemError, keep, solve, total_value, value_table, value_tables
+
+NEVER = -np.inf
+
+
+def job(name: str = "a", jmin: int = 1, jmax: int = 6, **others: object) -> Job:
+    """O at 0 ... 6 units is 0, 10, 20, 25, 30, 45, 60 a second: neither concave nor convex. Tcup 2 s, Tcdw 3 s."""
+    fields = {"ns": [0, 2, 4, 6], "os": [0, 20, 30, 60], "tcup": 2.0, "tcdw": 3.0} | others
+    return Job(name, jmin, jmax, **fields)  # type: ignore[arg-type]
+
+
+# --- value tables, Tfwd 10 s --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("what", "held", "units", "expected"),
+    [
+        # from 0 everything is free
+        (job(), 0, 6, [0, 100, 200, 250, 300, 450, 600]),
+        # r = O(2) = 20: growing costs 40, shrinking 60
+        (job(), 2, 6, [-60, 40, 200, 210, 260, 410, 560]),
+        # at Jmax there is no growing: r = 60
+        (job(), 6, 6, [-180, -80, 20, 70, 120, 270, 600]),
+        # above Jmax every choice is a loss of units, at the rate of all that it holds
+        (job(jmax=4), 6, 8, [-180, -80, 20, 70, 120]),
+        # above Jmax and beyond the curve, which is constant there
+        (job(jmax=4), 8, 8, [-180, -80, 20, 70, 120]),
+        # above Jmax, the one above
+        (job(jmax=4), 5, 8, [-135, -35, 65, 115, 165]),
+        # below Jmin it does not run, so nothing is lost; what it holds is no choice
+        (job(jmin=3), 2, 6, [0, NEVER, NEVER, 250, 300, 450, 600]),
+        (job(jmin=3), 3, 6, [-75, NEVER, NEVER, 250, 250, 400, 550]),
+        # Jmax beyond the curve
+        (job(jmax=9), 0, 9, [0, 100, 200, 250, 300, 450, 600, 600, 600, 600]),
+        (job(jmax=9), 7, 9, [-180, -80, 20, 70, 120, 270, 420, 600, 480, 480]),
+        # fewer units than Jmax, than Jmin, none at all
+        (job(), 1, 3, [-30, 100, 180, 230]),
+        (job(jmin=4), 0, 3, [0, NEVER, NEVER, NEVER]),
+        (job(), 0, 0, [0]),
+        # Jmin 0 is as good as 1, and holding nothing is no rate even where O(0) > 0
+        (job(jmin=0, os=[5, 20, 30, 60]), 0, 2, [50, 125, 200]),
+        (job(jmin=0, os=[5, 20, 30, 60]), 1, 2, [12.5, 125, 175]),
+        # weights, also none: what is not allowed stays so
+        (job(weight=0.5), 2, 4, [-30, 20, 100, 105, 130]),
+        (job(jmin=3, weight=0.0), 3, 4, [0, NEVER, NEVER, 0, 0]),
+        # breakpoints between whole numbers: O(1) = 8, O(2) = 13, O(3) = 15
+        (job(ns=[0, 1.5, 2.5], os=[0, 12, 14]), 0, 3, [0, 80, 130, 140]),
+        # no cost, and a cost beyond the window
+        (job(tcup=0.0, tcdw=0.0), 2, 3, [0, 100, 200, 250]),
+        (job(tcup=1e6, tcdw=1e6), 1, 2, [-1e7, 100, 200 - 1e7]),
+    ],
+)
+def test_a_rescale_costs_its_time_at_the_rate_before(what: Job, held: int, units: int, expected: list[float]) -> None:
+    assert value_table(what, held, units, 10.0, "bftrainer").tolist() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("what", "held", "units", "expected"),
+    [
+        # a start stalls as well: 8 of 10 s
+        (job(), 0, 6, [0, 80, 160, 200, 240, 360, 480]),
+        # shrinking leaves 7 s, growing 8, staying 10
+        (job(), 2, 6, [0, 70, 200, 200, 240, 360, 480]),
+        (job(jmax=4), 6, 8, [0, 70, 140, 175, 210]),
+        (job(jmin=3), 2, 6, [0, NEVER, NEVER, 200, 240, 360, 480]),
+        # longer than the window: nothing is gained, nothing is lost
+        (job(tcup=10.0), 2, 3, [0, 70, 200, 0]),
+        (job(tcup=1e9, tcdw=1e9), 2, 4, [0, 0, 200, 0, 0]),
+        (job(weight=2.0), 2, 3, [0, 140, 400, 400]),
+        (job(os=[5, 20, 30, 60]), 1, 2, [35, 125, 160]),
+        (job(jmin=4), 0, 3, [0, NEVER, NEVER, NEVER]),
+    ],
+)
+def test_under_stall_the_window_is_shorter(what: Job, held: int, units: int, expected: list[float]) -> None:
+    assert value_table(what, held, units, 10.0, "stall").tolist() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("cost_model", ["bftrainer", "stall"])
+def test_making_a_table_leaves_the_job_as_it_is(cost_model: str) -> None:
+    one = job(jmin=3, weight=2.0)
+    problem = Problem(6, 10.0, (one,), (4,), cost_model)  # type: ignore[arg-type]
+    first = value_tables(problem)[0].tolist()
+    assert value_tables(problem)[0].tolist() == first
+    assert one.table.tolist() == [0, 10, 20, 25, 30, 45, 60]
+
+
+@settings(deadline=None)
+@given(problems(max_jobs=4, max_units=12))
+def test_tables_are_the_formula_at_every_count(problem: Problem) -> None:
+    for one, held, table in zip(problem.jobs, problem.current, value_tables(problem), strict=True):
+        assert len(table) == min(one.jmax, problem.units) + 1
+        for n, value in enumerate(table.tolist()):
+            expected = worth(one, held, n, problem.tfwd, problem.cost_model)
+            slack = 1e-12 * magnitude(problem)
+            assert value == (NEVER if expected is None else pytest.approx(expected, rel=1e-12, abs=slack))
+
+
+@pytest.mark.parametrize(
+    ("jmin", "held", "kept"),
+    [(1, 0, 0), (1, 3, 3), (1, 6, 4), (3, 2, 0), (3, 3, 3), (0, 0, 0), (0, 2, 2)],
+)
+def test_keeping_is_what_bounds_allow_of_what_is_held(jmin: int, held: int, kept: int) -> None:
+    assert keep(Problem(6, 10.0, (job(jmin=jmin, jmax=4),), (held,))) == (kept,)
+
+
+# --- the exact programme ------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=300, deadline=None)
+@given(problems(max_jobs=4, max_units=7))
+def test_exact_reaches_what_full_enumeration_reaches(problem: Problem) -> None:
+    tables = [
+        [
+            (n, v)
+            for n in range(problem.units + 1)
+            if (v := worth(one, held, n, problem.tfwd, problem.cost_model)) is not None
+        ]
+        for one, held in zip(problem.jobs, problem.current, strict=True)
+    ]
+    best = max(
+        sum(value for _, value in choice)
+        for choice in itertools.product(*tables)
+        if sum(n for n, _ in choice) <= problem.units
+    )
+    solution = solve(problem, backend="exact")
+    reached = worth_of(problem, solution.counts)
+    assert reached is not None
+    slack = 1e-12 * magnitude(problem)
+    assert reached == pytest.approx(best, rel=1e-12, abs=slack)
+    assert solution.objective == pytest.approx(best, rel=1e-12, abs=slack)
+    assert (solution.status, solution.bound, solution.gap, solution.note) == ("optimal", solution.objective, 0.0, "")
+
+
+def plain_optimum(problem: Problem) -> float:
+    """The best value, by a dynamic programme over units in plain Python."""
+    best = [0.0] * (problem.units + 1)
+    for one, held in zip(problem.jobs, problem.current, strict=True):
+        choices = [(n, worth(one, held, n, problem.tfwd, problem.cost_model)) for n in range(problem.units + 1)]
+        allowed = [(n, value) for n, value in choices if value is not None]
+        best = [max(best[u - n] + value for n, value in allowed if n <= u) for u in range(problem.units + 1)]
+    return best[-1]
+
+
+def medium(seed: int, jobs: int, units: int) -> Problem:
+    """Jobs that want some three times the units there are, most of which are held already."""
+    random = np.random.default_rng(seed)
+    current = random.multinomial(int(units * 0.8), np.full(jobs + 1, 1 / (jobs + 1)))[:jobs]
+    made = []
+    for index in range(jobs):
+        ns = np.concatenate([[0.0], np.cumsum(random.integers(1, 20, size=7) / random.choice([1, 4]))])
+        os = np.concatenate([[0.0], np.cumsum(random.random(7) * np.diff(ns) * 100)])
+        jmin = int(random.integers(1, 40))
+        jmax = jmin + int(random.integers(0, units // 3))
+        tcup, tcdw = random.random(2) * random.choice([5.0, 100.0])
+        made.append(Job(f"j{index}", jmin, jmax, ns, os, tcup, tcdw, float(random.choice([1.0, 0.5]))))
+    model = ("bftrainer", "stall")[seed % 2]
+    return Problem(units, 120.0, tuple(made), tuple(int(c) for c in current), model)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_exact_agrees_with_a_plain_dynamic_programme_at_medium_size(seed: int) -> None:
+    problem = medium(seed, 12, 300)
+    solution = solve(problem, backend="exact")
+    assert worth_of(problem, solution.counts) == pytest.approx(plain_optimum(problem), rel=1e-12)
+    assert sum(solution.counts) > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_exact_agrees_with_a_plain_dynamic_programme_when_jobs_cannot_use_all_units(seed: int) -> None:
+    roomy = medium(seed, 3, 400)
+    assert sum(one.jmax for one in roomy.jobs) < 1200
+    tight = replace(roomy, units=max(sum(roomy.current), sum(one.jmax for one in roomy.jobs) - 7))
+    for problem in (roomy, tight):
+        reached = worth_of(problem, solve(problem, backend="exact").counts)
+        assert reached == pytest.approx(plain_optimum(problem), rel=1e-12)
+
+
+@settings(deadline=None)
+@given(problems(max_jobs=5, max_units=20))
+def test_no_answer_is_worth_less_than_keeping(problem: Problem) -> None:
+    solution = solve(problem, backend="exact")
+    assert solution.objective >= total_value(value_tables(problem), keep(problem)) - 1e-12 * magnitude(problem)
+
+
+@settings(deadline=None)
+@given(problems(max_jobs=5, max_units=20), st.integers(1, 5))
+def test_more_units_are_never_worth_less(problem: Problem, more: int) -> None:
+    here = solve(problem, backend="exact").objective
+    there = solve(replace(problem, units=problem.units + more), backend="exact").objective
+    assert there >= here - 1e-12 * magnitude(problem)
+
+
+@settings(deadline=None)
+@given(problems(max_jobs=5, max_units=20))
+def test_the_order_of_jobs_does_not_change_the_optimum(problem: Problem) -> None:
+    turned = replace(problem, jobs=problem.jobs[::-1], current=problem.current[::-1])
+    here, there = solve(problem, backend="exact").objective, solve(turned, backend="exact").objective
+    assert here == pytest.approx(there, rel=1e-12, abs=1e-12 * magnitude(problem))
+
+
+@settings(deadline=None)
+@given(problems(max_jobs=6, max_units=30))
+def test_the_same_problem_has_the_same_answer_bit_for_bit(problem: Problem) -> None:
+    again = replace(problem, jobs=tuple(replace(one, ns=one.ns.copy(), os=one.os.copy()) for one in problem.jobs))
+    first, second = solve(problem, backend="exact"), solve(again, backend="exact")
+    assert first.counts == second.counts
+    assert (first.objective, first.bound) == (second.objective, second.bound)
+
+
+@settings(deadline=None)
+@given(problems(max_jobs=4, max_units=12))
+def test_auto_is_exact_where_exact_applies(problem: Problem) -> None:
+    solution = solve(problem)
+    assert solution.backend == "exact"
+    assert solution.counts == solve(problem, backend="exact").counts
+
+
+# --- ties ---------------------------------------------------------------------------------------------------------
+
+
+def flat(name: str, jmax: int = 6, **others: object) -> Job:
+    """Worth the same on 2 ... 6 units, and rescaled for nothing."""
+    return job(name, 1, jmax, **{"ns": [0, 2, 6], "os": [0, 20, 20], "tcup": 0.0, "tcdw": 0.0} | others)
+
+
+def straight(name: str) -> Job:
+    """Each unit is worth the same, and rescaling is free: any split of the units ties."""
+    return job(name, 1, 8, ns=[0, 8], os=[0, 80], tcup=0.0, tcdw=0.0)
+
+
+@pytest.mark.parametrize(
+    ("units", "jobs", "current", "expected"),
+    [
+        # enough for all
+        (12, (flat("a"),), (0,), (2,)),
+        (12, (flat("a"),), (4,), (4,)),
+        (12, (flat("a"),), (1,), (2,)),
+        # holding more than Jmax is no choice: least of the equals
+        (12, (flat("a", jmax=5),), (7,), (2,)),
+        # worth nothing: keep, else nothing
+        (12, (flat("a", weight=0.0),), (3,), (3,)),
+        (12, (flat("a", weight=0.0),), (0,), (0,)),
+        (12, (flat("a", weight=0.0, jmax=5),), (7,), (0,)),
+        (12, (job(jmin=4, weight=0.0),), (3,), (0,)),
+        # too few for all
+        (5, (straight("a"), straight("b")), (2, 3), (2, 3)),
+        (5, (straight("a"), straight("b")), (4, 1), (4, 1)),
+        (3, (flat("a", weight=0.0), straight("b")), (0, 3), (0, 3)),
+    ],
+)
+def test_among_equals_a_job_keeps_what_it_has_else_takes_least(
+    units: int, jobs: tuple[Job, ...], current: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
+    problem = Problem(units, 10.0, jobs, current)
+    assert solve(problem, backend="exact").counts == expected
+
+
+def test_a_tie_is_kept_only_if_nobody_else_can_use_the_units() -> None:
+    # c is worth as much on 2 units as on its 5, and the others gain 10/s with each of the 3 that it gives back.
+    problem = Problem(8, 10.0, (straight("a"), straight("b"), flat("c", os=[0, 22, 22])), (2, 1, 5))
+    solution = solve(problem, backend="exact")
+    assert (solution.counts[2], solution.objective) == (2, 10 * (6 * 10 + 22))
+
+
+@st.composite
+def tying_problems(draw: st.DrawFn) -> Problem:
+    """Small whole numbers throughout, so that ties abound and every sum is exact."""
+    units = draw(st.integers(1, 8))
+    left, jobs, current = units, [], []
+    for index in range(draw(st.integers(1, 4))):
+        slopes = draw(st.lists(st.integers(0, 2), min_size=1, max_size=5))
+        os = list(itertools.accumulate(slopes, initial=0))
+        jmin, span = draw(st.integers(0, 3)), draw(st.integers(0, 5))
+        times = st.sampled_from([0.0, 0.0, 1.0, 16.0, 64.0])
+        one = Job(
+            f"j{index}",
+            jmin,
+            max(1, jmin + span),
+            np.arange(len(os), dtype=float),
+            np.array(os, dtype=float),
+            draw(times),
+            draw(times),
+            draw(st.sampled_from([0.0, 1.0, 2.0])),
+        )
+        held = draw(st.integers(0, left))
+        left -= held
+        jobs.append(one)
+        current.append(held)
+    return Problem(units, 64.0, tuple(jobs), tuple(current), draw(st.sampled_from(["bftrainer", "stall"])))
+
+
+@settings(deadline=None, max_examples=400)
+@given(tying_problems())
+def test_nobody_moves_where_keeping_all_is_best(problem: Problem) -> None:
+    solution = solve(problem, backend="exact")
+    if worth_of(problem, problem.current) == solution.objective:
+        assert solution.counts == problem.current
+
+
+@settings(deadline=None, max_examples=400)
+@given(tying_problems())
+def test_no_job_moves_or_takes_more_without_gain(problem: Problem) -> None:
+    solution = solve(problem, backend="exact")
+    for index, (held, given_units) in enumerate(zip(problem.current, solution.counts, strict=True)):
+        if given_units == held:
+            continue
+        for other in {held, *range(given_units)}:
+            counts = (*solution.counts[:index], other, *solution.counts[index + 1 :])
+            value = worth_of(problem, counts)
+            assert value is None or value < solution.objective
+
+
+# --- nothing to give, nobody to give to ---------------------------------------------------------------------------
+
+
+def test_without_jobs_the_answer_is_empty() -> None:
+    solution = solve(Problem(5, 10.0, (), ()), backend="exact")
+    assert (solution.status, solution.counts, solution.objective) == ("optimal", (), 0.0)
+
+
+def test_without_units_everybody_gets_nothing() -> None:
+    solution = solve(Problem(0, 10.0, (job("a"), job("b", jmin=3)), (0, 0)), backend="exact")
+    assert (solution.status, solution.counts, solution.objective) == ("optimal", (0, 0), 0.0)
+
+
+def test_a_job_whose_jmin_exceeds_the_units_gets_nothing() -> None:
+    solution = solve(Problem(3, 10.0, (job("a", jmin=4), job("b")), (0, 0)), backend="exact")
+    assert (solution.counts, solution.objective) == ((0, 3), 250.0)
+
+
+def test_a_job_left_below_its_jmin_lets_go_of_what_it_holds() -> None:
+    # Two units of a's were taken back: it cannot run on the one left, and there are no more.
+    solution = solve(Problem(2, 10.0, (job("a", jmin=3), job("b")), (1, 1)), backend="exact")
+    assert (solution.counts, solution.objective) == ((0, 2), 180.0)
+
+
+def test_a_loss_that_cannot_be_avoided_is_taken() -> None:
+    # It holds 6 of at most 4, so that it must shrink, and shrinking costs more than the window yields.
+    solution = solve(Problem(6, 10.0, (job("a", jmax=4, tcdw=100.0),), (6,)), backend="exact")
+    assert (solution.counts, solution.objective) == ((4,), 300.0 - 6000.0)
+
+
+# --- what is refused ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"backend": "nonsense"}, "unknown backend 'nonsense'"),
+        ({"formulation": "nonsense"}, "unknown formulation 'nonsense'"),
+        ({"time_limit": 0.0}, "time limit"),
+        ({"time_limit": -1.0}, "time limit"),
+        ({"time_limit": float("nan")}, "time limit"),
+        ({"gap": -0.1}, "gap"),
+        ({"gap": 1.0}, "gap"),
+        ({"gap": float("nan")}, "gap"),
+        ({"threads": 0}, "threads"),
+    ],
+)
+def test_options_without_sense_are_refused(options: dict[str, object], says: str) -> None:
+    with pytest.raises(ProblemError, match=says):
+        solve(Problem(3, 10.0, (job(),), (0,)), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"jmin": -1}, "Jmin -1"),
+        ({"jmin": 7}, "Jmin 7 and Jmax 6"),
+        ({"jmin": 0, "jmax": 0}, "Jmax 0"),
+        ({"ns": [0, 1]}, "Ns and Os must be lists of one length"),
+        ({"ns": [0], "os": [0]}, "at least 2"),
+        ({"ns": [[0, 1]], "os": [[0, 1]]}, "Ns and Os must be lists"),
+        ({"ns": [0, 2, 4, np.nan]}, "finite"),
+        ({"os": [0, 2, 4, np.inf]}, "finite"),
+        ({"ns": [1, 2, 4, 6]}, "Ns must start at 0"),
+        ({"ns": [0, 2, 2, 6]}, "increase"),
+        ({"ns": [0, 4, 2, 6]}, "increase"),
+        ({"tcup": -1.0}, "Tcup"),
+        ({"tcup": np.nan}, "Tcup"),
+        ({"tcdw": np.inf}, "Tcdw"),
+        ({"weight": -0.5}, "weight"),
+        ({"weight": np.nan}, "weight"),
+    ],
+)
+def test_a_job_that_cannot_be_is_refused_by_name_and_field(fields: dict[str, object], says: str) -> None:
+    with pytest.raises(ProblemError, match=f"'a'.*{says}"):
+        job("a", **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"units": -1}, "units"),
+        ({"tfwd": 0.0}, "Tfwd"),
+        ({"tfwd": -1.0}, "Tfwd"),
+        ({"tfwd": np.nan}, "Tfwd"),
+        ({"tfwd": np.inf}, "Tfwd"),
+        ({"current": (0,)}, "1 entries for 2 jobs"),
+        ({"current": (-1, 0)}, "current"),
+        ({"current": (3, 3)}, "hold 6 units, but only 5"),
+        ({"jobs": (job("a"), job("a"))}, "unique"),
+        ({"cost_model": "free"}, "cost_model"),
+    ],
+)
+def test_a_problem_that_cannot_be_is_refused_by_field(fields: dict[str, object], says: str) -> None:
+    fine: dict[str, object] = {"units": 5, "tfwd": 10.0, "jobs": (job("a"), job("b")), "current": (0, 0)}
+    Problem(**fine)  # type: ignore[arg-type]
+    with pytest.raises(ProblemError, match=says):
+        Problem(**fine | fields)  # type: ignore[arg-type]

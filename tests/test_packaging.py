@@ -1,0 +1,177 @@
+"""What is shipped: packages, data, entry point, public names, and a start that waits for no heavy library."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("milp", "models", "replay", "datasets")
+HEAVY = ("pandas", "numba", "mip", "pyarrow", "numpy", "rich")
+
+
+def project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def tree() -> dict[str, str]:
+    """Import name and folder of every package in the source tree."""
+    inits = sorted(path.parent for folder in FOLDERS for path in (ROOT / folder).rglob("__init__.py"))
+    folders = [path.relative_to(ROOT) for path in inits]
+    return {".".join(("bft", *folder.parts)): folder.as_posix() for folder in folders}
+
+
+def test_the_packages_of_pyproject_are_those_of_the_tree() -> None:
+    tool = project()["tool"]["setuptools"]
+    assert len(tool["packages"]) == len(set(tool["packages"]))
+    assert set(tool["packages"]) == set(tree())
+    assert tool["package-dir"] == tree()
+
+
+def test_no_module_lies_outside_a_package() -> None:
+    packages = {ROOT / folder for folder in tree().values()}
+    modules = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    assert [path for path in modules if path.parent not in packages] == []
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """Names of the files in a wheel built from a copy of the source tree."""
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    names = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=False
+    ).stdout.splitlines()
+    if not names:
+        pytest.skip("not a git work tree")
+    for name in names:
+        if (ROOT / name).is_file() and not name.startswith(("tests/", "docs/", "benchmarks/")):
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((ROOT / name).read_bytes())
+    required = int(re.findall(r"\d+", project()["build-system"]["requires"][0])[0])
+    ready = util.find_spec("setuptools") and int(metadata.version("setuptools").split(".")[0]) >= required
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    built = subprocess.run(
+        [*pip, *(["--no-build-isolation"] if ready else []), "-w", str(target), str(source)],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    if built.returncode and not ready and re.search(r"connection|Could not find a version", built.stderr):
+        pytest.skip(f"no setuptools >= {required} here, and none to be fetched")
+    assert built.returncode == 0, built.stderr
+    (file,) = target.glob("*.whl")
+    with zipfile.ZipFile(file) as archive:
+        return set(archive.namelist())
+
+
+def test_the_wheel_holds_every_module_and_all_data(wheel: set[str]) -> None:
+    expected = set()
+    for name, folder in tree().items():
+        for path in (ROOT / folder).iterdir():
+            if path.suffix in (".py", ".parquet", ".csv", ".md") or path.name == "py.typed":
+                expected.add(f"{name.replace('.', '/')}/{path.name}")
+    assert {name for name in wheel if ".dist-info/" not in name} == expected
+    assert {"bft/replay/py.typed", "bft/milp/py.typed", "bft/models/py.typed", "bft/datasets/py.typed"} <= wheel
+    assert any(name.startswith("bft/datasets/data/") and name.endswith(".parquet") for name in wheel)
+
+
+def test_the_wheel_holds_licence_and_entry_point(wheel: set[str]) -> None:
+    names = {name.split(".dist-info/")[1] for name in wheel if ".dist-info/" in name}
+    assert {"METADATA", "entry_points.txt"} <= names
+    assert any(name.endswith("LICENSE") for name in names)
+
+
+@pytest.mark.parametrize("args", [["--help"], ["-h"], ["--version"], ["replay", "--help"], ["trace", "info", "--help"]])
+def test_the_installed_command_answers(args: list[str]) -> None:
+    command = Path(sys.executable).with_name("bft-replay")
+    if not command.exists():
+        pytest.skip("bft-replay is not installed beside this Python")
+    process = subprocess.run([str(command), *args], capture_output=True, text=True, timeout=60, check=False)
+    assert (process.returncode, process.stderr) == (0, "")
+    assert (metadata.version("bft-replay") if args == ["--version"] else "Usage: bft-replay") in process.stdout
+
+
+def test_help_lists_every_command_and_every_command_has_help() -> None:
+    from bft.replay.cli.main import COMMANDS, cli
+
+    context = cli.make_context("bft-replay", ["--help-me"], resilient_parsing=True)
+    assert cli.list_commands(context) == list(COMMANDS)
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert command.help
+        assert command.short_help
+        for option in command.params:
+            assert not isinstance(option, click.Option) or option.help, f"{name}: {option.opts} has no help"
+
+
+def start(code: str) -> list[str]:
+    """Which heavy libraries are loaded after `code`."""
+    script = f"{code}\nimport sys\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    return process.stdout.splitlines()[-1].split()
+
+
+def test_the_command_line_starts_without_heavy_libraries() -> None:
+    assert not {"pandas", "numba", "mip", "pyarrow", "rich"} & set(start("import bft.replay.cli.main"))
+
+
+@pytest.mark.parametrize("args", [["--help"], ["--version"], ["replay", "--help"], ["-Tfwd", "0"], ["frobnicate"]])
+def test_help_and_wrong_options_do_not_wait_for_heavy_libraries(args: list[str]) -> None:
+    loaded = set(start(f"from bft.replay.cli.main import run\nrun({args!r})"))
+    assert not {"pandas", "numba", "mip", "pyarrow", "rich"} & loaded
+
+
+@pytest.mark.parametrize("package", sorted(tree()))
+def test_public_names_exist_and_are_documented(package: str) -> None:
+    module = importlib.import_module(package)
+    names = getattr(module, "__all__", [])
+    assert len(names) == len(set(names))
+    assert module.__doc__, package
+    for name in names:
+        value = getattr(module, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            own = inspect.getdoc(value) or ""
+            # A dataclass without a docstring gets its signature as one.
+            assert own, f"{package}.{name} has no docstring"
+            assert not own.startswith(f"{name}("), f"{package}.{name} has no docstring"
+
+
+@pytest.mark.parametrize("package", sorted(tree()))
+def test_public_methods_are_documented(package: str) -> None:
+    module = importlib.import_module(package)
+    for name in getattr(module, "__all__", []):
+        value = getattr(module, name)
+        if not inspect.isclass(value):
+            continue
+        for attribute, member in vars(value).items():
+            if attribute.startswith("_") or not (inspect.isfunction(member) or isinstance(member, property)):
+                continue
+            assert inspect.getdoc(getattr(value, attribute)), f"{package}.{name}.{attribute} has no docstring"
+
+
+def test_the_commands_of_the_readme_exist() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z][\w-]*):", makefile, flags=re.MULTILINE))
+    code = "\n".join(re.findall(r"^```.*?^```|`[^`\n]+`", readme, flags=re.DOTALL | re.MULTILINE))
+    assert set(re.findall(r"\bmake ([a-z][\w-]*)", code)) <= targets
+
+
+def test_the_version_is_told_once() -> None:
+    assert metadata.version("bft-replay") == project()["project"]["version"]
+    scripts = project()["project"]["scripts"]
+    module, name = scripts["bft-replay"].split(":")
+    assert callable(getattr(importlib.import_module(module), name))

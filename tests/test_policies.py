@@ -1,0 +1,182 @@
+"""What the policies answer: equal-share by hand and by its rules, the MILP against full enumeration."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bft import milp
+from bft.models import Curve, Job
+from bft.replay.policies import EqualShare, JobView, MilpPolicy, State
+
+
+def view(jmin: int, jmax: int, units: int = 0, *, name: str = "j", rates: list[float] | None = None) -> JobView:
+    ps = np.arange(jmax + 1.0) if rates is None else np.array(rates)
+    curve = Curve(np.arange(jmax + 1), ps)
+    return JobView(Job(name, 0, jmin, jmax, 1e6, 20.0, 10.0, curve, curve), units, 0.0)
+
+
+def share(idle: int, *bounds: tuple[int, int]) -> tuple[int, ...]:
+    return EqualShare().decide(State(0, idle, tuple(view(*b, name=f"j{k}") for k, b in enumerate(bounds)))).counts
+
+
+@pytest.mark.parametrize(
+    ("idle", "bounds", "counts"),
+    [
+        (6, [(1, 4), (1, 4), (1, 4)], (2, 2, 2)),  # q = 2
+        (7, [(1, 4), (1, 4), (1, 4)], (3, 2, 2)),  # one is left over: first come first served
+        (20, [(1, 4), (1, 4), (1, 4)], (4, 4, 4)),  # clipped to Jmax
+        (9, [(1, 2), (1, 9), (1, 9)], (2, 4, 3)),  # q = 3; what the first cannot use goes to the second
+        (9, [(1, 2), (1, 3), (1, 9)], (2, 3, 4)),
+        (2, [(1, 4), (1, 4), (1, 4)], (2, 0, 0)),  # q = 0: the first takes all
+        (4, [(2, 4), (2, 4)], (2, 2)),  # a quota equal to Jmin counts (the published code gives 0)
+        (3, [(2, 4), (2, 4)], (3, 0)),  # q = 1 is below Jmin
+        (5, [(4, 8), (1, 1), (1, 8)], (0, 1, 4)),  # 3 are left, too few for the first
+        (5, [(3, 8), (1, 1), (1, 1)], (3, 1, 1)),  # 3 are left, just enough for the first
+        (3, [(4, 8)], (0,)),
+        (3, [(0, 2), (0, 2)], (2, 1)),
+        (0, [(0, 2), (1, 2)], (0, 0)),
+        (5, [], ()),
+    ],
+)
+def test_equal_share_by_hand(idle: int, bounds: list[tuple[int, int]], counts: tuple[int, ...]) -> None:
+    assert share(idle, *bounds) == counts
+
+
+bounds = st.integers(0, 6).flatmap(lambda jmin: st.tuples(st.just(jmin), st.integers(max(jmin, 1), 12)))
+
+
+@settings(deadline=None)
+@given(st.integers(0, 40), st.lists(bounds, max_size=6))
+def test_equal_share_gives_no_more_than_there_is_and_keeps_bounds(idle: int, jobs: list[tuple[int, int]]) -> None:
+    counts = share(idle, *jobs)
+    assert len(counts) == len(jobs)
+    assert sum(counts) <= idle
+    for (jmin, jmax), n in zip(jobs, counts, strict=True):
+        assert n == 0 or max(jmin, 1) <= n <= jmax
+
+
+@settings(deadline=None)
+@given(st.integers(0, 40), st.lists(bounds, max_size=6))
+def test_equal_share_leaves_no_unit_that_somebody_could_use(idle: int, jobs: list[tuple[int, int]]) -> None:
+    counts = share(idle, *jobs)
+    free = idle - sum(counts)
+    for (jmin, jmax), n in zip(jobs, counts, strict=True):
+        if free and n:
+            assert n == jmax
+        elif n == 0:
+            assert free < max(jmin, 1)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 40), st.lists(bounds, min_size=1, max_size=6))
+def test_equal_share_gives_everybody_the_quota_that_bounds_allow(idle: int, jobs: list[tuple[int, int]]) -> None:
+    quota = idle // len(jobs)
+    for (jmin, jmax), n in zip(jobs, share(idle, *jobs), strict=True):
+        assert n >= (min(quota, jmax) if min(quota, jmax) >= jmin else 0)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 40), st.lists(st.tuples(bounds, st.integers(0, 6)), max_size=6))
+def test_equal_share_looks_at_nothing_but_bounds_and_idle_units(
+    idle: int, jobs: list[tuple[tuple[int, int], int]]
+) -> None:
+    views = tuple(view(*b, units, name=f"j{k}") for k, (b, units) in enumerate(jobs))
+    assert EqualShare().decide(State(77, idle, views)).counts == share(idle, *(b for b, _ in jobs))
+
+
+# --- milp -------------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def states(draw: st.DrawFn) -> State:
+    views, held = [], 0
+    for k in range(draw(st.integers(1, 3))):
+        jmax = draw(st.integers(1, 4))
+        rates = [0.0, *(float(draw(st.integers(0, 50))) for _ in range(jmax))]
+        units = draw(st.integers(0, jmax))
+        held += units
+        views.append(view(draw(st.integers(0, jmax)), jmax, units, name=f"j{k}", rates=rates))
+    return State(0, held + draw(st.integers(0, 5)), tuple(views))
+
+
+def value(v: JobView, n: int, tfwd: float, model: str) -> float:
+    """Equation of DESIGN §6 for one job, O = P here."""
+    job = v.job
+    if n and not max(job.jmin, 1) <= n <= job.jmax:
+        return -float("inf")
+    seconds = job.tcup_s if n > v.units else job.tcdw_s if n < v.units else 0.0
+    rate = float(job.objective.at(n))
+    if model == "stall":
+        return max(tfwd - seconds, 0.0) * rate
+    return tfwd * rate - seconds * (float(job.objective.at(v.units)) if v.units >= job.jmin else 0.0)
+
+
+@settings(deadline=None)
+@given(states(), st.sampled_from([5.0, 30.0, 120.0]), st.sampled_from(["bftrainer", "stall"]))
+def test_the_milp_policy_answers_the_best_of_all_allocations(state: State, tfwd: float, model: Any) -> None:
+    decision = MilpPolicy(tfwd, backend="exact", cost_model=model).decide(state)
+    ranges = [range(v.job.jmax + 1) for v in state.jobs]
+    best = max(
+        sum(value(v, n, tfwd, model) for v, n in zip(state.jobs, counts, strict=True))
+        for counts in itertools.product(*ranges)
+        if sum(counts) <= state.idle
+    )
+    told = sum(value(v, n, tfwd, model) for v, n in zip(state.jobs, decision.counts, strict=True))
+    assert sum(decision.counts) <= state.idle
+    assert told == pytest.approx(best, rel=1e-9, abs=1e-9)
+    assert decision.objective == pytest.approx(best, rel=1e-9, abs=1e-9)
+    assert (decision.status, decision.backend) == ("optimal", "exact")
+
+
+def test_the_milp_policy_weighs_a_rescale_against_its_window() -> None:
+    # From 1 to 2 units: 18 - 10 = 8 more samples/s, for Tcup x 10 = 200 samples.
+    jobs = (view(1, 2, 1, rates=[0, 10, 18]),)
+    assert MilpPolicy(24.0, backend="exact").decide(State(0, 2, jobs)).counts == (1,)
+    assert MilpPolicy(26.0, backend="exact").decide(State(0, 2, jobs)).counts == (2,)
+
+
+def test_cbc_and_exact_answer_alike() -> None:
+    jobs = (view(1, 3, 2, name="a", rates=[0, 10, 18, 24]), view(2, 3, 0, name="b", rates=[0, 1, 15, 40]))
+    answers = [MilpPolicy(60.0, backend=backend).decide(State(0, 4, jobs)) for backend in ("cbc", "exact")]
+    assert answers[0].counts == answers[1].counts
+    assert answers[0].objective == pytest.approx(answers[1].objective)
+
+
+@dataclass
+class Lies:
+    """Stands in for a solver whose answers are worth `short` less than the best."""
+
+    short: float
+
+    def __call__(self, problem: milp.Problem, **options: Any) -> milp.Solution:
+        best = REAL_SOLVE(problem, backend="exact")
+        if options["backend"] == "exact":
+            return best
+        return milp.Solution("optimal", best.counts, best.objective - self.short, best.bound, "cbc", "modes")
+
+
+REAL_SOLVE = milp.solve
+
+
+@pytest.mark.parametrize(("short", "mismatches"), [(0.0, 0), (1e-9, 0), (1.0, 3)])
+def test_verify_counts_answers_and_those_that_are_not_optimal(
+    monkeypatch: pytest.MonkeyPatch, short: float, mismatches: int
+) -> None:
+    monkeypatch.setattr(milp, "solve", Lies(short))
+    policy = MilpPolicy(60.0, backend="cbc", verify=True)
+    for idle in (1, 2, 3):
+        policy.decide(State(0, idle, (view(1, 3),)))
+    assert (policy.verified, policy.mismatches) == (3, mismatches)
+
+
+def test_without_verify_nothing_is_counted() -> None:
+    policy = MilpPolicy(60.0, backend="exact")
+    policy.decide(State(0, 3, (view(1, 3),)))
+    assert (policy.verified, policy.mismatches) == (0, 0)
