@@ -107,16 +107,14 @@ def round_trip(process: SolverProcess) -> None:
             started = time.perf_counter()
             process.solve(empty, "CBC", Limits())
             seconds.append(time.perf_counter() - started)
-        print(
-            f"round trip to the solver process, {jobs} jobs x {units} units: {milliseconds(seconds)} ms (median, p99)"
-        )
+        print(f"round trip to the solver process, {jobs} x {units}: {milliseconds(seconds)} ms (median, p99)")
 
 
 def compare_options(every: int) -> None:
     """Print times of CBC under several options, on the `modes` of recorded and scaled decisions."""
 
     def options(**settings: object) -> Callable[..., None]:
-        def configure(solver: mip.Model, limits: Limits, variables: int, *, weak: bool) -> None:
+        def configure(solver: mip.Model, limits: Limits, variables: int) -> None:
             for name, value in settings.items():
                 if name == "heuristics":
                     mip.cbc.cbc_set_parameter(solver.solver, "heur", value)

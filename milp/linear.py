@@ -25,8 +25,6 @@ class LinearModel:
     start
         A feasible solution known beforehand as (index, value), where the value is not 0; empty for none. A backend may
         begin from it and never believes it.
-    weak
-        Whether a big-M makes the linear relaxation so weak that a solver's preprocessing and cuts pay.
     """
 
     objective: list[float] = field(default_factory=list)
@@ -34,7 +32,6 @@ class LinearModel:
     integer: list[bool] = field(default_factory=list)
     rows: list[tuple[list[int], list[float], str, float]] = field(default_factory=list)
     start: list[tuple[int, float]] = field(default_factory=list)
-    weak: bool = False
 
     def variable(self, objective: float, upper: float, *, integer: bool = True) -> int:
         """Add a variable and return its index."""

@@ -54,9 +54,11 @@ def build(problem: Problem, *, strict_reference: bool = False) -> Formulated:
     """
     if problem.pairs:
         raise ProblemError("the node formulation gives every unit to one job: remove xi, or choose flow or items")
-    model = LinearModel(weak=strict_reference)
+    model = LinearModel()
     nodes = problem.units
-    reference = float(nodes + 1)
+    reference = nodes + 1
+    # 2 gained <= M·up is gained <= ⌊M/2⌋·up, which bounds the relaxation better.
+    most_changed = reference // 2 if strict_reference else nodes
     takers: list[list[int]] = [[] for _ in range(nodes)]
     ours: list[list[int]] = []
     first = 0
@@ -74,12 +76,11 @@ def build(problem: Problem, *, strict_reference: bool = False) -> Formulated:
         down = model.variable(-job.tcdw * rate if charged else 0.0, 1.0)
         model.row([up, down], [1.0, 1.0], "<", 1.0)
         if new:
-            most = reference if strict_reference else 2.0 * min(len(new), max(job.jmax - held, 0))
-            model.row([*new, up], [2.0] * len(new) + [-most], "<", 0.0)
+            most = min(len(new), max(job.jmax - held, 0), most_changed)
+            model.row([*new, up], [1.0] * len(new) + [-float(most)], "<", 0.0)
         if kept:
-            most = reference if strict_reference else 2.0 * held
-            model.row([*kept, down], [-2.0] * held + [-most], "<", -2.0 * held)
-
+            most = min(held, most_changed)
+            model.row([*kept, down], [-1.0] * held + [-float(most)], "<", -float(held))
         if not charged or rate < 0:
             # Changing may then pay by itself (who loses on all units, loses nothing while it stalls): only who gains
             # is up, and only who loses is down.
@@ -102,8 +103,8 @@ def build(problem: Problem, *, strict_reference: bool = False) -> Formulated:
         if nodes:
             counted = [-float(count) for _, count in units]
             model.row([*given, *(index for index, _ in units)], [1.0] * nodes + counted, "=", 0.0)
-        if strict_reference:
-            model.row([*given, *off], [-1.0] * nodes + [-reference] * len(off), "<", -float(job.jmin))
+        if strict_reference and job.jmin > reference:  # the curve sees to a smaller Jmin
+            model.row([*given, *off], [-1.0] * nodes + [-float(reference)] * len(off), "<", -float(job.jmin))
     for taker in takers:
         if len(taker) > 1:
             model.row(taker, [1.0] * len(taker), "<", 1.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -179,6 +179,10 @@ class Problem:
     def partner(self, job: int) -> Pair | None:
         """The pair in which `job` shares units now, if it does."""
         return next((pair for pair in self.pairs if pair.shared and job in (pair.a, pair.b)), None)
+
+    def without_pairs(self) -> Problem:
+        """The same problem with nobody sharing; only where nobody shares now."""
+        return replace(self, pairs=())
 
     def _check_pairs(self) -> None:
         seen: set[tuple[int, int]] = set()

@@ -47,7 +47,7 @@ def solve(model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
     if solver_name == "HIGHS":
         _set_highs(solver, limits)
     else:
-        _set_cbc(solver, limits, len(variables), weak=model.weak)
+        _set_cbc(solver, limits, len(variables))
     status = solver.optimize() if limits.seconds is None else solver.optimize(max_seconds=limits.seconds)
     word = STATUS.get(status, f"solver said {status.name}")
     if status is mip.OptimizationStatus.UNBOUNDED and all(map(math.isfinite, model.upper)):
@@ -60,13 +60,12 @@ def solve(model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
     return LinearAnswer(word, x, objective, bound)
 
 
-def _set_cbc(solver: mip.Model, limits: Limits, variables: int, *, weak: bool) -> None:
+def _set_cbc(solver: mip.Model, limits: Limits, variables: int) -> None:
     """Options for small, tight models; measured on 3,907 real decisions by benchmarks/solve_modes.py --options."""
-    # Preprocessing and cuts cost more than they save, and so does the feasibility pump. But a weak relaxation that
-    # takes CBC minutes without preprocessing and cuts takes it milliseconds with.
-    if not weak:
-        solver.preprocess = 0
-        solver.cuts = 0
+    # Preprocessing and cuts cost more than they save, and so does the feasibility pump. (A model with a large big-M
+    # would take minutes without them: see `node`, which has none.)
+    solver.preprocess = 0
+    solver.cuts = 0
     solver.pump_passes = 0
     if variables <= FEW_VARIABLES:
         mip.cbc.cbc_set_parameter(solver.solver, "heur", "off")

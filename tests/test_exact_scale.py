@@ -172,13 +172,13 @@ def test_no_table_is_made_where_jmax_is_huge():
 
 
 def test_choices_that_do_not_fit_in_memory_are_found_again_on_the_way_back():
-    # 149 of the large ones and both small ones, first and last, are best: one large one must make room for them.
+    # 224 of the large ones and both small ones, first and last, are best: one large one must make room for them.
     # Ties make the window of the programme so wide that choices are computed block by block.
-    large = [linear(f"large{j}", 512, 512.0) for j in range(300)]
+    large = [linear(f"large{j}", 512, 512.0) for j in range(450)]
     jobs = (linear("first", 350, 340.0), *large, linear("last", 350, 340.0))
-    counts = solve_core(Problem(149 * 512 + 700, 1.0, jobs, (0,) * 302))
+    counts = solve_core(Problem(224 * 512 + 700, 1.0, jobs, (0,) * 452))
     assert (counts[0], counts[-1]) == (350, 350)
-    assert sorted(counts[1:-1]) == [0] * 151 + [512] * 149
+    assert sorted(counts[1:-1]) == [0] * 226 + [512] * 224
 
 
 @pytest.mark.skipif(not describe("highs").available, reason="needs the extra highs")

@@ -125,6 +125,14 @@ def test_the_stalling_cost_model_is_the_same_in_both(process):
     assert answered(process, problem) == ("optimal", solve_exact(problem)) == ("optimal", (8, 2))
 
 
+def test_nobody_pretends_to_grow_or_shrink_where_that_would_pay(process):
+    # At a negative rate a rescale earns: a would like to be up without gaining, b to be down without losing.
+    a = Job("a", 1, 1, np.array([0, 1]), np.array([0, -1]), 12.0, 0.0)
+    b = Job("b", 1, 2, np.array([0, 1, 2]), np.array([-9, -1, -1]), 0.0, 0.5)
+    problem = Problem(2, 1.0, (a, b), (1, 1))
+    assert answered(process, problem) == ("optimal", solve_exact(problem))
+
+
 def test_sharing_is_refused():
     problem = Problem(4, 10.0, (ramp("a"), ramp("b")), (0, 0), pairs=(Pair(0, 1, 1.1, 1.2),))
     with pytest.raises(ProblemError, match="gives every unit to one job"):

@@ -1,0 +1,154 @@
+"""--xi and its companions, --objective, the backends command and the formulations, as a user types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bft.replay.cli.main import run
+
+XI = "model_a,model_b,xi_a,xi_b\na,b,1.2,1.1\na,a,1.3,1.3\n"
+
+
+@pytest.fixture
+def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A small trace and five jobs of two models."""
+    monkeypatch.chdir(tmp_path)
+    Path("xi.csv").write_text(XI)
+    Path("trace.csv").write_text(
+        "time,node,idle\n"
+        + "".join(f"2021-02-10T00:00:00Z,n{i},1\n" for i in range(4))
+        + "2021-02-10T00:10:00Z,n0,0\n2021-02-10T00:20:00Z,n0,1\n2021-02-10T01:00:00Z,n1,0\n"
+    )
+    rows = "".join(
+        f'j{j},{"ab"[j % 2]},1,4,1e5,2021-02-10T00:00:0{j}Z,6,3,"[0,1,4]","[0,10,38]","[0,10,38]",{8 + j}\n'
+        for j in range(5)
+    )
+    Path("jobs.csv").write_text("name,model,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os,memory_gib\n" + rows)
+    return ["-ndmap", "trace.csv", "--jobs", "jobs.csv", "-Tfwd", "120"]
+
+
+def metrics(name: str) -> dict[str, object]:
+    found: dict[str, object] = json.loads(Path(f"{name}-itrOut", "summary.json").read_text())["metrics"]
+    return found
+
+
+def test_xi_lets_jobs_share_and_yields_more(inputs: list[str]) -> None:
+    assert run([*inputs, "-name", "alone"]) == 0
+    assert run([*inputs, "-name", "shared", "--xi", "xi.csv"]) == 0
+    assert metrics("shared")["outcome"] > metrics("alone")["outcome"]  # type: ignore[operator]
+    held = pd.read_parquet("shared-itrOut/allocations.parquet")
+    seconds = (held["end"] - held["start"]).dt.total_seconds() * (held["last_unit"] - held["first_unit"] + 1)
+    assert seconds.sum() > metrics("shared")["used_unit_s"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "never",
+    [["--xi-max", "1.05"], ["--unit-memory", "10"], ["--forbid", "a,b", "--forbid", "a,a"]],
+    ids=["xi-max", "memory", "forbid"],
+)
+def test_limits_on_sharing_are_kept(inputs: list[str], never: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*inputs, "-name", "alone", "--backend", "exact"]) == 0
+    assert run([*inputs, "-name", "never", "--xi", "xi.csv", *never]) == 0
+    assert "no two jobs may share" in capsys.readouterr().err
+    assert metrics("never")["outcome"] == metrics("alone")["outcome"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--policy", "milp-sharing"], "go together"),
+        (["--policy", "milp", "--xi", "xi.csv"], "go together"),
+        (["-mip", "0", "--xi", "xi.csv"], "go together"),
+        (["--xi", "none.csv"], "none.csv"),
+        (["--xi", "jobs.csv"], "model_a"),
+        (["--xi", "xi.csv", "--forbid", "a"], "two models"),
+        (["--xi", "xi.csv", "--xi-max", "0.5"], "0.5"),
+        (["--xi", "xi.csv", "--backend", "exact"], "cannot solve"),
+        (["--xi", "xi.csv", "--formulation", "modes"], "no sharing"),
+        (["--xi", "xi.csv", "--compat", "reference"], "no sharing"),
+        (["--strict-reference", "--formulation", "modes"], "strict_reference"),
+        (["--objective", "fame"], "fame"),
+        (["--deadline-boost", "0.5"], "0.5"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(
+    inputs: list[str], options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*inputs, *options]) == 2
+    captured = capsys.readouterr()
+    assert told in captured.err
+    assert "Traceback" not in captured.err
+    assert not Path("debug-itrOut").exists()
+
+
+@pytest.mark.parametrize("wrong", ["nan", "-1", "0", "much"])
+def test_a_ratio_that_is_none_is_named_with_row_and_column(
+    inputs: list[str], wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("xi.csv").write_text(XI + f"b,b,1.1,{wrong}\n")
+    assert run([*inputs, "--xi", "xi.csv"]) == 2
+    assert "xi.csv, row 3, column xi_b" in capsys.readouterr().err
+
+
+def test_ratios_below_one_are_noise_and_told(inputs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("xi.csv").write_text(XI + "b,b,0.9,0.95\n")
+    assert run([*inputs, "--xi", "xi.csv"]) == 0
+    assert "2 xi below 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("formulation", ["modes", "node"])
+@pytest.mark.parametrize("backend", ["cbc", "highs", "gurobi"])
+def test_every_backend_and_formulation_replays_alike(inputs: list[str], backend: str, formulation: str) -> None:
+    pytest.importorskip({"highs": "highspy", "gurobi": "gurobipy"}.get(backend, "mip"))
+    assert run([*inputs, "-name", "exact", "--backend", "exact"]) == 0
+    assert run([*inputs, "-name", "other", "--backend", backend, "--formulation", formulation, "--verify"]) == 0
+    found = metrics("other")
+    assert found["verify_mismatches"] == 0
+    assert found["decisions_by_status"].keys() == {"optimal"}  # type: ignore[attr-defined]
+    assert found["outcome"] == pytest.approx(metrics("exact")["outcome"], rel=0.02)
+
+
+def test_the_objective_decides_who_gets_the_nodes(inputs: list[str]) -> None:
+    for objective in ("throughput", "efficiency"):
+        assert run([*inputs, "-name", objective, "--backend", "exact", "--objective", objective, "--no-u"]) == 0
+    assert metrics("throughput")["decisions"]
+    assert json.loads(Path("efficiency-itrOut/summary.json").read_text())["options"]["objective"] == "efficiency"
+
+
+def test_backends_lists_them_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["backends"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")] == [
+        "cbc",
+        "highs",
+        "gurobi",
+        "exact",
+    ]
+    assert run(["backends", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["exact"]["available"]
+    assert "items" in found["cbc"]["formulations"]
+
+
+def test_solve_takes_xi_and_answers_with_shared_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = {"Jmin": 1, "Jmax": 4, "Ns": [0, 1, 4], "Os": [0, 10, 38], "Tcup": 18, "Tcdw": 12}
+    document = {
+        "units": 4,
+        "Tfwd": 120,
+        "jobs": [{"name": "a", **job, "current": [0, 1, 2]}, {"name": "b", **job, "current": [2, 3]}],
+        "xi": [{"a": "a", "b": "b", "xi_a": 1.1, "xi_b": 1.2}],
+    }
+    path = tmp_path / "problem.json"
+    path.write_text(json.dumps(document))
+    for formulation in ("items", "flow"):
+        assert run(["solve", str(path), "--formulation", formulation]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert answer["status"] == "optimal"
+        assert answer["allocation"] == {"a": [0, 1, 2, 3], "b": [0, 1, 2, 3]}
+    document["xi"] = []
+    path.write_text(json.dumps(document))
+    assert run(["solve", str(path)]) == 2
+    assert "unit 2 is held by 'a' too" in capsys.readouterr().err
