@@ -12,11 +12,13 @@ import pytest
 from bft.milp import solve
 from bft.models import Curve, Job, JobTable, xi_from_frame
 from bft.replay.engine import Replay, Rules
+from bft.replay.inputs import load
 from bft.replay.interference import Interference
 from bft.replay.ledger import Outcome
+from bft.replay.options import Options
 from bft.replay.policies import Decision, MilpPolicy, MilpSharingPolicy, PolicyError, State
-from bft.replay.run import Options, Silent, load
 from bft.replay.trace import SECOND_NS, NodeTrace, always_idle, from_changes
+from bft.replay.watcher import Silent
 
 MODELS = ("a", "b", "c")
 

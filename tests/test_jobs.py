@@ -17,8 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bft.models import Curve, InputError, Job, JobTable, jobs_from_frame, jobs_to_frame, read_jobs, read_published_jobs
+from bft.replay.inputs import load
 from bft.replay.job_files import write_jobs
-from bft.replay.run import Options, Silent, load
+from bft.replay.options import Options
+from bft.replay.watcher import Silent
 
 TSUB = "2021-02-10T20:21:15Z"
 TSUB_NS = 1_612_988_475_000_000_000

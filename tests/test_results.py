@@ -17,9 +17,10 @@ from bft.models import Curve, InputError, Job, JobTable
 from bft.replay import results
 from bft.replay.engine import Replay
 from bft.replay.ledger import STEP_COLUMNS
+from bft.replay.options import Options
 from bft.replay.policies import EqualShare
 from bft.replay.results import check_writable, digest, is_run, run_directory, write_json, write_outcome
-from bft.replay.run import Options, execute
+from bft.replay.run import execute
 from bft.replay.trace import always_idle
 
 BUNDLED = Options(tfwd_s=120.0, backend="exact", max_jobs=10)

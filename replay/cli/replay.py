@@ -83,8 +83,9 @@ def replay(**given: Any) -> int:
     given as an environment variable, BFT_REPLAY_REPLAY_ and its long name, or in a --config file.
     """
     from bft.replay.cli.summary import show
+    from bft.replay.options import Options
     from bft.replay.results import LOG
-    from bft.replay.run import Options, execute
+    from bft.replay.run import execute
 
     if given["policy"] is not None and not given["mip"] and given["policy"] != "equal-share":
         raise click.UsageError(f"-mip 0 means --policy equal-share, but --policy is {given['policy']}")

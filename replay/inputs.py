@@ -1,0 +1,150 @@
+"""From options to what is replayed: the trace, the jobs, and who may share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from bft.models import InputError, JobTable, jobs_from_frame, read_jobs, read_published_jobs, read_xi
+from bft.replay import results
+from bft.replay.interference import Interference
+from bft.replay.options import Options
+from bft.replay.trace import SECOND_NS, NodeTrace
+from bft.replay.trace_files import read_trace, trace_from_frame
+from bft.replay.watcher import Watcher
+
+# The published data set starts in row 1,000 of its matrix: what its replayer drops before anything else.
+PUBLISHED_SKIP_ROWS = 1000
+# A workload for users who bring a trace but no jobs: that of the BFTrainer paper.
+DEFAULT_JOBS = 1001
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What is replayed, and where it came from."""
+
+    trace: NodeTrace
+    jobs: JobTable
+    digests: dict[str, str] = field(default_factory=dict)
+    interference: Interference | None = None
+
+
+def load(options: Options, watcher: Watcher) -> Inputs:
+    """Read the node trace and the jobs that the options name, and see that they fit.
+
+    Without a trace the bundled data set is used; with a trace but no jobs, a generated workload of the BFTrainer
+    paper's kind, submitted from the trace's start on.
+
+    Raises
+    ------
+    InputError
+        When a file cannot be used, or nothing would happen.
+    """
+    if (options.job_bounds is None) != (options.job_curves is None):
+        given, missing = ("-bdfn", "-scfn") if options.job_curves is None else ("-scfn", "-bdfn")
+        raise InputError(f"{given} needs {missing} with it: a published job set is a pair of tables")
+    digests = {}
+    skip = options.skip_rows
+    if skip is None:
+        skip = PUBLISHED_SKIP_ROWS if options.compat == "reference" else 0
+    if options.node_trace is None:
+        from bft.datasets import load_bundled
+
+        table, job_frame = load_bundled()
+        if options.first_node or options.node_count is not None or options.skip_rows:
+            watcher.note("-nis, -nN and --skip-rows are for a trace of your own; the bundled one is used whole")
+        trace = trace_from_frame(table.frame, source="bundled: summit-like-512", metadata=table.metadata)
+    else:
+        if skip and options.skip_rows is None:
+            watcher.note(f"the first {skip} rows are skipped, as published; --skip-rows says otherwise")
+        trace = read_trace(
+            options.node_trace,
+            first_node=options.first_node,
+            node_count=options.node_count,
+            skip_rows=skip,
+            sort=options.sort,
+        )
+        digests["node_trace"] = _digest(options.node_trace)
+    for note in trace.notes:
+        watcher.note(note)
+    if not len(trace.joined):
+        raise InputError("no node is ever idle in this trace, so there is nothing to give", file=trace.source or None)
+    if options.job_bounds is not None and options.job_curves is not None:
+        jobs = read_published_jobs(options.job_bounds, options.job_curves)
+        digests["job_bounds"], digests["job_curves"] = (
+            _digest(options.job_bounds),
+            _digest(options.job_curves),
+        )
+    elif options.jobs is not None:
+        jobs = read_jobs(options.jobs)
+        digests["jobs"] = _digest(options.jobs)
+    elif options.node_trace is None:
+        jobs = jobs_from_frame(job_frame, source="bundled: jobs-60")
+    else:
+        jobs = _default_jobs(trace)
+        watcher.note(f"no jobs given: {len(jobs)} generated image-recognition trainings, one every 36 s (-bdfn, -scfn)")
+    _fit(trace, jobs, watcher)
+    interference = None
+    if options.xi is not None:
+        interference = _interference(options, jobs, watcher)
+        digests["xi"] = _digest(options.xi)
+    return Inputs(trace, jobs, digests, interference)
+
+
+def _interference(options: Options, jobs: JobTable, watcher: Watcher) -> Interference:
+    table = read_xi(options.xi or "")
+    if table.clipped:
+        watcher.note(f"{table.clipped} xi below 1 are measurement noise and count as 1")
+    interference = Interference(
+        table,
+        math.inf if options.xi_max is None else options.xi_max,
+        options.unit_memory_gib,
+        frozenset(frozenset(pair) for pair in options.forbid),
+    )
+    by_model = {(job.model, job.batch_size, job.memory_gib): job for job in jobs}
+    kinds = list(by_model.values())
+    if not any(interference.xi(a, b) for a in kinds for b in kinds):
+        models = ", ".join(sorted({job.model or "(none)" for job in jobs}))
+        watcher.note(f"no two jobs may share: the xi table, memory or --forbid leave no pair of the models {models}")
+    return interference
+
+
+def _digest(path: str) -> str:
+    """SHA-256 of an input; as in reading, a name without suffix means the published file of that name."""
+    candidates = [Path(path + suffix) for suffix in ("", ".pkl", ".tar.gz")]
+    return results.digest(next((file for file in candidates if file.is_file()), candidates[0]))
+
+
+def _default_jobs(trace: NodeTrace) -> JobTable:
+    from bft.datasets import generate_dnn_jobs
+
+    start = np.datetime_as_string(np.datetime64(trace.start, "ns"))
+    frame = generate_dnn_jobs(jobs=DEFAULT_JOBS, first_submit=str(start))
+    return jobs_from_frame(frame, source=f"generated: {DEFAULT_JOBS} DNN trainings")
+
+
+def _fit(trace: NodeTrace, jobs: JobTable, watcher: Watcher) -> None:
+    if not len(jobs):
+        raise InputError("the job table is empty", file=jobs.source or None)
+    late = [job for job in jobs if job.tsub_ns >= trace.end]
+    if len(late) == len(jobs):
+        first, end = (
+            str(np.datetime64(instant, "s"))
+            for instant in (min(j.tsub_ns for j in jobs) // SECOND_NS, trace.end // SECOND_NS)
+        )
+        raise InputError(
+            f"all jobs are submitted after the trace ends ({first} and later; the trace ends at {end})",
+            file=jobs.source or None,
+            column="Tsub",
+        )
+    if late:
+        watcher.note(f"{len(late)} of {len(jobs)} jobs are submitted after the trace ends and never run")
+    beyond = jobs.beyond_curve()
+    if beyond:
+        watcher.note(
+            f"{len(beyond)} jobs have a Jmax beyond the last point of their curve, which is held constant there "
+            f"(first: {beyond[0].name})"
+        )

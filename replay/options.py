@@ -1,0 +1,45 @@
+"""Everything that decides a replay's result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+PolicyName = Literal["milp", "milp-sharing", "equal-share"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything that decides a replay's result; recorded in summary.json."""
+
+    node_trace: str | None = None
+    job_bounds: str | None = None
+    job_curves: str | None = None
+    jobs: str | None = None
+    tfwd_s: float = 10.0
+    time_limit_s: float = 10.0
+    max_jobs: int = 10
+    first_node: int = 0
+    node_count: int | None = None
+    skip_rows: int | None = None
+    sort: bool = False
+    policy: PolicyName = "milp"
+    backend: str = "cbc"
+    formulation: str = "auto"
+    strict_reference: bool = False
+    gap: float = 0.0
+    threads: int = 1
+    cost_model: Literal["bftrainer", "stall"] = "bftrainer"
+    events: Literal["all", "node"] = "all"
+    min_interval_s: float = 0.0
+    verify: bool = False
+    objective: Literal["own", "throughput", "efficiency"] = "own"
+    deadline_boost: float = 1.0
+    deadline_horizon_s: float = 86_400.0
+    xi: str | None = None
+    xi_max: float | None = None
+    xi_partners: int = 3
+    unit_memory_gib: float | None = None
+    forbid: tuple[tuple[str, str], ...] = ()
+    compat: Literal["reference"] | None = None
+    dedicated: bool = True
