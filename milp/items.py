@@ -160,13 +160,31 @@ def solo_beats(problem: Problem, pair: Pair, best: FloatArray) -> bool:
 
 @dataclass(slots=True)
 class Chosen:
-    """A job alone or a pair: binaries and segments of its runs, each with the units it stands for."""
+    """A job alone or a pair: binaries and segments of its runs, each with the units it stands for.
+
+    `runs` has for each run its binary, its first unit, and its segments with their lengths.
+    """
 
     parts: list[tuple[int, int]] = field(default_factory=list)
+    runs: list[tuple[int, int, list[tuple[int, int]]]] = field(default_factory=list)
 
     def units(self, x: FloatArray) -> int:
         """Units that an answer gives it."""
         return round(sum(float(x[index]) * units for index, units in self.parts))
+
+    def filled(self, units: int) -> list[tuple[int, float]] | None:
+        """Variables that are not 0 when it has so many units, None when no run covers them."""
+        for binary, first, segments in self.runs:
+            left = units - first
+            if 0 <= left <= sum(length for _, length in segments):
+                start = [(binary, 1.0)]
+                for segment, length in segments:
+                    filled = min(left, length)
+                    left -= filled
+                    if filled:
+                        start.append((segment, float(filled)))
+                return start
+        return None
 
 
 @dataclass(frozen=True)
@@ -177,6 +195,27 @@ class SharingModel:
     problem: Problem
     solos: tuple[tuple[int, Chosen], ...]
     pairs: tuple[tuple[Pair, PairGrid, Chosen], ...]
+    off: tuple[int, ...]
+
+    def begin_from(self, counts: Sequence[int], shares: Mapping[tuple[int, int], int]) -> None:
+        """Let a solver begin from a feasible allocation, where the model can state it."""
+        rest = {j: n for j, n in enumerate(counts) if n}
+        start: list[tuple[int, float]] = []
+        for pair, _, chosen in self.pairs:
+            units = shares.get((pair.a, pair.b))
+            if units and pair.a in rest:
+                filled = chosen.filled(rest.pop(pair.a) + rest.pop(pair.b) - units)
+                if filled is None:
+                    return
+                start += filled
+        solo = dict(self.solos)
+        off = [binary for j, binary in enumerate(self.off) if not counts[j]]
+        for j, n in rest.items():
+            filled = solo[j].filled(n)
+            if filled is None:
+                return
+            start += filled
+        self.model.start = start + [(binary, 1.0) for binary in off]
 
     def decode(self, x: FloatArray) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
         """Counts a job and units shared a pair."""
@@ -280,7 +319,7 @@ def build(
     parts = [part for chosen in items for part in chosen.parts]
     if parts:
         model.row([index for index, _ in parts], [float(units) for _, units in parts], "<", float(problem.units))
-    return SharingModel(model, problem, tuple(solos), tuple(pairs))
+    return SharingModel(model, problem, tuple(solos), tuple(pairs), tuple(binaries[0] for binaries in taken))
 
 
 _FREE: tuple[tuple[str, int | None], ...] = (("any", None),)
@@ -313,9 +352,12 @@ def _add_runs(model: LinearModel, runs: Sequence[Run]) -> tuple[Chosen, list[int
         binary = model.variable(value, 1.0)
         binaries.append(binary)
         chosen.parts.append((binary, first))
+        segments: list[tuple[int, int]] = []
         for (n0, v0), (n1, v1) in pairwise(run):
             length = n1 - n0
             segment = model.variable((v1 - v0) / length, float(length))
             model.row([segment, binary], [1.0, -float(length)], "<", 0.0)
             chosen.parts.append((segment, 1))
+            segments.append((segment, length))
+        chosen.runs.append((binary, first, segments))
     return chosen, binaries

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from bft.milp import flow, items, matching
 from bft.milp.linear import Limits, LinearAnswer, LinearModel, Nonsense
 from bft.milp.problem import Problem, Status, Transfer
-from bft.milp.transfers import complaint_about, keep_shared, transport, value_of
+from bft.milp.transfers import complaint_about, keep_shared, shares_of, transport, value_of
 from bft.milp.values import value_tables
 
 Ask = Callable[[LinearModel, Limits], LinearAnswer]
@@ -92,7 +92,12 @@ def solve_sharing(problem: Problem, formulation: str, ask: Ask, limits: Limits, 
         if left is not None and left <= 0:
             break
         model: items.SharingModel | flow.FlowModel
-        model = items.build(problem, tables, refined) if formulation == "items" else flow.build(problem)
+        if formulation == "items":
+            model = items.build(problem, tables, refined)
+            if not refined:
+                model.begin_from(best.counts, shares_of(best.transfers))
+        else:
+            model = flow.build(problem)
         answer = ask(model.model, replace(limits, seconds=left))
         if answer.x is None:
             if answer.status != "nothing":
