@@ -7,8 +7,8 @@ import numpy as np
 from bft.milp.problem import FloatArray, IntArray, Problem
 from bft.milp.values import value_points, value_tables
 
-# Steps (a job's table length x units, summed) up to which the plain programme is as fast as leaving things out: 3 ms.
-PLAIN_STEPS = 2**22
+# Steps (a job's table length x units, summed) up to which the plain programme takes a millisecond or two.
+PLAIN_STEPS = 2**21
 # Entries of all value tables together up to which they are made at all.
 TABLE_ENTRIES = 2**20
 
@@ -16,7 +16,7 @@ TABLE_ENTRIES = 2**20
 def solve_exact(problem: Problem) -> tuple[int, ...]:
     """Return the counts of an optimal allocation.
 
-    Ties: a job keeps what it has, else the last ones take least. Problems of more than some four million steps go
+    Ties: a job keeps what it has, else the last ones take least. Problems of more than some two million steps go
     to the core programme, whose base is chosen by the same preference and left only for something better, so that
     among equals it may name another optimum than the plain one would.
     """

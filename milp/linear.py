@@ -102,4 +102,5 @@ def power_of_two_scale(objective: Sequence[float], target: float = 2.0**20) -> f
     largest = max((abs(c) for c in objective), default=0.0)
     if largest == 0.0 or not np.isfinite(largest):
         return 1.0
-    return float(2.0 ** np.round(np.log2(target / largest)))
+    # Beyond 2^1000 the factor itself would overflow.
+    return float(2.0 ** np.clip(np.round(np.log2(target) - np.log2(largest)), -1000, 1000))

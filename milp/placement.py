@@ -117,9 +117,9 @@ class FreeUnits:
 
     def add(self, unit: int, since: int) -> None:
         """Add a unit that has been idle since event number `since`."""
+        self._count += not self._free[unit]
         self._free[unit] = 1
         self._since[unit] = since
-        self._count += 1
         heappush(self._heap, since * self._units + unit)
 
     def discard(self, unit: int) -> None:

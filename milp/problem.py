@@ -12,6 +12,9 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 CostModel = Literal["bftrainer", "stall"]
+# Products of three such numbers stay far from the largest float.
+MOST_OBJECTIVE = 1e60
+
 _NOTHING: FloatArray = np.empty(0)
 
 Status = Literal["optimal", "feasible", "fallback", "infeasible"]
@@ -63,11 +66,15 @@ class Job:
             raise ProblemError(f"job {name!r}: Ns and Os must be lists of one length, at least 2")
         if not (np.isfinite(ns).all() and np.isfinite(os).all()):
             raise ProblemError(f"job {name!r}: Ns and Os must be finite numbers")
+        if np.abs(os).max() > MOST_OBJECTIVE:
+            raise ProblemError(f"job {name!r}: Os must not exceed {MOST_OBJECTIVE:g}, or values overflow")
         if ns[0] != 0 or (np.diff(ns) <= 0).any():
             raise ProblemError(f"job {name!r}: Ns must start at 0 and increase")
         for label, value in (("Tcup", self.tcup), ("Tcdw", self.tcdw), ("weight", self.weight)):
             if not np.isfinite(value) or value < 0:
                 raise ProblemError(f"job {name!r}: {label} must be a finite number >= 0, not {value!r}")
+            if value > MOST_OBJECTIVE:
+                raise ProblemError(f"job {name!r}: {label} must not exceed {MOST_OBJECTIVE:g}, or values overflow")
 
     @property
     def table(self) -> FloatArray:
@@ -158,6 +165,8 @@ class Problem:
             raise ProblemError(f"units must be >= 0, not {self.units}")
         if not (np.isfinite(self.tfwd) and self.tfwd > 0):
             raise ProblemError(f"Tfwd must be a finite number of seconds > 0, not {self.tfwd!r}")
+        if self.tfwd > MOST_OBJECTIVE:
+            raise ProblemError(f"Tfwd must not exceed {MOST_OBJECTIVE:g} seconds, or values overflow")
         if len(self.current) != len(self.jobs):
             raise ProblemError(f"current has {len(self.current)} entries for {len(self.jobs)} jobs")
         if any(c < 0 for c in self.current):
