@@ -542,6 +542,18 @@ def test_an_interrupted_replay_keeps_what_it_has(here: Path, number: signal.Sign
     assert [path.name for path in here.iterdir() if path.name.startswith(".")] == []
 
 
+def test_an_interrupt_that_arrives_twice_is_one(here: Path) -> None:
+    # As from timeout(1), which signals the process and then its group.
+    endless()
+    process = started([*INPUT, "--backend", "exact"])
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert summary()["metrics"]["interrupted"] is True
+
+
 def test_a_second_interrupt_ends_at_once_and_leaves_nothing_behind(here: Path) -> None:
     endless()
     # A replay that never asks whether it should stop: only the second interrupt gets through.

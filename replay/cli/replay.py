@@ -7,6 +7,7 @@ import io
 import json
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -21,6 +22,10 @@ from bft.replay.cli.solver_options import solver_options
 
 if TYPE_CHECKING:
     from bft.replay.cli.progress import Bar, PlainLines
+
+
+# Two interrupts closer than this are one.
+DOUBLE_S = 0.3
 
 
 @click.command(cls=NamesWholeOption, short_help="Replay a node trace (the default command).")
@@ -157,18 +162,24 @@ def _watching(log: io.StringIO | None) -> Bar | PlainLines:
 
 @contextlib.contextmanager
 def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells whether Ctrl-C was pressed; a second one interrupts at once."""
-    pressed = False
+    """Yield a function that tells whether Ctrl-C was pressed; a second one interrupts at once.
+
+    Programs such as timeout send their signal twice, to the process and to its group: what follows within DOUBLE_S
+    counts as the same.
+    """
+    pressed: float | None = None
 
     def handle(number: int, frame: FrameType | None) -> None:
         nonlocal pressed
-        if pressed:
+        now = time.monotonic()
+        if pressed is None:
+            pressed = now
+        elif now - pressed > DOUBLE_S:
             raise KeyboardInterrupt
-        pressed = True
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: pressed
+        yield lambda: pressed is not None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
