@@ -7,17 +7,17 @@ to the next nanosecond. At one instant finishes come first, then leaves, joins, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Literal
+from typing import Any, Literal
 
 from bft.milp import move
 from bft.models import Job, JobTable
 from bft.replay.holdings import Holdings
 from bft.replay.interference import Interference
 from bft.replay.ledger import ConservationError, JobRecord, Ledger, Outcome
-from bft.replay.policies.interface import Decision, JobView, Policy, PolicyError, State
+from bft.replay.policies.interface import Decision, JobView, Policy, PolicyError, Remembers, State
 from bft.replay.trace import SECOND_NS, NodeTrace
 
 CostModel = Literal["bftrainer", "stall"]
@@ -77,6 +77,11 @@ class _Running:
         self.partner: _Running | None = None  # with whom it shares `shared` units, both at 1/xi of their rates
         self.shared = 0
         self.xi = 1.0
+
+
+# What a checkpoint keeps of a job in play, and of the replay itself.
+_RUNNING = ("index", "units", "progress", "rate", "finish_ns", "stalled_until", "stall_kind", "shared", "xi")
+_STANDING = ("now", "_admitted", "_submitted", "_event", "_pending", "_decided_at")
 
 
 class Replay:
@@ -149,6 +154,41 @@ class Replay:
             self.ledger.released(running.index, running.units, self.now)
         progress = {running.index: running.progress for running in self._in_play}
         return self.ledger.close(self.now, self._held.idle, self._held.used, progress, interrupted=interrupted)
+
+    def state(self) -> dict[str, Any]:
+        """Where the replay stands between two steps, as plain values, for a checkpoint."""
+        return {
+            **{name: getattr(self, name) for name in _STANDING},
+            "policy": self.policy.state() if isinstance(self.policy, Remembers) else None,
+            "held": self._held.state(),
+            "ledger": self.ledger.state(),
+            "in_play": [
+                {
+                    **{name: getattr(running, name) for name in _RUNNING},
+                    "partner": None if running.partner is None else running.partner.index,
+                }
+                for running in self._in_play
+            ],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Stand where `state` says; only for a replay of the same trace, jobs, policy and rules."""
+        for name in _STANDING:
+            setattr(self, name, state[name])
+        if isinstance(self.policy, Remembers):
+            self.policy.restore(state["policy"])
+        self._held.restore(state["held"])
+        self.ledger.restore(state["ledger"])
+        self._in_play = []
+        for entry in state["in_play"]:
+            index = entry["index"]
+            running = _Running(index, self.jobs.jobs[index], self.ledger.records[index])
+            for name in _RUNNING:
+                setattr(running, name, entry[name])
+            self._in_play.append(running)
+        by_index = {running.index: running for running in self._in_play}
+        for running, entry in zip(self._in_play, state["in_play"], strict=True):
+            running.partner = None if entry["partner"] is None else by_index[entry["partner"]]
 
     def _step(self, instant: int) -> None:
         """Handle everything that happens at an instant, in the order of DESIGN §5."""

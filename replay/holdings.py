@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from bft.milp import FreeUnits
 
@@ -32,6 +33,20 @@ class Holdings:
         self._first = [BUSY] * units
         self._second: dict[int, int] = {}  # only units that two jobs hold
         self._since = [0] * units  # event at which a unit turned idle
+
+    def state(self) -> dict[str, Any]:
+        """All there is to know, for a checkpoint."""
+        return {"first": self._first, "second": list(self._second.items()), "since": self._since}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Become what `state` says."""
+        self._first, self._since = list(state["first"]), list(state["since"])
+        self._second = dict(state["second"])
+        self.free = FreeUnits(len(self._first))
+        for unit, holder in enumerate(self._first):
+            if holder == NOBODY:
+                self.free.add(unit, self._since[unit])
+        self.idle = sum(holder != BUSY for holder in self._first)
 
     @property
     def used(self) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -61,6 +62,28 @@ class JobRecord:
     starts: int = 0
     unit_seconds: float = 0.0
     work: float = 0.0
+
+
+# What a checkpoint keeps of a record: all but the job.
+_RECORDED = tuple(field.name for field in fields(JobRecord) if field.name != "job")
+# What it keeps of the books beside records, open holdings and sums since the last step.
+_SUMS = (
+    "_steps",
+    "_seconds",
+    "_gained",
+    "_lost",
+    "_idle_unit_seconds",
+    "_used_unit_seconds",
+    "_rise",
+    "_risen_s",
+    "_extra_gain",
+    "_paid",
+    "_held_job",
+    "_held_count",
+    "_held_unit",
+    "_held_start",
+    "_held_end",
+)
 
 
 @dataclass(slots=True)
@@ -158,6 +181,26 @@ class Ledger:
     def decisions(self) -> int:
         """Decisions so far."""
         return len(self._seconds)
+
+    def state(self) -> dict[str, Any]:
+        """All that has been recorded, for a checkpoint."""
+        return {
+            "records": [[getattr(record, name) for name in _RECORDED] for record in self.records],
+            "since": asdict(self._since),
+            "granted_at": [(job, list(units.items())) for job, units in self._granted_at.items()],
+            **{name: getattr(self, name) for name in _SUMS},
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Become what `state` says."""
+        for record, values in zip(self.records, state["records"], strict=True):
+            for name, value in zip(_RECORDED, values, strict=True):
+                setattr(record, name, value)
+        self._since = _Since(**state["since"])
+        self._granted_at = {job: dict(units) for job, units in state["granted_at"]}
+        for name in _SUMS:
+            setattr(self, name, state[name])
+        self._steps = [tuple(row) for row in self._steps]
 
     # --- told by the engine ---------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from bft.models import OBJECTIVES
 from bft.replay import results
+from bft.replay.checkpoint import Checkpoint
 from bft.replay.engine import Replay, Rules
 from bft.replay.inputs import Inputs, load
 from bft.replay.interference import Interference
@@ -57,6 +58,7 @@ def execute(
     force: bool = False,
     watcher: Watcher | None = None,
     should_stop: Callable[[], bool] | None = None,
+    checkpoint_every_s: float | None = None,
 ) -> dict[str, Any]:
     """Replay as the options say and write the run directory.
 
@@ -72,6 +74,8 @@ def execute(
         Who shows progress.
     should_stop
         Asked between steps; when true, what has been replayed so far is written and marked as interrupted.
+    checkpoint_every_s
+        Save the state so often (wall time) beside `folder`, and begin from what is saved there; None: do neither.
 
     Returns
     -------
@@ -84,9 +88,19 @@ def execute(
     began = time.perf_counter()
     inputs = load(options, watcher)
     loaded = time.perf_counter()
+    checkpoint = None
+    if checkpoint_every_s is not None and options.compat is None:
+        path = folder.resolve().with_name(f"{folder.resolve().name}.checkpoint.json")
+        checkpoint = Checkpoint(path, _summary(options, inputs, {}), checkpoint_every_s)
+    elif checkpoint_every_s is not None:
+        watcher.note("--compat reference knows no --checkpoint-every: without effect")
+    if options.compat == "reference":
+        metrics, timing, write = _replay_reference(options, inputs, watcher, should_stop)
+    else:
+        metrics, timing, write = _replay(options, inputs, watcher, should_stop, checkpoint)
+    # Only now, so that a replay that is killed leaves nothing but its checkpoint.
     with results.run_directory(folder, force=force) as draft:
-        replay = _replay_reference if options.compat == "reference" else _replay
-        metrics, timing = replay(options, inputs, draft, watcher, should_stop)
+        write(draft)
         summary = _summary(options, inputs, metrics)
         results.write_json(draft / results.SUMMARY, summary)
         results.write_json(
@@ -100,51 +114,66 @@ def execute(
                 "machine": {"python": platform.python_version(), "system": platform.platform()},
             },
         )
+    if checkpoint is not None and not metrics["interrupted"]:
+        checkpoint.remove()
     return summary
+
+
+Replayed = tuple[dict[str, Any], dict[str, Any], Callable[[Path], None]]
+"""Metrics, wall-clock figures, and what writes the rest into a folder."""
 
 
 def _replay(
     options: Options,
     inputs: Inputs,
-    draft: Path,
     watcher: Watcher,
     should_stop: Callable[[], bool] | None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+    checkpoint: Checkpoint | None,
+) -> Replayed:
     rules = Rules(options.max_jobs, options.cost_model, options.events, options.min_interval_s)
 
-    def run(name: str, trace: NodeTrace, policy: Policy) -> tuple[Outcome, float]:
+    def run(name: str, trace: NodeTrace, policy: Policy, saved: Checkpoint | None) -> tuple[Outcome, float]:
         watcher.stage(name, trace.start, trace.end)
         began = time.perf_counter()
         replay = Replay(trace, inputs.jobs, policy, rules, inputs.interference)
-        outcome = replay.run(on_step=lambda now: watcher.at(now, replay.ledger.decisions), should_stop=should_stop)
+        if saved is not None and saved.resume(replay):
+            watcher.note(f"resumed from {saved.path.name} after {replay.ledger.decisions} decisions")
+
+        def on_step(now: int) -> None:
+            watcher.at(now, replay.ledger.decisions)
+            if saved is not None:
+                saved.save_if_due(replay)
+
+        def stop() -> bool:
+            stopping = should_stop is not None and should_stop()
+            if stopping and saved is not None:
+                saved.save(replay)
+            return stopping
+
+        outcome = replay.run(on_step=on_step, should_stop=stop)
         return outcome, time.perf_counter() - began
 
     policy = make_policy(options, inputs.interference)
-    outcome, seconds = run("replay", inputs.trace, policy)
+    outcome, seconds = run("replay", inputs.trace, policy, checkpoint)
     timing: dict[str, Any] = {"replay_s": seconds, "decision_s": _decision_times(outcome)}
     dedicated, stopped = None, outcome.interrupted
     nodes = equivalent_nodes(outcome)
     if options.dedicated and nodes and not stopped:
         twin = always_idle(nodes, outcome.start_ns, outcome.end_ns, units_per_node=inputs.trace.units_per_node)
         dedicated, timing["dedicated_s"] = run(
-            f"{nodes} dedicated nodes, for U", twin, make_policy(options, inputs.interference)
+            f"{nodes} dedicated nodes, for U", twin, make_policy(options, inputs.interference), None
         )
         if dedicated.interrupted:  # U of a part means nothing
             dedicated, stopped = None, True
     metrics = {**summarise(outcome, dedicated), "interrupted": stopped}
     if isinstance(policy, MilpPolicy) and policy.verify:
         metrics["verified"], metrics["verify_mismatches"] = policy.verified, policy.mismatches
-    results.write_outcome(draft, outcome)
-    return metrics, timing
+    return metrics, timing, lambda draft: results.write_outcome(draft, outcome)
 
 
 def _replay_reference(
-    options: Options,
-    inputs: Inputs,
-    draft: Path,
-    watcher: Watcher,
-    should_stop: Callable[[], bool] | None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+    options: Options, inputs: Inputs, watcher: Watcher, should_stop: Callable[[], bool] | None
+) -> Replayed:
     ignored = [
         name
         for name, given in (
@@ -173,9 +202,12 @@ def _replay_reference(
         should_stop=should_stop,
     )
     timing = {"replay_s": time.perf_counter() - began}
-    write_step_log(run, draft / results.STEP_LOG)
-    finished = results.finish_frame(inputs.jobs, run.finish_ns, run.progress)
-    results.write_parquet(finished, draft / results.JOBS)
+
+    def write(draft: Path) -> None:
+        write_step_log(run, draft / results.STEP_LOG)
+        finished = results.finish_frame(inputs.jobs, run.finish_ns, run.progress)
+        results.write_parquet(finished, draft / results.JOBS)
+
     statuses = {"kept at time limit": run.timeouts, "fallback": run.fallbacks}
     metrics = {
         "outcome": run.total_progress,
@@ -188,7 +220,7 @@ def _replay_reference(
         "rescale_cost": float(run.steps["ReScost"].sum()),
         "interrupted": run.interrupted,
     }
-    return metrics, timing
+    return metrics, timing, write
 
 
 def _decision_times(outcome: Outcome) -> dict[str, float]:

@@ -76,6 +76,8 @@ DOUBLE_S = 0.3
 @click.option("--sort", is_flag=True, help="Accept a trace whose rows are not in order of time.")
 @click.option("--compat", type=click.Choice(["reference"]), help="Account as the published replayer does.")
 @click.option("--no-u", is_flag=True, help="Skip the second replay, on dedicated nodes, that U needs.")
+@click.option("--checkpoint-every", "checkpoint_every_s", type=Seconds(zero=True), metavar="SECONDS",
+              help="Save the state so often; the same command then resumes a killed replay. [never]")  # fmt: skip
 @click.option("--out", metavar="DIR", help="Run directory. [NAME-itrOut]")
 @click.option("--force", is_flag=True, help="Replace an earlier run in the run directory.")
 @click.option("--json", "as_json", is_flag=True, help="Write the summary as JSON to standard output.")
@@ -117,7 +119,14 @@ def replay(**given: Any) -> int:
         folder = folder.resolve()
     log = None if given["print_"] else io.StringIO()
     with _watching(log) as watcher, _stop_on_interrupt() as should_stop:
-        summary = execute(options, folder, force=given["force"], watcher=watcher, should_stop=should_stop)
+        summary = execute(
+            options,
+            folder,
+            force=given["force"],
+            watcher=watcher,
+            should_stop=should_stop,
+            checkpoint_every_s=given["checkpoint_every_s"],
+        )
         if not summary["metrics"]["interrupted"]:
             watcher.done()
     if log is not None:

@@ -1,7 +1,7 @@
 """One file a policy family; `POLICIES` names those that the command line offers."""
 
 from bft.replay.policies.equal_share import EqualShare
-from bft.replay.policies.interface import Decision, JobView, Policy, PolicyError, State
+from bft.replay.policies.interface import Decision, JobView, Policy, PolicyError, Remembers, State
 from bft.replay.policies.milp import MilpPolicy
 from bft.replay.policies.milp_sharing import MilpSharingPolicy
 
@@ -16,5 +16,6 @@ __all__ = [
     "MilpSharingPolicy",
     "Policy",
     "PolicyError",
+    "Remembers",
     "State",
 ]

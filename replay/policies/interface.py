@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from bft.milp import Transfer
 from bft.models import Job
@@ -81,6 +82,17 @@ class Policy(Protocol):
 
     def decide(self, state: State) -> Decision:
         """Allocate the idle units: for each job 0 or a number within [Jmin, Jmax], in total at most `state.idle`."""
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A policy whose decisions or counts depend on what it has seen: a checkpoint must keep that too."""
+
+    def state(self) -> dict[str, Any]:
+        """What it remembers, as values that JSON can hold."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Remember what `state` says."""
 
 
 class PolicyError(RuntimeError):

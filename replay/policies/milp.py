@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from bft import milp
 from bft.models import OBJECTIVES, Job, Objective, deadline_weight
@@ -70,6 +72,14 @@ class MilpPolicy:
             seconds=solution.seconds,
             transfers=solution.transfers,
         )
+
+    def state(self) -> dict[str, Any]:
+        """How many answers have been verified, and how many were wrong."""
+        return {"verified": self.verified, "mismatches": self.mismatches}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on counting from `state`."""
+        self.verified, self.mismatches = state["verified"], state["mismatches"]
 
     def problem(self, state: State) -> milp.Problem:
         """The decision as an allocation problem."""
