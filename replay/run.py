@@ -153,6 +153,8 @@ def _replay(
         outcome = replay.run(on_step=on_step, should_stop=stop)
         return outcome, time.perf_counter() - began
 
+    if options.verify and options.policy != "milp":
+        watcher.note("--verify holds decisions of --policy milp against the exact programme, which knows no sharing")
     policy = make_policy(options, inputs.interference)
     outcome, seconds = run("replay", inputs.trace, policy, checkpoint)
     timing: dict[str, Any] = {"replay_s": seconds, "decision_s": _decision_times(outcome)}
@@ -161,7 +163,7 @@ def _replay(
     if options.dedicated and nodes and not stopped:
         twin = always_idle(nodes, outcome.start_ns, outcome.end_ns, units_per_node=inputs.trace.units_per_node)
         dedicated, timing["dedicated_s"] = run(
-            f"{nodes} dedicated nodes, for U", twin, make_policy(options, inputs.interference), None
+            f"{nodes} dedicated node{'s' * (nodes != 1)}, for U", twin, make_policy(options, inputs.interference), None
         )
         if dedicated.interrupted:  # U of a part means nothing
             dedicated, stopped = None, True

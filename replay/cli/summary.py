@@ -33,7 +33,8 @@ def headlines(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
     outcome = metrics["outcome"]
     yield "training outcome", f"{outcome:,.0f} samples"
     if metrics.get("U") is not None:
-        told = f"{metrics['U']:.1%} of what {round(metrics['eq_nodes'])} dedicated nodes would have yielded"
+        nodes = round(metrics["eq_nodes"])
+        told = f"{metrics['U']:.1%} of what {nodes} dedicated node{'s' * (nodes != 1)} would have yielded"
         # Both did all the work there was, so U compares nothing.
         yield "U", f"{told} (every job finished on both)" if metrics["U"] == 1.0 else told
     if "resource_integral_unit_s" in metrics:
