@@ -267,3 +267,29 @@ def test_the_exact_programme_and_modes_refuse_sharing() -> None:
         solve(problem, backend="exact")
     with pytest.raises(ProblemError, match="no sharing"):
         solve(problem, formulation="modes")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_cbc_and_highs_agree_on_eight_jobs_and_fifty_units(seed: int) -> None:
+    pytest.importorskip("highspy")
+    rng = np.random.default_rng(200 + seed)
+    solved = 0
+    while solved < 5:
+        problem = random_problem(rng, 8, 50, pairs=0.4)
+        if not problem.pairs:
+            continue
+        solved += 1
+        cbc, highs = (solve(problem, backend=backend, formulation="items") for backend in ("cbc", "highs"))
+        assert cbc.status == highs.status == "optimal"
+        assert cbc.objective == pytest.approx(highs.objective, rel=1e-6, abs=1e-6)
+
+
+def test_gurobi_agrees_where_its_licence_allows() -> None:
+    pytest.importorskip("gurobipy")
+    rng = np.random.default_rng(300)
+    for _ in range(10):
+        problem = random_problem(rng, 6, 20, pairs=0.5)
+        if problem.pairs:
+            cbc, gurobi = (solve(problem, backend=backend) for backend in ("cbc", "gurobi"))
+            assert gurobi.status == "optimal", gurobi.note
+            assert gurobi.objective == pytest.approx(cbc.objective, rel=1e-6, abs=1e-6)
