@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from bft.milp import Job, Pair, Problem, ProblemError, solve
-from bft.milp.items import pair_tables
+from bft.milp.items import build, pair_tables
+from bft.milp.linear import Limits
 from bft.milp.matching import start
 from bft.milp.placement import settle_shared
+from bft.milp.process import shared_process
 from bft.milp.transfers import complaint_about, keep_shared, transport, value_of
 from bft.milp.values import table_of
 
@@ -279,9 +281,14 @@ def test_cbc_and_highs_agree_on_eight_jobs_and_fifty_units(seed: int) -> None:
         if not problem.pairs:
             continue
         solved += 1
-        cbc, highs = (solve(problem, backend=backend, formulation="items") for backend in ("cbc", "highs"))
-        assert cbc.status == highs.status == "optimal"
+        # Each solver on a model of its own; and on `items` itself, where the matching often needs no solver.
+        cbc = solve(problem, backend="cbc", formulation="items")
+        highs = solve(problem, backend="highs", formulation="flow")
+        model = build(problem, pair_tables(problem)).model
+        by_cbc, by_highs = (shared_process().solve(model, name, Limits()) for name in ("CBC", "HIGHS"))
+        assert cbc.status == highs.status == by_cbc.status == by_highs.status == "optimal"
         assert cbc.objective == pytest.approx(highs.objective, rel=1e-6, abs=1e-6)
+        assert by_cbc.objective == pytest.approx(by_highs.objective, rel=1e-6, abs=1e-6)
 
 
 def test_gurobi_agrees_where_its_licence_allows() -> None:
