@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import pairwise
 
 from bft.milp.linear import LinearModel
-from bft.milp.modes import mode_runs
+from bft.milp.modes import add_runs, mode_runs
 from bft.milp.problem import FloatArray, Pair, Problem
 from bft.milp.transfers import Holders, classes
 from bft.milp.values import table_of
@@ -81,17 +80,8 @@ def build(problem: Problem) -> FlowModel:
         binaries, parts = [off], []
         for pair in partners:
             values = table_of(problem, j, pair)
-            mode_binaries, mode_parts = [], []
-            for run in mode_runs(job, problem.current[j], values):
-                first, value = run[0]
-                chosen = model.variable(value, 1.0)
-                mode_binaries.append(chosen)
-                mode_parts.append((chosen, float(first)))
-                for (n0, v0), (n1, v1) in pairwise(run):
-                    length = float(n1 - n0)
-                    segment = model.variable((v1 - v0) / length, length)
-                    model.row([segment, chosen], [1.0, -length], "<", 0.0)
-                    mode_parts.append((segment, 1.0))
+            chosen, mode_binaries = add_runs(model, list(mode_runs(job, problem.current[j], values)))
+            mode_parts = [(index, float(units)) for index, units in chosen.parts]
             binaries += mode_binaries
             parts += mode_parts
             if pair is not None:

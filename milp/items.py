@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 
 import numpy as np
 
 from bft.milp.linear import LinearModel
-from bft.milp.modes import Run, concave_runs, mode_runs
+from bft.milp.modes import Chosen, Run, add_runs, concave_runs, limit_units, mode_runs
 from bft.milp.problem import FloatArray, IntArray, Pair, Problem
 from bft.milp.values import table_of
 
@@ -158,35 +157,6 @@ def solo_beats(problem: Problem, pair: Pair, best: FloatArray) -> bool:
     return bool((best <= apart).all())
 
 
-@dataclass(slots=True)
-class Chosen:
-    """A job alone or a pair: binaries and segments of its runs, each with the units it stands for.
-
-    `runs` has for each run its binary, its first unit, and its segments with their lengths.
-    """
-
-    parts: list[tuple[int, int]] = field(default_factory=list)
-    runs: list[tuple[int, int, list[tuple[int, int]]]] = field(default_factory=list)
-
-    def units(self, x: FloatArray) -> int:
-        """Units that an answer gives it."""
-        return round(sum(float(x[index]) * units for index, units in self.parts))
-
-    def filled(self, units: int) -> list[tuple[int, float]] | None:
-        """Variables that are not 0 when it has so many units, None when no run covers them."""
-        for binary, first, segments in self.runs:
-            left = units - first
-            if 0 <= left <= sum(length for _, length in segments):
-                start = [(binary, 1.0)]
-                for segment, length in segments:
-                    filled = min(left, length)
-                    left -= filled
-                    if filled:
-                        start.append((segment, float(filled)))
-                return start
-        return None
-
-
 @dataclass(frozen=True)
 class SharingModel:
     """A linear model of a sharing problem, and the way back to counts and shares."""
@@ -282,7 +252,7 @@ def build(
         taken[j].append(model.variable(float(values[0]), 1.0))
         for kind, most in variants[j]:
             reachable = values if most is None else values[: most + 1]
-            chosen, binaries = _add_runs(model, list(mode_runs(job, problem.current[j], reachable)))
+            chosen, binaries = add_runs(model, list(mode_runs(job, problem.current[j], reachable)))
             solos.append((j, chosen))
             solo_binaries[j].extend(binaries)
             apart[j, kind].extend(binaries)
@@ -296,7 +266,7 @@ def build(
         for kind_a, most_a in _FREE if together else variants[pair.a]:
             for kind_b, most_b in _FREE if together else variants[pair.b]:
                 cut = grid if most_a is None and most_b is None else _cut(grid, most_a, most_b)
-                chosen, binaries = _add_runs(
+                chosen, binaries = add_runs(
                     model, dense_runs(best if cut is grid else best_by_units(cut, len(best) - 1))
                 )
                 if not binaries:
@@ -315,10 +285,7 @@ def build(
             anyhow = [*apart[pair.a, "any"], *apart[pair.b, "any"]]
             _at_most_one(model, [*anyhow, *apart[pair.a, "less"]])
             _at_most_one(model, [*anyhow, *apart[pair.b, "less"]])
-    items = [*(chosen for _, chosen in solos), *(chosen for *_, chosen in pairs)]
-    parts = [part for chosen in items for part in chosen.parts]
-    if parts:
-        model.row([index for index, _ in parts], [float(units) for _, units in parts], "<", float(problem.units))
+    limit_units(model, [*(chosen for _, chosen in solos), *(chosen for *_, chosen in pairs)], problem.units)
     return SharingModel(model, problem, tuple(solos), tuple(pairs), tuple(binaries[0] for binaries in taken))
 
 
@@ -342,22 +309,3 @@ def _cut(grid: PairGrid, most_a: int | None, most_b: int | None) -> PairGrid:
 def _at_most_one(model: LinearModel, binaries: list[int]) -> None:
     if len(binaries) > 1:
         model.row(binaries, [1.0] * len(binaries), "<", 1.0)
-
-
-def _add_runs(model: LinearModel, runs: Sequence[Run]) -> tuple[Chosen, list[int]]:
-    """Add a binary a run and a variable a segment; return the item and its binaries."""
-    chosen, binaries = Chosen(), []
-    for run in runs:
-        first, value = run[0]
-        binary = model.variable(value, 1.0)
-        binaries.append(binary)
-        chosen.parts.append((binary, first))
-        segments: list[tuple[int, int]] = []
-        for (n0, v0), (n1, v1) in pairwise(run):
-            length = n1 - n0
-            segment = model.variable((v1 - v0) / length, float(length))
-            model.row([segment, binary], [1.0, -float(length)], "<", 0.0)
-            chosen.parts.append((segment, 1))
-            segments.append((segment, length))
-        chosen.runs.append((binary, first, segments))
-    return chosen, binaries

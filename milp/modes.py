@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def concave_runs(points: Run) -> Iterator[Run]:
     """
     run = points[:1]
     slope = np.inf
-    for (n0, v0), (n1, v1) in itertools.pairwise(points):
+    for (n0, v0), (n1, v1) in pairwise(points):
         step = (v1 - v0) / (n1 - n0)
         if step > slope + SLOPE_TOLERANCE * max(abs(step), abs(slope)):
             yield run
@@ -60,6 +61,61 @@ def mode_runs(job: Job, current: int, values: FloatArray) -> Iterator[Run]:
         yield from concave_runs([(n, float(values[n])) for n in break_points(job.ns, low, high)])
 
 
+@dataclass(slots=True)
+class Chosen:
+    """Something that is chosen by its runs, a job or a pair of jobs: binaries and segments, each with its units.
+
+    `runs` has for each run its binary, its first unit, and its segments with their lengths.
+    """
+
+    parts: list[tuple[int, int]] = field(default_factory=list)
+    runs: list[tuple[int, int, list[tuple[int, int]]]] = field(default_factory=list)
+
+    def units(self, x: FloatArray) -> int:
+        """Units that an answer gives it."""
+        return round(sum(float(x[index]) * units for index, units in self.parts))
+
+    def filled(self, units: int) -> list[tuple[int, float]] | None:
+        """Variables that are not 0 when it has so many units, None when no run covers them."""
+        for binary, first, segments in self.runs:
+            left = units - first
+            if 0 <= left <= sum(length for _, length in segments):
+                start = [(binary, 1.0)]
+                for segment, length in segments:
+                    filled = min(left, length)
+                    left -= filled
+                    if filled:
+                        start.append((segment, float(filled)))
+                return start
+        return None
+
+
+def add_runs(model: LinearModel, runs: Sequence[Run]) -> tuple[Chosen, list[int]]:
+    """Add a binary a run and a whole-numbered variable a segment; return them, and the binaries by themselves."""
+    chosen, binaries = Chosen(), []
+    for run in runs:
+        first, value = run[0]
+        binary = model.variable(value, 1.0)
+        binaries.append(binary)
+        chosen.parts.append((binary, first))
+        segments: list[tuple[int, int]] = []
+        for (n0, v0), (n1, v1) in pairwise(run):
+            length = n1 - n0
+            segment = model.variable((v1 - v0) / length, float(length))
+            model.row([segment, binary], [1.0, -float(length)], "<", 0.0)
+            chosen.parts.append((segment, 1))
+            segments.append((segment, length))
+        chosen.runs.append((binary, first, segments))
+    return chosen, binaries
+
+
+def limit_units(model: LinearModel, items: Iterable[Chosen], units: int) -> None:
+    """Let the items take at most `units` units in all."""
+    parts = [part for chosen in items for part in chosen.parts]
+    if parts:
+        model.row([index for index, _ in parts], [float(each) for _, each in parts], "<", float(units))
+
+
 def build(problem: Problem) -> Formulated:
     """Formulate `problem`.
 
@@ -72,8 +128,7 @@ def build(problem: Problem) -> Formulated:
     maximise the sum of v(p0)·t + slope_i·x_i. Concavity fills the segments in order.
     """
     model = LinearModel()
-    in_use: tuple[list[int], list[float]] = ([], [])
-    weights: list[list[tuple[int, int]]] = []
+    items: list[Chosen] = []
     tables = value_tables(problem)
     # A run that can never pay, however well the others do, and whose cost is BLINDING times what is at stake, is left
     # out: its coefficient would blind the solver to all others.
@@ -82,28 +137,14 @@ def build(problem: Problem) -> Formulated:
     blinding = BLINDING * max([stake, *map(abs, best)], default=0.0)
     for job, current, values in zip(problem.jobs, problem.current, tables, strict=True):
         floor = min(float(values.max()) - 2 * stake, -blinding)
-        choice = [model.variable(float(values[0]), 1.0)] if values[0] >= floor else []
-        parts: list[tuple[int, int]] = []
-        for run in mode_runs(job, current, values):
-            first, value = run[0]
-            if max(value for _, value in run) < floor:
-                continue
-            chosen = model.variable(value, 1.0)
-            choice.append(chosen)
-            parts.append((chosen, first))
-            for (n0, v0), (n1, v1) in itertools.pairwise(run):
-                length = n1 - n0
-                segment = model.variable((v1 - v0) / length, float(length))
-                model.row([segment, chosen], [1.0, -float(length)], "<", 0.0)
-                parts.append((segment, 1))
-        model.row(choice, [1.0] * len(choice), "=", 1.0)
-        weights.append(parts)
-        in_use[0].extend(index for index, _ in parts)
-        in_use[1].extend(float(units) for _, units in parts)
-    if in_use[0]:
-        model.row(*in_use, "<", float(problem.units))
+        off = [model.variable(float(values[0]), 1.0)] if values[0] >= floor else []
+        runs = [run for run in mode_runs(job, current, values) if max(value for _, value in run) >= floor]
+        chosen, binaries = add_runs(model, runs)
+        model.row([*off, *binaries], [1.0] * (len(off) + len(binaries)), "=", 1.0)
+        items.append(chosen)
+    limit_units(model, items, problem.units)
 
     def decode(x: FloatArray) -> tuple[int, ...]:
-        return tuple(round(sum(x[index] * units for index, units in parts)) for parts in weights)
+        return tuple(chosen.units(x) for chosen in items)
 
     return Formulated(model, decode)
