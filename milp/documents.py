@@ -14,7 +14,7 @@ from bft.milp.placement import settle, settle_shared
 from bft.milp.problem import Job, Pair, Problem, ProblemError, Solution
 
 JOB_FIELDS = {"name", "Jmin", "Jmax", "Ns", "Os", "Tcup", "Tcdw", "weight", "current"}
-FIELDS = {"units", "Tfwd", "jobs", "cost_model", "xi"}
+FIELDS = {"units", "Tfwd", "jobs", "cost_model", "xi", "id"}
 # Units of a machine ten times larger than any, so that a slip of the pen does not take all memory.
 MOST = 10_000_000
 # Characters of a wrong value that a message shows.
@@ -29,6 +29,7 @@ class Document:
 
     problem: Problem
     current: tuple[tuple[int, ...], ...]
+    id: object = None  # whatever the problem calls itself, for the answer to repeat
 
 
 def parse(document: object) -> Document:
@@ -54,7 +55,7 @@ def parse(document: object) -> Document:
     pairs = _pairs(document.get("xi", []), [job.name for job in jobs], holders)
     model = document.get("cost_model", "bftrainer")
     problem = Problem(units, tfwd, tuple(jobs), tuple(len(held) for held in current), model, pairs)
-    return Document(problem, tuple(current))
+    return Document(problem, tuple(current), document.get("id"))
 
 
 def answer(document: Document, solution: Solution) -> dict[str, Any]:
@@ -76,6 +77,8 @@ def answer(document: Document, solution: Solution) -> dict[str, Any]:
         "formulation": solution.formulation,
         "seconds": solution.seconds,
     }
+    if document.id is not None:
+        result["id"] = document.id
     if solution.note:
         result["note"] = solution.note
     return result

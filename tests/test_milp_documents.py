@@ -469,3 +469,10 @@ def test_a_machine_without_units_has_none_free() -> None:
     assert (len(free), list(free)) == (0, [])
     with pytest.raises(IndexError):
         free.take()
+
+
+@pytest.mark.parametrize("name", ["night 7", 12, {"run": "a", "evt": 3}])
+def test_the_id_of_a_problem_is_repeated_in_its_answer(name: object) -> None:
+    posed = parse(document(id=name))
+    assert answer(posed, solve(posed.problem, backend="exact"))["id"] == name
+    assert "id" not in answer(parse(document()), solve(posed.problem, backend="exact"))
