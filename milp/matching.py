@@ -75,12 +75,9 @@ class _Market:
         self.problem = problem
         self.solo = value_tables(problem)
         self.together = tables
-        # A job alone is matched with a blank of its own; partners of now have one blank between them, since both
-        # alone is what a pair's split is for.
-        self.blank = {j: ("blank", j) for j in range(len(problem.jobs))}
-        for pair in problem.pairs:
-            if pair.shared:
-                self.blank[pair.b] = self.blank[pair.a]
+        # Partners of now have one blank between them: to be active alone a job is matched with it, so that only one of
+        # them is, since both alone is what a pair's split is for. Other jobs just do what is best for them.
+        self.blank = {j: ("blank", pair.a) for pair in problem.pairs if pair.shared for j in (pair.a, pair.b)}
 
     def dearest(self) -> float:
         """A price at which nobody wants a unit."""
@@ -95,38 +92,33 @@ class _Market:
     def choose(self, price: float) -> tuple[_Structure, int, float]:
         """Who is active when a unit costs `price`, the units they want, and what that is worth: a matching."""
         off = [float(table[0]) for table in self.solo]
+        alone = [_best(table[1:], 1, price) for table in self.solo]
+        # What a job is worth if it is matched with nobody.
+        base = [v if j in self.blank else max(v, alone[j][1]) for j, v in enumerate(off)]
         graph: nx.Graph[object] = nx.Graph()
-        for j, table in enumerate(self.solo):
-            self._offer(graph, j, self.blank[j], table[1:], 1, price, off[j], j)
+        for j, blank in self.blank.items():
+            units, worth = alone[j]
+            if worth > base[j]:
+                graph.add_edge(j, blank, weight=worth - base[j], units=units, item=j)
         for index, both in enumerate(self.together):
-            pair = both.pair
-            self._offer(graph, pair.a, pair.b, both.best, 0, price, off[pair.a] + off[pair.b], len(off) + index)
-        structure, units, worth = [], 0, sum(off)
+            a, b = both.pair.a, both.pair.b
+            units, worth = _best(both.best, 0, price)
+            if worth > base[a] + base[b]:
+                gain = worth - base[a] - base[b]
+                graph.add_edge(a, b, weight=gain, units=units, item=len(off) + index)
+        total, wanted = sum(base), 0
+        structure, matched = [], set()
         for a, b in nx.max_weight_matching(graph):
             edge = graph.edges[a, b]
             structure.append(edge["item"])
-            units += edge["units"]
-            worth += edge["weight"]
-        return tuple(sorted(structure)), units, worth
-
-    @staticmethod
-    def _offer(
-        graph: nx.Graph[object],
-        a: object,
-        b: object,
-        table: FloatArray,
-        first: int,
-        price: float,
-        off: float,
-        item: int,
-    ) -> None:
-        worth = table - price * np.arange(first, first + len(table))
-        if not len(worth):
-            return
-        n = int(np.argmax(worth))
-        gain = float(worth[n]) - off
-        if gain > 0:
-            graph.add_edge(a, b, weight=gain, units=first + n, item=item)
+            wanted += edge["units"]
+            total += edge["weight"]
+            matched |= {a, b}
+        for j, (units, worth) in enumerate(alone):
+            if j not in matched and j not in self.blank and worth > off[j]:
+                structure.append(j)
+                wanted += units
+        return tuple(sorted(structure)), wanted, total
 
     def share_out(self, structure: _Structure) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
         """The best counts and shares when exactly these items, or fewer, are active."""
@@ -150,6 +142,15 @@ class _Market:
                 if not split:
                     shares[pair.a, pair.b] = counts[pair.a] + counts[pair.b] - union
         return tuple(counts), shares
+
+
+def _best(table: FloatArray, first: int, price: float) -> tuple[int, float]:
+    """Units and worth of the best entry when a unit costs `price`; entry 0 stands for `first` units."""
+    if not len(table):
+        return 0, -np.inf
+    worth = table - price * np.arange(first, first + len(table))
+    n = int(np.argmax(worth))
+    return first + n, float(worth[n])
 
 
 def share_units(tables: list[FloatArray], units: int) -> tuple[int, ...]:
