@@ -6,6 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test asserts wall time, so no example has a deadline: machines are noisy, and the first one may compile a kernel.
+settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# CI tries the same examples every time: what it says of a commit must not depend on the day.
+settings.register_profile("ci", settings.get_profile("here"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
 @pytest.fixture(scope="session")
