@@ -77,7 +77,9 @@ class _Market:
         self.together = tables
         # Partners of now have one blank between them: to be active alone a job is matched with it, so that only one of
         # them is, since both alone is what a pair's split is for. Other jobs just do what is best for them.
-        self.blank = {j: ("blank", pair.a) for pair in problem.pairs if pair.shared for j in (pair.a, pair.b)}
+        # Blanks are numbers as jobs are: the hashes of strings, and with them the order of sets, change by the run.
+        blanks = len(problem.jobs)
+        self.blank = {j: blanks + pair.a for pair in problem.pairs if pair.shared for j in (pair.a, pair.b)}
 
     def dearest(self) -> float:
         """A price at which nobody wants a unit."""
@@ -95,7 +97,7 @@ class _Market:
         alone = [_best(table[1:], 1, price) for table in self.solo]
         # What a job is worth if it is matched with nobody.
         base = [v if j in self.blank else max(v, alone[j][1]) for j, v in enumerate(off)]
-        graph: nx.Graph[object] = nx.Graph()
+        graph: nx.Graph[int] = nx.Graph()
         for j, blank in self.blank.items():
             units, worth = alone[j]
             if worth > base[j]:
@@ -107,8 +109,9 @@ class _Market:
                 gain = worth - base[a] - base[b]
                 graph.add_edge(a, b, weight=gain, units=units, item=len(off) + index)
         total, wanted = sum(base), 0
-        structure, matched = [], set()
-        for a, b in nx.max_weight_matching(graph):
+        structure: list[int] = []
+        matched: set[int] = set()
+        for a, b in sorted(nx.max_weight_matching(graph)):
             edge = graph.edges[a, b]
             structure.append(edge["item"])
             wanted += edge["units"]

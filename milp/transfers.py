@@ -62,25 +62,29 @@ def transport(
         return None
     may_lose = {j for j, n in enumerate(counts) if n < problem.current[j]}
     may_gain = {j for j, n in enumerate(counts) if n > problem.current[j]}
-    graph: nx.DiGraph[object] = nx.DiGraph()
+    # Numbers as nodes: the hashes of strings, and with them the order in which units are pushed, change by the run.
+    source, sink = 0, 1
+    origin = {before: 2 + i for i, before in enumerate(supply)}
+    target = {after: 2 + len(supply) + i for i, after in enumerate(demand)}
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_nodes_from((source, sink))
     for before, units in supply.items():
-        graph.add_edge("source", ("from", before), capacity=units)
+        graph.add_edge(source, origin[before], capacity=units)
         for after in demand:
             if all(j in may_lose for j in before if j not in after) and all(
                 j in may_gain for j in after if j not in before
             ):
-                graph.add_edge(("from", before), ("to", after))
+                graph.add_edge(origin[before], target[after])
     for after, units in demand.items():
-        graph.add_edge(("to", after), "sink", capacity=units)
-    graph.add_nodes_from(("source", "sink"))
-    value, flow = nx.maximum_flow(graph, "source", "sink")
+        graph.add_edge(target[after], sink, capacity=units)
+    value, flow = nx.maximum_flow(graph, source, sink)
     if value != problem.units:
         return None
     return tuple(
-        Transfer(before, after, int(flow["from", before]["to", after]))
+        Transfer(before, after, int(flow[origin[before]][target[after]]))
         for before in supply
         for after in demand
-        if flow["from", before].get(("to", after))
+        if flow[origin[before]].get(target[after])
     )
 
 

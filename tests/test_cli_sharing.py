@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -152,3 +155,35 @@ def test_solve_takes_xi_and_answers_with_shared_units(tmp_path: Path, capsys: py
     path.write_text(json.dumps(document))
     assert run(["solve", str(path)]) == 2
     assert "unit 2 is held by 'a' too" in capsys.readouterr().err
+
+
+def test_the_bytes_do_not_depend_on_the_seed_of_hashes(inputs: list[str]) -> None:
+    # More jobs than the fixture's, so that matchings and transports have something to choose.
+    rows = ""
+    for j in range(12):
+        curve = f'"[0,10,{27 + j % 3}]"'
+        rows += f'j{j},{"ab"[j % 2]},1,3,{4e4 + 1e3 * j},2021-02-10T00:00:{j:02d}Z,6,3,"[0,1,3]",{curve},{curve}\n'
+    Path("jobs.csv").write_text("name,model,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\n" + rows)
+    nodes = "".join(f"2021-02-10T00:00:00Z,n{i},1\n" for i in range(9))
+    changes = "".join(f"2021-02-10T00:{m:02d}:00Z,n{m % 9},{m // 9 % 2}\n" for m in range(1, 60))
+    Path("trace.csv").write_text("time,node,idle\n" + nodes + changes)
+    for seed in ("1", "2", "3"):
+        command = [
+            sys.executable,
+            "-c",
+            "from bft.replay.cli import main; main()",
+            *inputs,
+            "--xi",
+            "xi.csv",
+            "-name",
+            seed,
+        ]
+        done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    for name in ("steps.parquet", "jobs.parquet", "allocations.parquet", "summary.json"):
+        assert len({Path(f"{seed}-itrOut", name).read_bytes() for seed in ("1", "2", "3")}) == 1, name
+    steps = pd.read_parquet("1-itrOut/steps.parquet")
+    held = pd.read_parquet("1-itrOut/allocations.parquet")
+    seconds = (held["end"] - held["start"]).dt.total_seconds() * (held["last_unit"] - held["first_unit"] + 1)
+    assert len(steps) > 30
+    assert seconds.sum() > metrics("1")["used_unit_s"], "nothing was shared: the test shows nothing"  # type: ignore[operator]
