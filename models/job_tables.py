@@ -43,7 +43,8 @@ def read_jobs(path: str | Path) -> JobTable:
 def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable:
     """Read the published pair of tables: `bounds` (-bdfn) and `scalability` (-scfn), joined by job name.
 
-    The order is that of `bounds`. Jobs that only `scalability` has are left out.
+    The order is that of `bounds`. Jobs that only `scalability` has are left out. A job named J00001-vgg16 trains the
+    model vgg16, unless a column says otherwise.
 
     Raises
     ------
@@ -65,6 +66,8 @@ def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable
             hint="give the two tables of one published set",
         )
     joined = bound_frame.drop(columns=list(CURVES), errors="ignore").join(curve_frame[list(CURVES)])
+    if "model" not in joined.columns:  # published names carry it: J00001-vgg16
+        joined = joined.assign(model=[name.partition("-")[2] for name in joined.index])
     curve_rows = (curve_frame.index.get_indexer(joined.index) + 1).tolist()
     return jobs_from_frame(joined, source=str(bounds), curves_from=str(scalability), curve_rows=curve_rows)
 

@@ -513,3 +513,14 @@ def test_the_published_trainings_have_the_published_bounds_and_speeds(reference:
     speeds = {tuple(np.round(job.scalability.at([1, 2, 4, 8, 16, 32, 64]), 1)) for job in found}
     assert (5218.8, 10582.5, 20436.0, 39584.0, 78023.8, 144762.5, 262723.0) in speeds  # ResNet18
     assert len(speeds) == 7
+
+
+@pytest.mark.reference
+def test_published_names_carry_the_model(reference: Path) -> None:
+    folder = reference / "bftrainer"
+    named = read_published_jobs(folder / "ImageNet-imgps-Jbnd-1001J.pkl", folder / "ImageNet-imgps-JNPs-1001J.pkl")
+    assert {job.model for job in named} == {
+        "AlexNet", "vgg16", "resnet18", "DenseNet", "mnasnet1", "shufflenet", "mobilenet",
+    }  # fmt: skip
+    plain = read_published_jobs(folder / "hps-shufflenet-Jbnd-10J.pkl", folder / "hps-shufflenet-JNPs-10J.pkl")
+    assert {job.model for job in plain} == {""}
