@@ -32,11 +32,16 @@ def solve_exact(problem: Problem) -> tuple[int, ...]:
 
 def solve_plain(problem: Problem) -> tuple[int, ...]:
     """Solve with the plain programme over whole value tables (`_knapsack`)."""
+    return share_units(value_tables(problem), _current(problem), problem.units)
+
+
+def share_units(tables: list[FloatArray], current: IntArray, units: int) -> tuple[int, ...]:
+    """Units for each table that maximise the sum, at most `units` in all; ties prefer `current`, then least."""
     from bft.milp._knapsack import best_counts
 
-    tables = value_tables(problem)
-    counts = best_counts(np.concatenate(tables), _offsets(tables), _current(problem), problem.units)
-    return tuple(counts.tolist())
+    if not tables:
+        return ()
+    return tuple(best_counts(np.concatenate(tables), _offsets(tables), current, units).tolist())
 
 
 def solve_core(problem: Problem) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import networkx as nx
 import numpy as np
 
+from bft.milp.exact import share_units
 from bft.milp.items import PairTable, cell
 from bft.milp.problem import FloatArray, Problem
 from bft.milp.transfers import transport, value_of
@@ -136,7 +137,8 @@ class _Market:
                 tables.append(table)
         counts = [0] * jobs
         shares = {}
-        for item, units in zip(structure, share_units(tables, self.problem.units), strict=True):
+        nothing = np.zeros(len(tables), dtype=np.int64)
+        for item, units in zip(structure, share_units(tables, nothing, self.problem.units), strict=True):
             if item < jobs:
                 counts[item] = units
             elif units:
@@ -154,15 +156,3 @@ def _best(table: FloatArray, first: int, price: float) -> tuple[int, float]:
     worth = table - price * np.arange(first, first + len(table))
     n = int(np.argmax(worth))
     return first + n, float(worth[n])
-
-
-def share_units(tables: list[FloatArray], units: int) -> tuple[int, ...]:
-    """Units for each table that maximise the sum, at most `units` in all, by the exact programme."""
-    from bft.milp._knapsack import best_counts
-
-    if not tables:
-        return ()
-    offsets = np.zeros(len(tables) + 1, dtype=np.int64)
-    np.cumsum([len(table) for table in tables], out=offsets[1:])
-    nothing = np.zeros(len(tables), dtype=np.int64)
-    return tuple(best_counts(np.concatenate(tables), offsets, nothing, units).tolist())

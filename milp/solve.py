@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from functools import cache
 
 from bft.milp import modes, node
@@ -12,7 +13,7 @@ from bft.milp.exact import solve_exact
 from bft.milp.linear import Limits, LinearAnswer, LinearModel, Nonsense
 from bft.milp.problem import Problem, ProblemError, Solution, Status
 from bft.milp.process import SolverFailure, SolverProcess, shared_process
-from bft.milp.sharing import keep_answer, solve_sharing
+from bft.milp.sharing import SharingAnswer, keep_answer, solve_sharing
 from bft.milp.values import complaint, keep, objective, total_value, value_tables
 
 FORMULATIONS = ("auto", "modes", "node", "items", "flow")
@@ -101,18 +102,10 @@ def solve(
         return _alone(problem, backend, formulation, strict_reference, limits, worker, started)
     except (SolverFailure, Nonsense) as failure:
         if formulation in SHARING:
-            kept = keep_answer(problem, f"{backend}: {failure}; kept")
-            return Solution(
-                "fallback",
-                kept.counts,
-                kept.objective,
-                kept.bound,
-                backend,
-                formulation,
-                time.perf_counter() - started,
-                kept.note,
-                kept.transfers,
+            kept = replace(
+                keep_answer(problem, f"{backend}: {failure}; kept"), status="fallback", formulation=formulation
             )
+            return _told(kept, backend, started)
         return _exact(problem, started, fallback=f"{backend}: {failure}")
 
 
@@ -139,7 +132,10 @@ def _shared(
     def ask(model: LinearModel, within: Limits) -> LinearAnswer:
         return process.solve(model, solver, within)
 
-    found = solve_sharing(problem, formulation, ask, limits, TOLERANCE)
+    return _told(solve_sharing(problem, formulation, ask, limits, TOLERANCE), backend, started)
+
+
+def _told(found: SharingAnswer, backend: str, started: float) -> Solution:
     return Solution(
         found.status,
         found.counts,
