@@ -19,9 +19,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REQUIRED = ("Jmin", "Jmax", "Pmax", "Tsub", "Tcup", "Tcdw", "Ns", "Ps", "Os")
-OPTIONAL = ("Jreq", "weight", "model", "batch_size", "memory_gib", "user", "vc", "deadline")
+OPTIONAL = (
+    "Jreq",
+    "weight",
+    "model",
+    "batch_size",
+    "memory_gib",
+    "user",
+    "vc",
+    "deadline",
+    "skew",
+    "spread_slowdown",
+)
 BOUNDS = ("Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub")
 CURVES = ("Ns", "Ps", "Os")
+_KNOWN = frozenset((*REQUIRED, *OPTIONAL))
 # Columns that may hold the job name when the file has no index of its own.
 NAME_COLUMNS = ("name", "job", "Unnamed: 0", "")
 
@@ -30,7 +42,8 @@ def read_jobs(path: str | Path) -> JobTable:
     """Read a native job table (Parquet, CSV or JSON lines).
 
     Columns: name, Jmin, Jmax, Pmax (samples), Tsub (UTC), Tcup, Tcdw (s), Ns, Ps, Os (lists; in CSV as JSON), and
-    optionally Jreq, weight, model, batch_size, memory_gib, user, vc, deadline (UTC).
+    optionally Jreq, weight, model, batch_size, memory_gib, user, vc, deadline (UTC), skew, spread_slowdown. What other
+    columns say is kept in `Job.extra`.
 
     Raises
     ------
@@ -86,8 +99,7 @@ def jobs_from_frame(
     """
     frame = _named(frame, source)
     _require(frame, REQUIRED, source)
-    optional = [column for column in OPTIONAL if column in frame.columns]
-    columns = {column: frame[column].tolist() for column in (*REQUIRED, *optional)}
+    columns = {str(column): frame[column].tolist() for column in frame.columns}
     jobs = []
     for row, name in enumerate(frame.index.tolist(), start=1):
         record = {column: values[row - 1] for column, values in columns.items()}
@@ -122,12 +134,15 @@ def jobs_to_frame(table: JobTable) -> pd.DataFrame:
             "user": job.user,
             "vc": job.vc,
             "deadline": None if job.deadline_ns is None else pd.Timestamp(job.deadline_ns, unit="ns", tz="UTC"),
+            "skew": job.skew,
+            "spread_slowdown": job.spread_slowdown,
+            **job.extra,
         }
         records.append(record)
-    frame = pd.DataFrame(records, columns=["name", *REQUIRED, *OPTIONAL])
+    further = dict.fromkeys(column for job in table for column in job.extra)
+    frame = pd.DataFrame(records, columns=["name", *REQUIRED, *OPTIONAL, *further])
     unused = [column for column in OPTIONAL if frame[column].isna().all() or (frame[column] == "").all()]
-    if (frame["weight"] == 1.0).all():
-        unused.append("weight")
+    unused += [column for column in ("weight", "spread_slowdown") if (frame[column] == 1.0).all()]
     return frame.drop(columns=unused)
 
 
@@ -162,6 +177,9 @@ class _Row:
                 batch_size=self.number("batch_size") if self.given("batch_size") else None,
                 memory_gib=self.number("memory_gib") if self.given("memory_gib") else None,
                 deadline_ns=self.instant("deadline") if self.given("deadline") else None,
+                skew=self.number("skew") if self.given("skew") else None,
+                spread_slowdown=self.number("spread_slowdown") if self.given("spread_slowdown") else 1.0,
+                extra={key: value for key, value in self.record.items() if key not in _KNOWN and self.given(key)},
             )
         except InputError as error:
             if error.row is None:
@@ -170,7 +188,9 @@ class _Row:
 
     def given(self, column: str) -> bool:
         value = self.record.get(column)
-        return not (value is None or value == "" or (isinstance(value, float) and math.isnan(value)) or value != value)
+        if value is None or isinstance(value, list | np.ndarray):
+            return value is not None
+        return not (value == "" or value != value)
 
     def text(self, column: str) -> str:
         return str(self.record[column]) if self.given(column) else ""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,6 +17,46 @@ from bft.models.errors import InputError
 REQUEST_SHARE = 0.8
 # Ten times the units of any machine: a slip of the pen must not take all memory.
 MOST_UNITS = 10_000_000
+
+
+class Dynamics(Protocol):
+    """How fast one job goes in one replay, where that depends on more than how many units it has."""
+
+    def rate(self, placement: tuple[int, ...], progress: float, now_ns: int) -> tuple[float, int | None]:
+        """Rate from now on.
+
+        Parameters
+        ----------
+        placement
+            Units it holds on each of its nodes, most first; not empty.
+        progress
+            Samples done.
+        now_ns
+            The instant, UTC nanoseconds; from then on its units make progress.
+
+        Returns
+        -------
+        rate : float
+            Samples/s.
+        until : int or None
+            The instant at which to ask again; None while nothing but the placement changes it.
+        """
+
+    def state(self) -> dict[str, Any]:
+        """What it remembers, as values that JSON can hold, for a checkpoint."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Remember what `state` says."""
+
+
+class Profile(Protocol):
+    """What a job brings along from which its dynamics start anew in each replay."""
+
+    def start(self, *, tunes: bool) -> Dynamics:
+        """Dynamics of a job that has not run yet; `tunes`: it may choose its batch size itself."""
+
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +85,15 @@ class Job:
         Factor on its value in the objective.
     model, user, vc
         What it trains, whose it is, its virtual cluster; empty when unknown.
+    batch_size, memory_gib, deadline_ns
+        Samples per iteration, memory it takes of a unit, and when it should be done (UTC ns); None when unknown.
+    skew, spread_slowdown
+        How uneven its tensors' sizes are (Tiresias' skew; None when unknown), and how many times longer an iteration
+        takes when its units lie on more nodes than needed.
+    profile
+        What its rate follows from where a curve does not tell.
+    extra
+        Further columns of its table, for policies that read them.
     """
 
     name: str
@@ -62,6 +113,10 @@ class Job:
     batch_size: float | None = None
     memory_gib: float | None = None
     deadline_ns: int | None = None
+    skew: float | None = None
+    spread_slowdown: float = 1.0
+    profile: Profile | None = None
+    extra: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
 
     def __post_init__(self) -> None:
         def wrong(column: str, what: str) -> InputError:
@@ -78,6 +133,8 @@ class Job:
         for column, value in (("Tcup", self.tcup_s), ("Tcdw", self.tcdw_s), ("weight", self.weight)):
             if not (np.isfinite(value) and value >= 0):
                 raise wrong(column, f"expected a finite number >= 0, not {value}")
+        if not (np.isfinite(self.spread_slowdown) and self.spread_slowdown >= 1):
+            raise wrong("spread_slowdown", f"expected a finite number >= 1, not {self.spread_slowdown}")
         if self.scalability.ps[0] != 0:
             raise wrong("Ps", f"expected Ps[0] = 0 (no units, no progress), not {self.scalability.ps[0]:g}")
         if self.jreq is not None and not self.jmin <= self.jreq <= self.jmax:

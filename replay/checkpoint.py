@@ -17,7 +17,7 @@ from bft.models import InputError
 from bft.replay.engine import Replay
 
 FORMAT = "bft-replay checkpoint"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 class Checkpoint:

@@ -7,21 +7,21 @@ to the next nanosecond. At one instant finishes come first, then leaves, joins, 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, Literal
 
-from bft.milp import move
 from bft.models import Job, JobTable
 from bft.replay.holdings import Holdings
 from bft.replay.interference import Interference
-from bft.replay.ledger import ConservationError, JobRecord, Ledger, Outcome
-from bft.replay.policies.interface import Decision, JobView, Policy, PolicyError, Remembers, State
+from bft.replay.ledger import ConservationError, Ledger, Outcome
+from bft.replay.orders import Change, Traits, changes
+from bft.replay.policies.interface import Decision, Machine, Policy, Remembers, State
+from bft.replay.running import NEVER, Running
 from bft.replay.trace import SECOND_NS, NodeTrace
 
 CostModel = Literal["bftrainer", "stall"]
-NEVER = 2**63 - 1
 # Rounding of doubles, relative: a finish due at a whole nanosecond must not come one late, after a leave then.
 ROUNDING = 1e-14
 
@@ -33,55 +33,39 @@ class Rules:
     Parameters
     ----------
     max_jobs
-        Jobs in play at once; others wait, first come first served.
+        Jobs in play at once, 0 for all; others wait, first come first served.
     cost_model
         `bftrainer` deducts T x rate from progress at a rescale; `stall` stops progress for T seconds.
     decide_at
-        `all`: node events, submits and finishes. `node`: node events only, as the published replayer does.
+        `all`: node events, submits, finishes and the policy's timers. `node`: node events only, as the published
+        replayer does.
     min_interval_s
         Least time between two decisions; what happens meanwhile is decided together.
+    checkpoint_interval_s
+        A rigid job saves its work so often while it runs, at no cost, and when a policy stops it; 0: all the time.
+    start_overhead_s
+        Seconds without progress after a job's first start.
+    restart_overhead
+        The same after every later start, and after each move where a policy migrates: pairs of a number of units and
+        the seconds that apply up to it, ascending; more units take the last pair's.
     """
 
     max_jobs: int = 10
     cost_model: CostModel = "bftrainer"
     decide_at: Literal["all", "node"] = "all"
     min_interval_s: float = 0.0
+    checkpoint_interval_s: float = 600.0
+    start_overhead_s: float = 0.0
+    restart_overhead: tuple[tuple[int, float], ...] = ()
+
+    def restart_s(self, units: int) -> float:
+        """Seconds that a restart on so many units takes."""
+        if not self.restart_overhead:
+            return 0.0
+        return next((s for most, s in self.restart_overhead if units <= most), self.restart_overhead[-1][1])
 
 
-class _Running:
-    """A job in play."""
-
-    __slots__ = (
-        "finish_ns",
-        "index",
-        "job",
-        "partner",
-        "progress",
-        "rate",
-        "record",
-        "shared",
-        "stall_kind",
-        "stalled_until",
-        "units",
-        "xi",
-    )
-
-    def __init__(self, index: int, job: Job, record: JobRecord) -> None:
-        self.index, self.job, self.record = index, job, record
-        self.units: list[int] = []  # oldest first
-        self.progress = 0.0
-        self.rate = 0.0
-        self.finish_ns = NEVER
-        self.stalled_until = 0
-        self.stall_kind = ""
-        self.partner: _Running | None = None  # with whom it shares `shared` units, both at 1/xi of their rates
-        self.shared = 0
-        self.xi = 1.0
-
-
-# What a checkpoint keeps of a job in play, and of the replay itself.
-_RUNNING = ("index", "units", "progress", "rate", "finish_ns", "stalled_until", "stall_kind", "shared", "xi")
-_STANDING = ("now", "_admitted", "_submitted", "_event", "_pending", "_decided_at")
+_STANDING = ("now", "_admitted", "_submitted", "_event", "_pending", "_decided_at", "_wake_ns")
 
 
 class Replay:
@@ -114,15 +98,19 @@ class Replay:
         self.interference = interference
         self.now = trace.start
         self.ledger = Ledger(trace, jobs)
+        self._traits = Traits.of(policy)
         self._units_per_node = trace.units_per_node
-        self._held = Holdings(len(trace.nodes) * trace.units_per_node)
+        self._held = Holdings(len(trace.nodes) * trace.units_per_node, trace.units_per_node)
+        self._machine = Machine(self._held)
         self._queue = jobs.by_submit()  # not yet admitted, in order; _submitted of them have been submitted
         self._admitted = 0
         self._submitted = 0
-        self._in_play: list[_Running] = []
+        self._in_play: list[Running] = []
+        self._active: list[Running] = []  # those in play that hold units, in the same order
         self._event = 0
         self._pending = False  # something changed since the last decision
         self._decided_at = -NEVER
+        self._wake_ns = NEVER
 
     # --- the loop -------------------------------------------------------------------------------------------------
 
@@ -162,13 +150,7 @@ class Replay:
             "policy": self.policy.state() if isinstance(self.policy, Remembers) else None,
             "held": self._held.state(),
             "ledger": self.ledger.state(),
-            "in_play": [
-                {
-                    **{name: getattr(running, name) for name in _RUNNING},
-                    "partner": None if running.partner is None else running.partner.index,
-                }
-                for running in self._in_play
-            ],
+            "in_play": [running.state() for running in self._in_play],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -179,16 +161,13 @@ class Replay:
             self.policy.restore(state["policy"])
         self._held.restore(state["held"])
         self.ledger.restore(state["ledger"])
-        self._in_play = []
-        for entry in state["in_play"]:
-            index = entry["index"]
-            running = _Running(index, self.jobs.jobs[index], self.ledger.records[index])
-            for name in _RUNNING:
-                setattr(running, name, entry[name])
-            self._in_play.append(running)
-        by_index = {running.index: running for running in self._in_play}
-        for running, entry in zip(self._in_play, state["in_play"], strict=True):
-            running.partner = None if entry["partner"] is None else by_index[entry["partner"]]
+        self._in_play = [
+            Running.restored(
+                entry, self.jobs.jobs[entry["index"]], self.ledger.records[entry["index"]], tunes=self._traits.tunes
+            )
+            for entry in state["in_play"]
+        ]
+        self._find_active()
 
     def _step(self, instant: int) -> None:
         """Handle everything that happens at an instant, in the order of DESIGN §5."""
@@ -196,7 +175,10 @@ class Replay:
         finished = self._finish()
         touched = self._leave_and_join()
         admitted = self._admit()
-        self._pending |= touched if self.rules.decide_at == "node" else finished or touched or admitted
+        woken = self._wake_ns <= instant
+        if woken:
+            self._wake_ns = NEVER
+        self._pending |= touched if self.rules.decide_at == "node" else finished or touched or admitted or woken
         if self._pending and instant < self.trace.end and instant >= self._decided_at + self._min_interval_ns():
             self._pending = False
             if self._in_play:
@@ -207,7 +189,9 @@ class Replay:
         return bool(self._in_play) or self._admitted < len(self._queue)
 
     def _next_instant(self) -> int:
-        instant = min((running.finish_ns for running in self._in_play), default=NEVER)
+        instant = self._wake_ns if self._in_play else NEVER
+        for running in self._active:
+            instant = min(instant, running.finish_ns, running.ask_ns)
         if self._event < len(self.trace.times):
             instant = min(instant, int(self.trace.times[self._event]))
         if self._submitted < len(self._queue):
@@ -219,14 +203,18 @@ class Replay:
     def _min_interval_ns(self) -> int:
         return round(self.rules.min_interval_s * SECOND_NS)
 
+    def _find_active(self) -> None:
+        self._active = [running for running in self._in_play if running.units]
+
     # --- stages of an instant, in their order ---------------------------------------------------------------------
 
     def _advance(self, to: int) -> None:
         """Let time pass: every running job progresses at its rate, stalls are charged as they pass."""
         seconds = (to - self.now) / SECOND_NS
         if seconds > 0:
-            for running in self._in_play:
+            for running in self._active:
                 running.record.unit_seconds += len(running.units) * seconds
+                running.record.run_seconds += seconds
                 if running.rate:
                     gain = running.rate * seconds
                     running.progress += gain
@@ -240,7 +228,10 @@ class Replay:
         self.now = to
 
     def _finish(self) -> bool:
-        done = [running for running in self._in_play if running.finish_ns <= self.now]
+        done = [running for running in self._active if running.finish_ns <= self.now]
+        for running in self._active:
+            if running.ask_ns <= self.now < running.finish_ns:
+                self._set_rate(running)
         for running in done:
             # A finish is rounded up to a nanosecond: what was done beyond the work is not counted.
             self.ledger.gained(running.record, running.job.pmax - running.progress)
@@ -248,11 +239,13 @@ class Replay:
             self.ledger.finished(running.record, self.now)
             self._held.release(running.index, running.units)
             self.ledger.released(running.index, running.units, self.now)
+            running.units = []
         if done:
-            self._in_play = [running for running in self._in_play if running.finish_ns > self.now]
-            for running in done:
-                if running.partner is not None:
-                    self._part(running)
+            gone = {running.index for running in done}
+            self._in_play = [running for running in self._in_play if running.index not in gone]
+            self._find_active()
+            if any(running.partners for running in done):
+                self._refresh_partners()
         return bool(done)
 
     def _leave_and_join(self) -> bool:
@@ -273,29 +266,50 @@ class Replay:
         return [unit for node in nodes for unit in range(node * per, (node + 1) * per)]
 
     def _leave(self, leaving: list[int]) -> None:
-        """Take units back: a job that loses some keeps the rest and pays Tcdw x its rate before, once."""
+        """Take units back: a job that loses some keeps the rest and pays Tcdw x its rate before, once.
+
+        Where the policy is rigid it stops instead, and loses its work since the last checkpoint.
+        """
         lost = self._held.take_back(leaving)
         if not lost:
             return
-        for running in self._in_play:
+        for running in self._active:
             gone = lost.get(running.index)
             if gone is None:
                 continue
             self.ledger.released(running.index, [unit for unit in running.units if unit in gone], self.now)
             self.ledger.preempted(running.record)
             running.units = [unit for unit in running.units if unit not in gone]
-            self._charge(running, running.job.tcdw_s, "preemption")
-            self._set_rate(running)
+            running.since_ns = self.now
+            if self._traits.rigid:
+                self._stop(running)
+            else:
+                self._charge(running, running.job.tcdw_s, "preemption")
+                self._set_rate(running)
+        self._find_active()
         self._refresh_partners()
+
+    def _stop(self, running: Running) -> None:
+        """A rigid job has lost a unit: it goes back to its last checkpoint, and waits."""
+        self._save(running)
+        if running.progress > running.saved:
+            self.ledger.lost(running.record, running.progress - running.saved, "preemption")
+            running.progress = running.saved
+        self._held.release(running.index, running.units)
+        self.ledger.released(running.index, running.units, self.now)
+        running.units = []
+        self._set_rate(running)
 
     def _admit(self) -> bool:
         while self._submitted < len(self._queue) and self.jobs.jobs[self._queue[self._submitted]].tsub_ns <= self.now:
             self._submitted += 1
         admitted = False
-        while self._admitted < self._submitted and len(self._in_play) < self.rules.max_jobs:
+        most = self.rules.max_jobs or NEVER
+        while self._admitted < self._submitted and len(self._in_play) < most:
             index = self._queue[self._admitted]
             self._admitted += 1
-            self._in_play.append(_Running(index, self.jobs.jobs[index], self.ledger.records[index]))
+            record = self.ledger.records[index]
+            self._in_play.append(Running(index, record.job, record, tunes=self._traits.tunes))
             admitted = True
         return admitted
 
@@ -307,186 +321,168 @@ class Replay:
             decision = Decision((0,) * len(state.jobs), status="optimal", objective=0.0, bound=0.0, backend="none")
         else:
             decision = self.policy.decide(state)
-        self._check(decision, state)
-        rate_before = sum(running.rate for running in self._in_play)
-        if decision.transfers:
-            self._carry_out(decision)
-        else:
-            self._give_alone(decision.counts)
+        rate_before = sum(running.rate for running in self._active)
+        self._apply(changes(decision, state, self._in_play, self._held, self._traits))
+        if decision.wake_ns is not None:
+            if decision.wake_ns <= self.now:
+                raise self._traits.refusal(f"it asked to be woken at {decision.wake_ns} ns, and it is {self.now}")
+            self._wake_ns = decision.wake_ns
         self._conserve()
-        rate = sum(running.rate for running in self._in_play)
-        active = sum(1 for running in self._in_play if running.units)
-        jobs = len(state.jobs)
-        self.ledger.decided(self.now, state.idle, jobs, active, self._held.used, rate_before, rate, decision)
+        rate = sum(running.rate for running in self._active)
+        self.ledger.decided(
+            self.now,
+            state.idle,
+            len(state.jobs),
+            len(self._active),
+            self._held.used,
+            rate_before,
+            rate,
+            decision,
+        )
 
     def _state(self) -> State:
-        at = {running.index: position for position, running in enumerate(self._in_play)}
-        return State(
-            self.now,
-            self._held.idle,
-            tuple(
-                JobView(
-                    running.job,
-                    len(running.units),
-                    running.record.unit_seconds,
-                    None if running.partner is None else at[running.partner.index],
-                    running.shared,
-                )
-                for running in self._in_play
-            ),
-        )
+        at: dict[int, int] = {}
+        if self._held.shared:
+            at = {running.index: position for position, running in enumerate(self._in_play)}
+        clairvoyant = self._traits.clairvoyant
+        views = tuple(running.view(at, clairvoyant=clairvoyant) for running in self._in_play)
+        return State(self.now, self._held.idle, views, self._machine)
+
+    def _apply(self, found: list[Change]) -> None:
+        """Move units as the decision says: all are released before any is granted, then each job pays."""
+        for change in found:
+            if change.released:
+                gone = set(change.released)
+                running = change.running
+                self._held.release(running.index, change.released)
+                self.ledger.released(running.index, change.released, self.now)
+                before, running.units = len(running.units), [unit for unit in running.units if unit not in gone]
+                if not (change.granted or change.wanted):
+                    self._pay(running, before)
+        for change in found:
+            if change.granted or change.wanted:
+                running = change.running
+                before = len(running.units) + len(change.released)
+                granted = change.granted or self._held.take(change.wanted, near=running.units)
+                running.units.extend(granted)
+                self._held.grant(running.index, granted)
+                self.ledger.granted(running.index, granted, self.now)
+                self._pay(running, before)
+        self._find_active()
+        self._refresh_partners()
+        for running in self._active:
+            if running.dynamics is not None:  # its policy may have told it to run otherwise
+                self._set_rate(running)
+
+    def _pay(self, running: Running, before: int) -> None:
+        """A decision has changed the units of a job that had `before`; it pays for that at its rate before."""
+        record, job, rules = running.record, running.job, self.rules
+        running.since_ns = self.now
+        running.waiting_view = None
+        if before:
+            self.ledger.rescaled(record)
+        else:
+            self.ledger.started(record, self.now)
+        self._charge(running, job.tcdw_s if len(running.units) < before else job.tcup_s, "rescale")
+        if not running.units:
+            running.saved = running.progress  # who is asked to stop saves its work
+            record.stops += 1
+        elif not before:
+            running.begun_ns = self.now
+            self._stall(running, rules.start_overhead_s if record.starts == 1 else rules.restart_s(len(running.units)))
+        elif self._traits.migrates:
+            self._stall(running, rules.restart_s(len(running.units)))
+        self._set_rate(running)
 
     def _conserve(self) -> None:
         """Every idle unit is free or held, and held once unless it is shared."""
-        held = sum(len(running.units) for running in self._in_play)
-        twice = sum(running.shared for running in self._in_play) // 2
+        held = sum(len(running.units) for running in self._active)
+        twice = sum(sum(running.partners.values()) for running in self._active) // 2
         if held - twice != self._held.used:
             raise ConservationError(f"{held} units held, {twice} of them twice, but {self._held.used} in use")
-
-    def _check(self, decision: Decision, state: State) -> None:
-        refuse = self._refusal
-        if len(decision.counts) != len(state.jobs):
-            raise refuse(f"it answered {len(decision.counts)} counts for {len(state.jobs)} jobs")
-        answered: tuple[object, ...] = decision.counts  # third parties may answer anything
-        for view, count, answer in zip(state.jobs, decision.counts, answered, strict=True):
-            if not isinstance(answer, Integral):
-                raise refuse(f"it gave job {view.job.name!r} {answer!r} units, which is no whole number")
-            if count and not max(view.job.jmin, 1) <= count <= view.job.jmax:
-                raise refuse(
-                    f"it gave job {view.job.name!r} {count} units, outside 0 and [{view.job.jmin}, {view.job.jmax}]"
-                )
-        shared = 0 if decision.transfers else sum(view.shared for view in state.jobs) // 2
-        if not decision.transfers and sum(decision.counts) - shared > state.idle:
-            raise refuse(f"it gave {sum(decision.counts)} units of {state.idle} idle ones")
-
-    def _refusal(self, what: str) -> PolicyError:
-        return PolicyError(f"policy {self.policy.name!r} was stopped: {what}")
-
-    def _give_alone(self, counts: tuple[int, ...]) -> None:
-        """Release the newest units of those that shrink, then give free ones to those that grow."""
-        for running, count in zip(self._in_play, counts, strict=True):
-            if count < len(running.units):
-                self._change(running, running.units[count:], [])
-        for running, count in zip(self._in_play, counts, strict=True):
-            if count > len(running.units):
-                self._change(running, [], self._held.take(count - len(running.units)))
-        self._refresh_partners()
-
-    def _carry_out(self, decision: Decision) -> None:
-        """Move units between classes of holders as the decision's transfers say, and see that nobody migrates."""
-        position = {running.index: at for at, running in enumerate(self._in_play)}
-        current = [running.units for running in self._in_play]
-        classes: dict[tuple[int, ...], list[int]] = {}
-        for at, units in enumerate(current):
-            for unit in units:
-                holders = tuple(sorted(position[index] for index in self._held.holders(unit)))
-                if holders[0] == at:
-                    classes.setdefault(holders, []).append(unit)
-        wanted = [transfer for transfer in decision.transfers if transfer.before or transfer.after]
-        for transfer in wanted:
-            known = len(self._held.free) if not transfer.before else len(classes.get(transfer.before, ()))
-            if transfer.units > known or len(set(transfer.after)) > 2:
-                raise self._refusal(f"it moved {transfer.units} units of {known} from {transfer.before}")
-        new = sum(transfer.units for transfer in wanted if not transfer.before)
-        if new > len(self._held.free):
-            raise self._refusal(f"it gave {new} free units of {len(self._held.free)}")
-        classes[()] = self._held.take(new)
-        changes = []
-        for running, before, after in zip(self._in_play, current, move(current, classes, wanted), strict=True):
-            kept, old = set(after), set(before)
-            released = [unit for unit in before if unit not in kept]
-            granted = [unit for unit in after if unit not in old]
-            if released and granted:
-                raise self._refusal(
-                    f"job {running.job.name!r} migrates: it loses {len(released)} units and gains others"
-                )
-            changes.append((running, released, granted))
-        if tuple(len(r.units) - len(out) + len(into) for r, out, into in changes) != tuple(decision.counts):
-            raise self._refusal("its transfers do not lead to its counts")
-        for running, released, _ in changes:
-            if released:
-                self._change(running, released, [])
-        for running, _, granted in changes:
-            if granted:
-                self._change(running, [], granted)
-        self._refresh_partners()
-
-    def _change(self, running: _Running, released: list[int], granted: list[int]) -> None:
-        """A decision takes units from a job, or gives it some; it pays for that at its rate before."""
-        held = len(running.units)
-        if released:
-            gone = set(released)
-            running.units = [unit for unit in running.units if unit not in gone]
-            self._held.release(running.index, released)
-            self.ledger.released(running.index, released, self.now)
-        else:
-            running.units.extend(granted)
-            self._held.grant(running.index, granted)
-            self.ledger.granted(running.index, granted, self.now)
-        if held:
-            self.ledger.rescaled(running.record)
-        else:
-            self.ledger.started(running.record, self.now)
-        self._charge(running, running.job.tcdw_s if released else running.job.tcup_s, "rescale")
-        self._set_rate(running)
 
     # --- sharing --------------------------------------------------------------------------------------------------
 
     def _refresh_partners(self) -> None:
         """Find anew who shares units with whom, where anybody does or did."""
-        if not self._held.shared and all(running.partner is None for running in self._in_play):
+        if not self._held.shared and not any(running.partners for running in self._active):
             return
-        by_index = {running.index: running for running in self._in_play}
-        for running in self._in_play:
-            beside: dict[int, int] = {}
+        for running in self._active:
+            partners: Counter[int] = Counter()
             for unit in running.units:
                 for index in self._held.holders(unit):
                     if index != running.index:
-                        beside[index] = beside.get(index, 0) + 1
-            if len(beside) > 1:
-                raise self._refusal(f"job {running.job.name!r} shares units with {len(beside)} others")
-            partner = by_index[next(iter(beside))] if beside else None
-            running.shared = sum(beside.values())
-            if partner is running.partner:
+                        partners[index] += 1
+            if partners.keys() == running.partners.keys():
+                running.partners = dict(partners)
                 continue
-            running.partner = partner
-            running.xi = 1.0 if partner is None else self._xi(running.job, partner.job)
+            running.partners = dict(partners)
+            running.xi = max((self._xi(running.job, self.jobs.jobs[index]) for index in partners), default=1.0)
             self._set_rate(running)
-
-    def _part(self, finished: _Running) -> None:
-        """The partner of a job that has finished runs alone from now on."""
-        partner, finished.partner = finished.partner, None
-        if partner is not None and partner.partner is finished:
-            partner.partner, partner.shared, partner.xi = None, 0, 1.0
-            self._set_rate(partner)
 
     def _xi(self, job: Job, beside: Job) -> float:
         ratios = None if self.interference is None else self.interference.xi(job, beside)
         if ratios is None:
-            raise self._refusal(f"it lets {job.name!r} and {beside.name!r} share units, which no xi allows")
+            raise self._traits.refusal(f"it lets {job.name!r} and {beside.name!r} share units, which no xi allows")
         return ratios[0]
 
     # --- progress -------------------------------------------------------------------------------------------------
 
-    def _charge(self, running: _Running, seconds: float, kind: Literal["rescale", "preemption"]) -> None:
+    def _charge(self, running: Running, seconds: float, kind: Literal["rescale", "preemption"]) -> None:
         """Charge `seconds` of the job's time for a rescale or preemption, before its rate changes."""
         if self.rules.cost_model == "stall":
-            until = self.now + round(seconds * SECOND_NS)
-            if until > running.stalled_until:
-                running.stalled_until, running.stall_kind = until, kind
+            self._stall(running, seconds, kind)
             return
         cost = min(seconds * running.rate, running.progress)  # progress never falls below 0
         if cost > 0:
             running.progress -= cost
             self.ledger.lost(running.record, cost, kind)
 
-    def _set_rate(self, running: _Running) -> None:
+    def _stall(self, running: Running, seconds: float, kind: Literal["rescale", "preemption"] = "rescale") -> None:
+        """Let a job make no progress for so long."""
+        until = self.now + round(seconds * SECOND_NS)
+        if until > running.stalled_until:
+            running.stalled_until, running.stall_kind = until, kind
+
+    def _save(self, running: Running) -> None:
+        """Bring a job's last checkpoint up to date; its rate has been the same since `rated_ns`."""
+        interval = round(self.rules.checkpoint_interval_s * SECOND_NS)
+        last = self.now
+        if interval:
+            last = running.begun_ns + (self.now - running.begun_ns) // interval * interval
+        if last >= running.rated_ns and running.rate:
+            since = max(0, self.now - max(last, running.stalled_until))
+            running.saved = max(running.saved, running.progress - running.rate * (since / SECOND_NS))
+
+    def _set_rate(self, running: Running) -> None:
         """Set rate and finish time from the units held."""
         job = running.job
-        running.rate = float(job.rates[len(running.units)]) / running.xi
+        if self._traits.rigid:
+            self._save(running)
+        running.rated_ns = self.now
+        running.ask_ns = NEVER
+        if not running.units:
+            running.partners, running.xi = {}, 1.0
+        if running.dynamics is None:
+            rate = float(job.rates[len(running.units)])
+            if job.spread_slowdown > 1 and self._spread(running.units):
+                rate /= job.spread_slowdown
+        elif running.units:
+            on = Counter(unit // self._units_per_node for unit in running.units)
+            placement = tuple(sorted(on.values(), reverse=True))
+            rate, until = running.dynamics.rate(placement, running.progress, max(self.now, running.stalled_until))
+            running.ask_ns = NEVER if until is None else until
+        else:
+            rate = 0.0
+        running.rate = rate / running.xi
         running.finish_ns = NEVER
         if running.rate > 0:
             begin = max(self.now, running.stalled_until)
             nanoseconds = (job.pmax - running.progress) / running.rate * SECOND_NS
             if nanoseconds < NEVER - begin - 1:
                 running.finish_ns = begin + max(0, math.ceil(nanoseconds * (1 - ROUNDING)))
+
+    def _spread(self, units: list[int]) -> bool:
+        """Whether units lie on more nodes than needed."""
+        per = self._units_per_node
+        return len({unit // per for unit in units}) > -(-len(units) // per)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bft.milp import FreeUnits
+from bft.replay.places import Places
 
 NOBODY = -1  # first holder of a free unit
 BUSY = -2  # of a unit that is not idle
@@ -18,6 +19,8 @@ class Holdings:
     ----------
     units
         Units of the machine.
+    units_per_node
+        Units of a node; free ones are then given near each other.
 
     Attributes
     ----------
@@ -27,9 +30,10 @@ class Holdings:
         Those that nobody holds.
     """
 
-    def __init__(self, units: int) -> None:
+    def __init__(self, units: int, units_per_node: int = 1) -> None:
         self.idle = 0
         self.free = FreeUnits(units)
+        self.units_per_node = units_per_node
         self._first = [BUSY] * units
         self._second: dict[int, int] = {}  # only units that two jobs hold
         self._since = [0] * units  # event at which a unit turned idle
@@ -48,6 +52,9 @@ class Holdings:
                 self.free.add(unit, self._since[unit])
         self.idle = sum(holder != BUSY for holder in self._first)
 
+    def __len__(self) -> int:
+        return len(self._first)
+
     @property
     def used(self) -> int:
         """Units that somebody holds."""
@@ -64,6 +71,26 @@ class Holdings:
         if second is not None:
             return (first, second) if first < second else (second, first)
         return () if first < 0 else (first,)
+
+    def is_idle(self, unit: int) -> bool:
+        """Whether a unit is idle, held by jobs or not."""
+        return self._first[unit] != BUSY
+
+    def idle_by_node(self) -> list[int]:
+        """How many units of each node are idle, held by jobs or not."""
+        per = self.units_per_node
+        first = self._first
+        if per == 1:
+            return [int(holder != BUSY) for holder in first]
+        return [per - first[at : at + per].count(BUSY) for at in range(0, len(first), per)]
+
+    def places(self) -> Places:
+        """The free units, to be handed out on paper: nothing here changes by it."""
+        first, since = self._first, self._since
+        free = [unit for unit, holder in enumerate(first) if holder == NOBODY]
+        if self.units_per_node == 1:
+            free.sort(key=since.__getitem__)
+        return Places(free, self.units_per_node)
 
     def join(self, units: Iterable[int], event: int) -> None:
         """Units turn idle."""
@@ -102,9 +129,29 @@ class Holdings:
             elif first[unit] == job:
                 first[unit] = second
 
-    def take(self, count: int) -> list[int]:
-        """Units that nobody holds, those idle longest first; they are no longer free, so grant them."""
-        return [self.free.take() for _ in range(count)]
+    def take(self, count: int, near: Sequence[int] = ()) -> list[int]:
+        """Units that nobody holds; they are no longer free, so grant them.
+
+        Those idle longest first; where a node has several units, those near each other and near `near`.
+        """
+        if self.units_per_node == 1:
+            return [self.free.take() for _ in range(count)]
+        found = self.places().take(count, spread=True, near=near)
+        if found is None:
+            raise IndexError(f"{count} units wanted of {len(self.free)} free ones")
+        for unit in found:
+            self.free.discard(unit)
+        return list(found)
+
+    def newest(self, held: Sequence[int], count: int) -> list[int]:
+        """Of the units that a job holds (oldest first), those to release: the newest, of the nodes it uses least."""
+        if self.units_per_node == 1:
+            return list(held[len(held) - count :])
+        on: dict[int, int] = {}
+        for unit in held:
+            on[unit // self.units_per_node] = on.get(unit // self.units_per_node, 0) + 1
+        order = sorted(range(len(held)), key=lambda at: (on[held[at] // self.units_per_node], -at))
+        return [held[at] for at in order[:count]]
 
     def grant(self, job: int, units: Iterable[int]) -> None:
         """A job gets units: free or taken ones, or such as one other job holds."""

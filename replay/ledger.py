@@ -58,9 +58,11 @@ class JobRecord:
     lost_to_preemption: float = 0.0
     lost_to_rescale: float = 0.0
     rescales: int = 0
+    stops: int = 0  # of the rescales, those that left it no unit
     preemptions: int = 0
     starts: int = 0
     unit_seconds: float = 0.0
+    run_seconds: float = 0.0
     work: float = 0.0
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from bft.milp import Transfer
-from bft.models import Job
+from bft.models import Dynamics, Job
+from bft.replay.holdings import Holdings
+from bft.replay.places import Places
 
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job in play as a scheduler sees it: no future, no remaining work.
+    """A job in play as a scheduler sees it: no future, and its progress only where the policy is clairvoyant.
 
     Parameters
     ----------
@@ -22,17 +24,81 @@ class JobView:
         Units it holds now.
     unit_seconds
         Service attained so far.
-    partner
-        Position in `State.jobs` of the job with which it shares units now, None when it shares none.
-    shared
-        How many units the two share.
+    held
+        The units, oldest first; unit u lies on node u // units_per_node.
+    partners
+        With whom it shares units now: positions in `State.jobs`, and how many units they share.
+    executed_s
+        Seconds during which it held units.
+    starts, rescales
+        How often it got units having had none, and how often a decision changed those it had and left it some.
+    started_ns, since_ns
+        When it first got units, and when its units last changed; UTC nanoseconds, None before that.
+    progress
+        Samples done; NaN unless the policy says that it is `clairvoyant`.
+    dynamics
+        How its rate follows from its placement and progress, where a curve does not tell; None where it does.
     """
 
     job: Job
     units: int
     unit_seconds: float
-    partner: int | None = None
-    shared: int = 0
+    held: tuple[int, ...] = ()
+    partners: tuple[tuple[int, int], ...] = ()
+    executed_s: float = 0.0
+    starts: int = 0
+    rescales: int = 0
+    started_ns: int | None = None
+    since_ns: int | None = None
+    progress: float = float("nan")
+    dynamics: Dynamics | None = None
+
+    @property
+    def remaining(self) -> float:
+        """Samples still to be done; NaN unless the policy is clairvoyant."""
+        return self.job.pmax - self.progress
+
+    @property
+    def partner(self) -> int | None:
+        """Position of the job with which it shares units, None when it shares none."""
+        return self.partners[0][0] if self.partners else None
+
+    @property
+    def shared(self) -> int:
+        """How many units it shares."""
+        return sum(units for _, units in self.partners)
+
+
+class Machine:
+    """The machine as a policy sees it: which units are idle, and which of them are free."""
+
+    def __init__(self, holdings: Holdings) -> None:
+        self._holdings = holdings
+
+    @property
+    def units_per_node(self) -> int:
+        """Units of a node."""
+        return self._holdings.units_per_node
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of the machine, idle or not."""
+        return len(self._holdings) // self._holdings.units_per_node
+
+    def idle_by_node(self) -> list[int]:
+        """How many units of each node are idle, held by jobs or not."""
+        return self._holdings.idle_by_node()
+
+    def is_idle(self, unit: int) -> bool:
+        """Whether a unit is idle, held by jobs or not."""
+        return self._holdings.is_idle(unit)
+
+    def places(self) -> Places:
+        """The free units, to be handed out on paper before an answer names them."""
+        return self._holdings.places()
+
+
+_NO_MACHINE = Machine(Holdings(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +113,25 @@ class State:
         Idle units, those that jobs hold included.
     jobs
         The jobs in play, in order of admission.
+    machine
+        Where the units are; for policies that place jobs.
     """
 
     time_ns: int
     idle: int
     jobs: tuple[JobView, ...]
+    machine: Machine = field(default=_NO_MACHINE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """How many units each job in play shall have, in the order of `State.jobs`.
 
-    A policy that lets jobs share units also says which class of units goes to whom (`transfers`, positions in
-    `State.jobs`); without transfers every unit has one holder. A policy that optimises says how well: `status`,
-    `objective`, `bound`, and `note` when something went wrong. `seconds` is wall time, kept out of the results proper.
+    By `counts` alone the engine chooses the units. A policy that cares says which: `placement` names, for each job
+    (position in `State.jobs`) whose units change, all units it shall hold; the others keep theirs. A unit that another
+    job keeps is then shared. `transfers` say how many units of which class of holders go to which. A policy that
+    optimises says how well: `status`, `objective`, `bound`, and `note` when something went wrong. `seconds` is wall
+    time, kept out of the results proper. At `wake_ns` the policy is asked again, whatever happens until then.
     """
 
     counts: tuple[int, ...]
@@ -71,10 +142,38 @@ class Decision:
     note: str = ""
     seconds: float = 0.0
     transfers: tuple[Transfer, ...] = ()
+    placement: Mapping[int, tuple[int, ...]] | None = None
+    wake_ns: int | None = None
+
+    @classmethod
+    def placed(cls, state: State, placement: Mapping[int, tuple[int, ...]], *, wake_ns: int | None = None) -> Decision:
+        """Give the jobs at these positions exactly these units, none to stop them; the others keep theirs."""
+        counts = [view.units for view in state.jobs]
+        for position, units in placement.items():
+            counts[position] = len(units)
+        return cls(tuple(counts), placement=placement, wake_ns=wake_ns)
+
+    @classmethod
+    def keep(cls, state: State, *, wake_ns: int | None = None) -> Decision:
+        """Change nothing."""
+        return cls.placed(state, {}, wake_ns=wake_ns)
+
+    def waking(self, at_ns: int | None) -> Decision:
+        """The same decision, and ask me again at an instant."""
+        return replace(self, wake_ns=at_ns)
 
 
 class Policy(Protocol):
-    """Decides allocations. It must be deterministic: same states, same decisions."""
+    """Decides allocations. It must be deterministic: same states, same decisions.
+
+    Further class attributes tell the engine what kind of policy it is; each is False unless stated:
+
+    `rigid`: a job runs with the units it got, or not at all. One that loses a unit to the batch scheduler stops, loses
+    its work since the last checkpoint, and waits again.
+    `migrates`: a running job may be moved to other units in one decision, for the overhead of a restart.
+    `clairvoyant`: it sees the jobs' progress.
+    `tunes`: jobs may choose their batch size themselves, where their profile knows how.
+    """
 
     @property
     def name(self) -> str:
