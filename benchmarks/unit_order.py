@@ -41,7 +41,7 @@ def main() -> None:
     print("order              preemptions   lost to preemption    lost to rescaling")
     for label, order in (("longest idle", FreeUnits), ("shortest idle", ShortestFirst), ("lowest number", LowestFirst)):
         holdings.FreeUnits = order  # type: ignore[misc]
-        outcome = Replay(inputs.trace, inputs.jobs, MilpPolicy(120.0, backend="exact")).run()
+        outcome = Replay(inputs.pools[0].trace, inputs.jobs, MilpPolicy(120.0, backend="exact")).run()
         preemptions = sum(record.preemptions for record in outcome.records)
         preempted = sum(record.lost_to_preemption for record in outcome.records)
         rescaled = sum(record.lost_to_rescale for record in outcome.records)

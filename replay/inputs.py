@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -12,21 +14,30 @@ from bft.models import InputError, JobTable, jobs_from_frame, read_jobs, read_pu
 from bft.replay import results
 from bft.replay.interference import Interference
 from bft.replay.options import Options
+from bft.replay.pools import Pool, cluster_pools
 from bft.replay.trace import SECOND_NS, NodeTrace
 from bft.replay.trace_files import read_trace, trace_from_frame
 from bft.replay.watcher import Watcher
 
 # The published data set starts in row 1,000 of its matrix: what its replayer drops before anything else.
 PUBLISHED_SKIP_ROWS = 1000
+# What else a job table may be written as -> what reads it (DESIGN §4).
+JOB_FORMATS = {
+    "tiresias": "bft.models.jobs_tiresias:read_tiresias_jobs",
+    "venus": "bft.models.jobs_venus:read_venus_jobs",
+    "pollux": "bft.models.jobs_pollux:read_pollux_jobs",
+    "philly": "bft.models.jobs_philly:read_philly_jobs",
+    "swf": "bft.models.jobs_swf:read_swf_jobs",
+}
 # A workload for users who bring a trace but no jobs: that of the BFTrainer paper.
 DEFAULT_JOBS = 1001
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What is replayed, and where it came from."""
+    """What is replayed, and where it came from; `pools` share nothing, and a node trace is one pool."""
 
-    trace: NodeTrace
+    pools: tuple[Pool, ...]
     jobs: JobTable
     digests: dict[str, str] = field(default_factory=dict)
     interference: Interference | None = None
@@ -46,6 +57,8 @@ def load(options: Options, watcher: Watcher) -> Inputs:
     if (options.job_bounds is None) != (options.job_curves is None):
         given, missing = ("-bdfn", "-scfn") if options.job_curves is None else ("-scfn", "-bdfn")
         raise InputError(f"{given} needs {missing} with it: a published job set is a pair of tables")
+    if options.cluster is not None:
+        return _load_cluster(options, watcher)
     digests = {}
     skip = options.skip_rows
     if skip is None:
@@ -79,23 +92,51 @@ def load(options: Options, watcher: Watcher) -> Inputs:
             _digest(options.job_curves),
         )
     elif options.jobs is not None:
-        jobs = read_jobs(options.jobs)
-        digests["jobs"] = _digest(options.jobs)
+        jobs = _read_jobs(options, digests)
     elif options.node_trace is None:
         jobs = jobs_from_frame(job_frame, source="bundled: jobs-60")
     else:
         jobs = _default_jobs(trace)
         watcher.note(f"no jobs given: {len(jobs)} generated image-recognition trainings, one every 36 s (-bdfn, -scfn)")
     _fit(trace, jobs, watcher)
-    interference = None
-    if options.xi is not None:
-        interference = _interference(options, jobs, watcher)
-        digests["xi"] = _digest(options.xi)
-    return Inputs(trace, jobs, digests, interference)
+    interference = _interference(options, jobs, watcher, digests)
+    return Inputs((Pool("", trace, jobs, tuple(range(len(jobs)))),), jobs, digests, interference)
 
 
-def _interference(options: Options, jobs: JobTable, watcher: Watcher) -> Interference:
-    table = read_xi(options.xi or "")
+def _load_cluster(options: Options, watcher: Watcher) -> Inputs:
+    if options.node_trace is not None:
+        raise InputError("give either -ndmap, a node trace, or --cluster, nodes that are always idle")
+    if options.jobs is None:
+        raise InputError("--cluster needs jobs: --jobs FILE, with --jobs-format where it is not the native one")
+    digests: dict[str, str] = {}
+    jobs = _read_jobs(options, digests)
+    if not len(jobs):
+        raise InputError("the job table is empty", file=jobs.source or None)
+    pools = cluster_pools(options.cluster or "", jobs)
+    if Path(options.cluster or "").is_file():
+        digests["cluster"] = _digest(options.cluster or "")
+    return Inputs(tuple(pools), jobs, digests, _interference(options, jobs, watcher, digests))
+
+
+def _read_jobs(options: Options, digests: dict[str, str]) -> JobTable:
+    path = options.jobs or ""
+    digests["jobs"] = _digest(path)
+    if options.jobs_format == "native":
+        return read_jobs(path)
+    module, name = JOB_FORMATS[options.jobs_format].split(":")
+    read: Callable[..., JobTable] = getattr(import_module(module), name)
+    if options.jobs_format != "pollux":
+        return read(path)
+    if options.applications is None:
+        raise InputError("--jobs-format pollux needs --applications FOLDER: the measured profiles of its applications")
+    return read(path, options.applications)
+
+
+def _interference(options: Options, jobs: JobTable, watcher: Watcher, digests: dict[str, str]) -> Interference | None:
+    if options.xi is None:
+        return None
+    digests["xi"] = _digest(options.xi)
+    table = read_xi(options.xi)
     if table.clipped:
         watcher.note(f"{table.clipped} xi below 1 are measurement noise and count as 1")
     interference = Interference(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-PolicyName = Literal["milp", "milp-sharing", "equal-share"]
-
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -16,14 +14,19 @@ class Options:
     job_bounds: str | None = None
     job_curves: str | None = None
     jobs: str | None = None
+    jobs_format: str = "native"
+    applications: str | None = None
+    cluster: str | None = None
     tfwd_s: float = 10.0
     time_limit_s: float = 10.0
-    max_jobs: int = 10
+    max_jobs: int = 10  # 0: all
     first_node: int = 0
     node_count: int | None = None
     skip_rows: int | None = None
     sort: bool = False
-    policy: PolicyName = "milp"
+    policy: str = "milp"
+    policy_options: tuple[tuple[str, str], ...] = ()
+    seed: int = 0
     backend: str = "cbc"
     formulation: str = "auto"
     strict_reference: bool = False
@@ -32,6 +35,9 @@ class Options:
     cost_model: Literal["bftrainer", "stall"] = "bftrainer"
     events: Literal["all", "node"] = "all"
     min_interval_s: float = 0.0
+    checkpoint_interval_s: float = 600.0
+    start_overhead_s: float = 0.0
+    restart_overhead: tuple[tuple[int, float], ...] = ()
     verify: bool = False
     objective: Literal["own", "throughput", "efficiency"] = "own"
     deadline_boost: float = 1.0

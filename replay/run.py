@@ -22,17 +22,16 @@ from bft.replay.interference import Interference
 from bft.replay.ledger import Outcome
 from bft.replay.metrics import equivalent_nodes, summarise
 from bft.replay.options import Options
-from bft.replay.policies import EqualShare, MilpPolicy, MilpSharingPolicy, Policy
+from bft.replay.policies import MilpPolicy, Policy, make_policy
+from bft.replay.pools import Pool, merge
 from bft.replay.reference import replay_reference, write_step_log
 from bft.replay.trace import NodeTrace, always_idle
 from bft.replay.watcher import Silent, Watcher
 
 
-def make_policy(options: Options, interference: Interference | None = None) -> Policy:
-    """The policy that the options name."""
-    if options.policy == "equal-share":
-        return EqualShare()
-    common: dict[str, Any] = {
+def policy_settings(options: Options, interference: Interference | None = None) -> dict[str, Any]:
+    """What a run tells its policy: fields of these names are filled from it."""
+    return {
         "tfwd_s": options.tfwd_s,
         "backend": options.backend,
         "formulation": options.formulation,
@@ -45,10 +44,17 @@ def make_policy(options: Options, interference: Interference | None = None) -> P
         "objective": OBJECTIVES[options.objective],
         "deadline_boost": options.deadline_boost,
         "deadline_horizon_s": options.deadline_horizon_s,
+        "interference": interference,
+        "xi_partners": options.xi_partners,
+        "unit_memory_gib": options.unit_memory_gib,
+        "restart_overhead": options.restart_overhead,
+        "seed": options.seed,
     }
-    if options.policy == "milp-sharing":
-        return MilpSharingPolicy(**common, interference=interference, xi_partners=options.xi_partners)
-    return MilpPolicy(**common)
+
+
+def policy_of(options: Options, interference: Interference | None = None) -> Policy:
+    """The policy that the options name."""
+    return make_policy(options.policy, policy_settings(options, interference), dict(options.policy_options))
 
 
 def execute(
@@ -89,7 +95,9 @@ def execute(
     inputs = load(options, watcher)
     loaded = time.perf_counter()
     checkpoint = None
-    if checkpoint_every_s is not None and options.compat is None:
+    if len(inputs.pools) > 1 and checkpoint_every_s is not None:
+        watcher.note("--checkpoint-every saves one pool of nodes, not virtual clusters: without effect")
+    elif checkpoint_every_s is not None and options.compat is None:
         path = folder.resolve().with_name(f"{folder.resolve().name}.checkpoint.json")
         checkpoint = Checkpoint(path, _summary(options, inputs, {}), checkpoint_every_s)
     elif checkpoint_every_s is not None:
@@ -130,12 +138,20 @@ def _replay(
     should_stop: Callable[[], bool] | None,
     checkpoint: Checkpoint | None,
 ) -> Replayed:
-    rules = Rules(options.max_jobs, options.cost_model, options.events, options.min_interval_s)
+    rules = Rules(
+        options.max_jobs,
+        options.cost_model,
+        options.events,
+        options.min_interval_s,
+        options.checkpoint_interval_s,
+        options.start_overhead_s,
+        options.restart_overhead,
+    )
 
-    def run(name: str, trace: NodeTrace, policy: Policy, saved: Checkpoint | None) -> tuple[Outcome, float]:
-        watcher.stage(name, trace.start, trace.end)
+    def run(name: str, pool: Pool, policy: Policy, saved: Checkpoint | None) -> tuple[Outcome, float]:
+        watcher.stage(name, pool.trace.start, pool.trace.end)
         began = time.perf_counter()
-        replay = Replay(trace, inputs.jobs, policy, rules, inputs.interference)
+        replay = Replay(pool.trace, pool.jobs, policy, rules, inputs.interference)
         if saved is not None and saved.resume(replay):
             watcher.note(f"resumed from {saved.path.name} after {replay.ledger.decisions} decisions")
 
@@ -155,21 +171,33 @@ def _replay(
 
     if options.verify and options.policy != "milp":
         watcher.note("--verify holds decisions of --policy milp against the exact programme, which knows no sharing")
-    policy = make_policy(options, inputs.interference)
-    outcome, seconds = run("replay", inputs.trace, policy, checkpoint)
-    timing: dict[str, Any] = {"replay_s": seconds, "decision_s": _decision_times(outcome)}
+    outcomes, policies, replay_s = [], [], 0.0
+    for pool in inputs.pools:
+        policy = policy_of(options, inputs.interference)
+        name = f"replay of {pool.name}" if pool.name else "replay"
+        # A checkpoint holds one replay: where there are several pools, each is short.
+        outcome, seconds = run(name, pool, policy, checkpoint if len(inputs.pools) == 1 else None)
+        outcomes.append(outcome)
+        policies.append(policy)
+        replay_s += seconds
+    outcome = merge(inputs.pools, outcomes, inputs.jobs)
+    timing: dict[str, Any] = {"replay_s": replay_s, "decision_s": _decision_times(outcome)}
     dedicated, stopped = None, outcome.interrupted
     nodes = equivalent_nodes(outcome)
-    if options.dedicated and nodes and not stopped:
-        twin = always_idle(nodes, outcome.start_ns, outcome.end_ns, units_per_node=inputs.trace.units_per_node)
+    # A fixed cluster is dedicated: it would be compared with itself.
+    if options.dedicated and options.cluster is None and nodes and not stopped:
+        jobs, per = inputs.jobs, outcome.trace.units_per_node
+        twin = Pool("", always_idle(nodes, outcome.start_ns, outcome.end_ns, units_per_node=per), jobs, ())
         dedicated, timing["dedicated_s"] = run(
-            f"{nodes} dedicated node{'s' * (nodes != 1)}, for U", twin, make_policy(options, inputs.interference), None
+            f"{nodes} dedicated node{'s' * (nodes != 1)}, for U", twin, policy_of(options, inputs.interference), None
         )
         if dedicated.interrupted:  # U of a part means nothing
             dedicated, stopped = None, True
     metrics = {**summarise(outcome, dedicated), "interrupted": stopped}
-    if isinstance(policy, MilpPolicy) and policy.verify:
-        metrics["verified"], metrics["verify_mismatches"] = policy.verified, policy.mismatches
+    verifying = [policy for policy in policies if isinstance(policy, MilpPolicy) and policy.verify]
+    if verifying:
+        metrics["verified"] = sum(policy.verified for policy in verifying)
+        metrics["verify_mismatches"] = sum(policy.mismatches for policy in verifying)
     return metrics, timing, lambda draft: results.write_outcome(draft, outcome)
 
 
@@ -190,10 +218,11 @@ def _replay_reference(
     ]
     if ignored:
         watcher.note(f"--compat reference knows no {', '.join(ignored)}: without effect")
-    watcher.stage("replay as published", inputs.trace.start, inputs.trace.end)
+    trace = inputs.pools[0].trace
+    watcher.stage("replay as published", trace.start, trace.end)
     began = time.perf_counter()
     run = replay_reference(
-        inputs.trace,
+        trace,
         inputs.jobs,
         tfwd_s=options.tfwd_s,
         max_jobs=options.max_jobs,
@@ -235,7 +264,6 @@ def _decision_times(outcome: Outcome) -> dict[str, float]:
 
 def _summary(options: Options, inputs: Inputs, metrics: dict[str, Any]) -> dict[str, Any]:
     """Everything but wall-clock: the same input and options give the same bytes."""
-    trace = inputs.trace
     return {
         "format": results.FORMAT,
         "format_version": results.FORMAT_VERSION,
@@ -244,16 +272,20 @@ def _summary(options: Options, inputs: Inputs, metrics: dict[str, Any]) -> dict[
         "options": asdict(options),
         "inputs": {
             "digests_sha256": inputs.digests,
-            "trace": {
-                "source": trace.source,
-                "machine": trace.machine,
-                "nodes": len(trace.nodes),
-                "events": len(trace),
-                "notes": list(trace.notes),
-            },
+            "trace": _of_trace(inputs.pools[0].trace) if options.cluster is None else {"source": options.cluster},
             "jobs": {"source": inputs.jobs.source, "count": len(inputs.jobs)},
         },
         "versions": {name: _version(name) for name in ("bft-replay", "mip", "numba", "numpy", "pandas", "pyarrow")},
+    }
+
+
+def _of_trace(trace: NodeTrace) -> dict[str, Any]:
+    return {
+        "source": trace.source,
+        "machine": trace.machine,
+        "nodes": len(trace.nodes),
+        "events": len(trace),
+        "notes": list(trace.notes),
     }
 
 

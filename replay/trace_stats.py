@@ -12,6 +12,8 @@ from bft.replay.trace import SECOND_NS, NodeTrace
 
 # Start-up times in seconds for which the usable share of idle node-time is told.
 STARTUPS_S = (30, 60, 120, 300)
+# Equal parts of the observation for which mean idle nodes are told.
+SPANS = 72
 QUANTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
 
@@ -59,6 +61,17 @@ def fragments(trace: NodeTrace) -> Fragments:
     return Fragments(node, start, end, ~closed | (start == trace.start))
 
 
+def idle_over_time(trace: NodeTrace, spans: int) -> NDArray[np.float64]:
+    """Mean idle nodes in each of `spans` equal parts of the observation: float64 of shape (spans,)."""
+    end = max(trace.end, trace.start + 1)
+    # Nanoseconds since the start, of which floats lose none within a hundred days and few beyond.
+    edges = np.linspace(0.0, end - trace.start, spans + 1)
+    at = np.concatenate([[0], trace.times - trace.start, [end - trace.start]]).astype(np.float64)
+    held = np.concatenate([[0.0], np.cumsum(np.concatenate([[0], trace.idle_counts()]) * np.diff(at))])
+    means: NDArray[np.float64] = np.diff(np.interp(edges, at, held)) / np.diff(edges)
+    return means
+
+
 def usable_share(seconds: NDArray[np.float64], startup_s: float) -> float:
     """Share of idle node-time left once every fragment has lost its first `startup_s` seconds."""
     total = float(seconds.sum())
@@ -81,8 +94,8 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
         "nodes": len(trace.nodes),
         "units_per_node": trace.units_per_node,
         "nodes_never_idle": len(trace.nodes) - len(np.unique(trace.joined)),
-        "start": _iso(trace.start),
-        "end": _iso(trace.end),
+        "start": iso(trace.start),
+        "end": iso(trace.end),
         "duration_s": trace.duration_s,
         "events": len(trace),
         "joins": len(trace.joined),
@@ -91,6 +104,7 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
         "idle_share": idle / all_time if all_time else 0.0,
         "idle_nodes_mean": idle / trace.duration_s if trace.duration_s else 0.0,
         "idle_nodes_max": int(counts.max()) if len(counts) else 0,
+        "idle_nodes_over_time": [round(float(mean), 3) for mean in idle_over_time(trace, SPANS)],
         "notes": list(trace.notes),
     }
     if len(seconds):
@@ -132,5 +146,6 @@ def _batches(sizes: NDArray[np.int64]) -> dict[str, float]:
     return {**named, "mean": float(sizes.mean()), "max": float(sizes.max())}
 
 
-def _iso(instant_ns: int) -> str:
+def iso(instant_ns: int) -> str:
+    """An instant to the second, for people."""
     return str(np.datetime64(instant_ns, "ns")).split(".")[0] + "Z"

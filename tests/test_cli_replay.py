@@ -631,7 +631,7 @@ def test_an_interrupt_before_the_first_event_still_gives_a_result(here: Path) ->
         (["-Tfwd"], ["-Tfwd", "argument"]),
         (["-optTL", "0"], ["-optTL", "> 0"]),
         (["-optTL", "1e8"], ["-optTL", "at most"]),
-        (["-maxJ", "0"], ["-maxJ", "0"]),
+        (["-maxJ", "-1"], ["-maxJ", "0"]),
         (["-maxJ", "2.5"], ["-maxJ", "'2.5'"]),
         (["-nis", "-1"], ["-nis", "-1"]),
         (["-nN", "0"], ["-nN", "0"]),

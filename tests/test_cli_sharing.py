@@ -63,9 +63,9 @@ def test_limits_on_sharing_are_kept(inputs: list[str], never: list[str], capsys:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--policy", "milp-sharing"], "go together"),
-        (["--policy", "milp", "--xi", "xi.csv"], "go together"),
-        (["-mip", "0", "--xi", "xi.csv"], "go together"),
+        (["--policy", "milp-sharing"], "needs --xi"),
+        (["--policy", "milp", "--xi", "xi.csv"], "takes no --xi"),
+        (["-mip", "0", "--xi", "xi.csv"], "takes no --xi"),
         (["--xi", "none.csv"], "none.csv"),
         (["--xi", "jobs.csv"], "model_a"),
         (["--xi", "xi.csv", "--forbid", "a"], "two models"),

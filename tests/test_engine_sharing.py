@@ -288,9 +288,9 @@ def test_a_replay_with_measured_ratios_beats_the_exclusive_optimum_at_every_step
             return decision
 
     policy = Compared(120.0, interference=between)
-    outcome = Replay(inputs.trace, inputs.jobs, policy, Rules(), between).run()
+    outcome = Replay(inputs.pools[0].trace, inputs.jobs, policy, Rules(), between).run()
     assert set(outcome.steps["status"]) <= {"optimal", "end"}
     assert compared > 10
     assert check(outcome, between) > 0
-    alone = Replay(inputs.trace, inputs.jobs, MilpPolicy(120.0, backend="exact")).run()
+    alone = Replay(inputs.pools[0].trace, inputs.jobs, MilpPolicy(120.0, backend="exact")).run()
     assert outcome.work > alone.work

@@ -53,6 +53,21 @@ class Finite(click.FloatRange):
         return number
 
 
+class PolicyName(click.ParamType[str]):
+    """A policy that there is, third parties' included."""
+
+    name = "policy"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name, or fail naming those that exist."""
+        from bft.replay.policies import policy_names
+
+        names = policy_names()
+        if value not in names:
+            self.fail(f"{value!r} is not one of {', '.join(map(repr, names))}", param, ctx)
+        return value
+
+
 class YesNo(_BoolType):
     """A truth value as the published options write it: true/false, 1/0, yes/no."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import signal
 import sys
 import time
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.replay.cli.main import EXIT_DEGRADED, EXIT_INTERRUPTED
-from bft.replay.cli.parameters import MOST_LIMIT_S, Finite, NamesWholeOption, Seconds, YesNo, use_config
+from bft.replay.cli.parameters import MOST_LIMIT_S, Finite, NamesWholeOption, PolicyName, Seconds, YesNo, use_config
 from bft.replay.cli.solver_options import solver_options
 
 if TYPE_CHECKING:
@@ -34,13 +35,19 @@ DOUBLE_S = 0.3
 )
 @click.option("-bdfn", "--job-bounds", metavar="FILE", help="Published job table: bounds (needs -scfn).")
 @click.option("-scfn", "--job-curves", metavar="FILE", help="Published job table: scalability (needs -bdfn).")
-@click.option("--jobs", metavar="FILE", help="Native job table, instead of -bdfn and -scfn.")
+@click.option("--jobs", metavar="FILE", help="Job table in one file, instead of -bdfn and -scfn.")
+@click.option("--jobs-format", type=click.Choice(["native", "tiresias", "venus", "pollux", "philly", "swf"]),
+              default="native", show_default=True, help="What --jobs is written as.")  # fmt: skip
+@click.option("--applications", metavar="DIR", help="Measured application profiles, for --jobs-format pollux.")
+@click.option("--cluster", metavar="NxU|FILE",
+              help="A fixed cluster instead of a trace: N nodes of U units; or a file with virtual clusters: "
+              "vc, nodes, units_per_node.")  # fmt: skip
 @click.option("-Tfwd", "--forward-window", "tfwd_s", type=Seconds(), default=10.0, show_default=True,
               help="Forward-looking window: seconds over which a new allocation must pay back.")  # fmt: skip
 @click.option("-optTL", "--time-limit", "time_limit_s", type=Seconds(most=MOST_LIMIT_S), default=10.0,
               show_default=True, help="Time limit of one decision, seconds.")  # fmt: skip
-@click.option("-maxJ", "--max-jobs", type=click.IntRange(min=1), default=10, show_default=True,
-              help="Jobs in play at once; later ones wait.")  # fmt: skip
+@click.option("-maxJ", "--max-jobs", type=click.IntRange(min=0),
+              help="Jobs in play at once, 0 for all; later ones wait. [10; with --cluster all]")  # fmt: skip
 @click.option("-nis", "--first-node", type=click.IntRange(min=0), default=0, show_default=True,
               help="First node (column) to use.")  # fmt: skip
 @click.option("-nN", "--node-count", type=click.IntRange(min=1), help="How many nodes (columns) to use. [all]")
@@ -49,8 +56,12 @@ DOUBLE_S = 0.3
               help="Decide by MILP; 0 is --policy equal-share.")  # fmt: skip
 @click.option("-print", "--print", "print_", type=YesNo(), metavar="BOOL", default=True, show_default=True,
               help="Tell progress and summary; 0 writes them to replay.log in the run directory.")  # fmt: skip
-@click.option("--policy", type=click.Choice(["milp", "milp-sharing", "equal-share"]),
-              help="Who decides. [milp; with --xi milp-sharing]")  # fmt: skip
+@click.option("--policy", type=PolicyName(), metavar="NAME",
+              help="Who decides; `bft-replay policies` lists them. [milp; with --xi milp-sharing]")  # fmt: skip
+@click.option("--set", "policy_options", multiple=True, metavar="NAME=VALUE",
+              help="A constant of the policy; `bft-replay policies NAME` lists them. May be repeated.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
+              help="Of policies that search at random.")  # fmt: skip
 @solver_options(default_backend="cbc")
 @click.option("--verify", is_flag=True, help="Hold every answer against the exact programme.")
 @click.option("--objective", type=click.Choice(["own", "throughput", "efficiency"]), default="own", show_default=True,
@@ -72,6 +83,12 @@ DOUBLE_S = 0.3
               help="Decide at node events, submits and finishes, or at node events only.")  # fmt: skip
 @click.option("--min-interval", "min_interval_s", type=Seconds(zero=True), default=0.0, show_default=True,
               help="Least time between two decisions, seconds.")  # fmt: skip
+@click.option("--checkpoint-interval", "checkpoint_interval_s", type=Seconds(zero=True), default=600.0,
+              show_default=True, help="Seconds between two checkpoints of a job that cannot shrink.")  # fmt: skip
+@click.option("--start-overhead", "start_overhead_s", type=Seconds(zero=True), default=0.0, show_default=True,
+              help="Seconds without progress after a job's first start.")  # fmt: skip
+@click.option("--restart-overhead", metavar="SECONDS|UNITS:SECONDS,...",
+              help="The same after later starts, by size: 8:40,64:60 is 40 s up to 8 units, 60 above. [0]")  # fmt: skip
 @click.option("--skip-rows", type=click.IntRange(min=0), help="First rows of the trace to leave out. [0; compat: 1000]")
 @click.option("--sort", is_flag=True, help="Accept a trace whose rows are not in order of time.")
 @click.option("--compat", type=click.Choice(["reference"]), help="Account as the published replayer does.")
@@ -91,6 +108,7 @@ def replay(**given: Any) -> int:
     """
     from bft.replay.cli.summary import show
     from bft.replay.options import Options
+    from bft.replay.policies import policy_factory
     from bft.replay.results import LOG
     from bft.replay.run import execute
 
@@ -107,10 +125,20 @@ def replay(**given: Any) -> int:
             raise click.BadParameter(f"expected UTF-8 text, not {value!r}; rename it", param_hint=f"--{long}")
     by_default = "milp-sharing" if given["xi"] is not None else "milp"
     given["policy"] = given["policy"] or (by_default if given["mip"] else "equal-share")
-    if (given["policy"] == "milp-sharing") != (given["xi"] is not None):
-        raise click.UsageError("--policy milp-sharing and --xi FILE go together: sharing needs to know its price")
+    shares = bool(getattr(policy_factory(given["policy"]), "shares", False))
+    if shares != (given["xi"] is not None):
+        told = f"--policy {given['policy']} {'lets jobs share units and' if shares else 'shares nothing, so it'}"
+        raise click.UsageError(f"{told} {'needs' if shares else 'takes no'} --xi FILE: what sharing costs")
     if given["compat"] is not None and given["xi"] is not None:
         raise click.UsageError("the published replayer knows no sharing: leave out --xi or --compat")
+    if given["compat"] is not None and given["cluster"] is not None:
+        raise click.UsageError("the published replayer knows no fixed clusters: leave out --cluster or --compat")
+    if given["max_jobs"] is None:
+        given["max_jobs"] = 0 if given["cluster"] is not None else 10
+    if given["compat"] is not None and (given["max_jobs"] == 0 or given["policy"] not in ("milp", "equal-share")):
+        raise click.UsageError("the published replayer knows --policy milp and equal-share, and -maxJ from 1 on")
+    given["policy_options"] = tuple(_assignment(text) for text in given["policy_options"])
+    given["restart_overhead"] = _overheads(given["restart_overhead"])
     given["forbid"] = tuple(_two_models(pair) for pair in given["forbid"])
     given["dedicated"] = not given["no_u"]
     options = Options(**{field.name: given[field.name] for field in fields(Options)})
@@ -153,6 +181,32 @@ def _two_models(text: str) -> tuple[str, str]:
     if len(models) != 2 or not all(models):
         raise click.BadParameter(f"expected two models with a comma between, not {text!r}", param_hint="--forbid")
     return models[0], models[1]
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name.strip() and equals):
+        raise click.BadParameter(f"expected NAME=VALUE, not {text!r}", param_hint="--set")
+    return name.strip().replace("-", "_"), value
+
+
+def _overheads(text: str | None) -> tuple[tuple[int, float], ...]:
+    """The pairs of 8:40,64:60; a plain number of seconds is for any size."""
+    if text is None:
+        return ()
+    pairs = []
+    for part in text.split(","):
+        units, colon, seconds = part.rpartition(":")
+        try:
+            pair = (int(units) if colon else sys.maxsize, float(seconds))
+        except ValueError:
+            pair = (0, math.nan)
+        if not (pair[0] > 0 and 0 <= pair[1] <= MOST_LIMIT_S):
+            raise click.BadParameter(
+                f"expected seconds, or UNITS:SECONDS with commas between, not {text!r}", param_hint="--restart-overhead"
+            )
+        pairs.append(pair)
+    return tuple(sorted(pairs))
 
 
 def _writable(value: str) -> bool:

@@ -1,21 +1,25 @@
-"""One file a policy family; `POLICIES` names those that the command line offers."""
+"""One file a policy family; `policy_names` lists those that can be asked for, third parties' included."""
 
 from bft.replay.policies.equal_share import EqualShare
-from bft.replay.policies.interface import Decision, JobView, Policy, PolicyError, Remembers, State
+from bft.replay.policies.interface import Decision, JobView, Machine, Policy, PolicyError, Remembers, State
 from bft.replay.policies.milp import MilpPolicy
 from bft.replay.policies.milp_sharing import MilpSharingPolicy
-
-POLICIES = ("milp", "equal-share")
+from bft.replay.policies.registry import PolicyOption, make_policy, policy_factory, policy_names, policy_options
 
 __all__ = [
-    "POLICIES",
     "Decision",
     "EqualShare",
     "JobView",
+    "Machine",
     "MilpPolicy",
     "MilpSharingPolicy",
     "Policy",
     "PolicyError",
+    "PolicyOption",
     "Remembers",
     "State",
+    "make_policy",
+    "policy_factory",
+    "policy_names",
+    "policy_options",
 ]

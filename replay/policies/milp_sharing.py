@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import ClassVar
 
 from bft import milp
 from bft.replay.interference import XI_PARTNERS, Interference
@@ -27,6 +28,7 @@ class MilpSharingPolicy(MilpPolicy):
     interference: Interference | None = None
     xi_partners: int = XI_PARTNERS
     name: str = field(default="milp-sharing", init=False)
+    shares: ClassVar[bool] = True
     _known: dict[tuple[str, str], tuple[float, float] | None] = field(default_factory=dict, init=False, repr=False)
 
     def pairs(self, state: State) -> tuple[milp.Pair, ...]:

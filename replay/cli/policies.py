@@ -1,0 +1,64 @@
+"""`bft-replay policies`: who can decide here, and with what constants."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+
+@click.command(short_help="Who can decide: the policies, and their constants.")
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def policies(name: str | None, as_json: bool) -> None:
+    """List the policies, or with NAME what one does and the constants that --set changes."""
+    from bft.replay.policies import policy_names
+
+    names = policy_names() if name is None else [name]
+    found = {each: _described(each) for each in names}
+    if as_json:
+        click.echo(json.dumps(found, indent=2, default=str))
+        return
+    width = max(map(len, names))
+    for each, told in found.items():
+        if name is None:
+            click.echo(f"{each:<{width}}  {told['summary']}")
+            continue
+        kinds = ", ".join(told["traits"])
+        click.echo(f"{each}: {told['summary']}" + (f" ({kinds})" if kinds else ""))
+        for option in told["options"]:
+            what = option["help"] or option["expected"]
+            click.echo(f"  --set {option['name']}={option['default']}  {what}")
+        if not told["options"]:
+            click.echo("  It has no constants of its own.")
+
+
+def _described(name: str) -> dict[str, Any]:
+    from bft.replay.options import Options
+    from bft.replay.policies import policy_factory, policy_options
+    from bft.replay.run import policy_settings
+
+    factory = policy_factory(name)
+    options = policy_options(factory, list(policy_settings(Options())))
+    traits = ("rigid", "migrates", "clairvoyant", "shares")
+    return {
+        "summary": next(iter((inspect.getdoc(factory) or "").splitlines()), ""),
+        "traits": [trait for trait in traits if getattr(factory, trait, False)],
+        "options": [
+            {key: value for key, value in asdict(option).items() if key != "type"}
+            | {"expected": option.expected, "default": _shown(option.default)}
+            for option in options
+        ],
+    }
+
+
+def _shown(value: Any) -> str:
+    """A default as --set takes it."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    if value is None or isinstance(value, bool):
+        return {True: "yes", False: "no", None: "none"}[value]
+    return str(value)

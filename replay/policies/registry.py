@@ -1,0 +1,166 @@
+"""Policies by name: ours, and those that other packages register in the entry-point group `bft.policies`."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from bft.models import InputError
+from bft.replay.policies.interface import Policy
+
+GROUP = "bft.policies"
+# Name -> where it lives; a module is imported when its policy is asked for.
+BUILT_IN = {
+    "milp": "milp:MilpPolicy",
+    "milp-sharing": "milp_sharing:MilpSharingPolicy",
+    "equal-share": "equal_share:EqualShare",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOption:
+    """A constant of a policy that a user may set: its name, type, default, and what it means."""
+
+    name: str
+    type: Any
+    default: Any
+    help: str
+
+    def parse(self, text: str) -> Any:
+        """The value that a text states; ValueError when it is none of this type."""
+        return _parsed(self.type, text.strip())
+
+    @property
+    def expected(self) -> str:
+        """What a value must look like."""
+        return _expected(self.type)
+
+
+def policy_names() -> list[str]:
+    """All policies that can be asked for here."""
+    return [*BUILT_IN, *sorted(name for name in _registered() if name not in BUILT_IN)]
+
+
+def policy_factory(name: str) -> Callable[..., Policy]:
+    """The class (or function) that makes a policy.
+
+    Raises
+    ------
+    InputError
+        When there is no such policy, or the package that brings it cannot be loaded.
+    """
+    if name in BUILT_IN:
+        module, attribute = BUILT_IN[name].split(":")
+        found: Callable[..., Policy] = getattr(import_module(f"bft.replay.policies.{module}"), attribute)
+        return found
+    registered = _registered()
+    if name not in registered:
+        raise InputError(f"no policy {name!r}; there are {', '.join(policy_names())}")
+    try:
+        loaded: Callable[..., Policy] = registered[name].load()
+    except Exception as error:  # of a third party: whatever it is, the user must learn whose
+        what = f"policy {name!r} ({registered[name].value}) cannot be loaded: {type(error).__name__}: {error}"
+        raise InputError(what) from error
+    return loaded
+
+
+def policy_options(factory: Callable[..., Policy], settings: Sequence[str] = ()) -> list[PolicyOption]:
+    """The constants of a policy that a user may set: the fields of its dataclass, but for those that the run fills.
+
+    Parameters
+    ----------
+    factory
+        As `policy_factory` gives it.
+    settings
+        Names that the run fills.
+    """
+    made: Any = factory  # a class with fields, or any function that makes a policy
+    if not is_dataclass(made):
+        return []
+    kinds = get_type_hints(made)
+    return [
+        PolicyOption(field.name, kinds[field.name], _default(field), str(field.metadata.get("help", "")))
+        for field in fields(made)
+        if field.init and not field.name.startswith("_") and field.name not in settings
+    ]
+
+
+def make_policy(name: str, settings: Mapping[str, Any], given: Mapping[str, str] | None = None) -> Policy:
+    """Make a policy.
+
+    Parameters
+    ----------
+    name
+        One of `policy_names`.
+    settings
+        What the run knows, by name: fields of these names are filled from it.
+    given
+        What the user sets, as texts by name of the field.
+
+    Raises
+    ------
+    InputError
+        When there is no such policy or field, or a value does not fit.
+    """
+    factory = policy_factory(name)
+    own = {option.name: option for option in policy_options(factory)}
+    values = {key: value for key, value in settings.items() if key in own}
+    for key, text in (given or {}).items():
+        if key not in own or (key in settings):
+            instead = ", ".join(option.name for option in policy_options(factory, list(settings)))
+            raise InputError(f"policy {name!r} has no option {key!r}; it has {instead or 'none'}")
+        try:
+            values[key] = own[key].parse(text)
+        except ValueError as error:
+            raise InputError(f"policy {name!r}, option {key!r}: expected {own[key].expected}, not {text!r}") from error
+    try:
+        return factory(**values)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"policy {name!r}: {error}") from error
+
+
+def _registered() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def _default(field: Field[Any]) -> Any:
+    if field.default is not MISSING:
+        return field.default
+    return None if field.default_factory is MISSING else field.default_factory()
+
+
+def _parsed(kind: Any, text: str) -> Any:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        if text.lower() in ("none", "") and type(None) in arguments:
+            return None
+        return _parsed(next(argument for argument in arguments if argument is not type(None)), text)
+    if origin is Literal:
+        if text not in map(str, arguments):
+            raise ValueError(text)
+        return next(argument for argument in arguments if str(argument) == text)
+    if origin is tuple:
+        return tuple(_parsed(arguments[0], part.strip()) for part in text.split(",") if part.strip())
+    if kind is bool:
+        if text.lower() not in ("1", "0", "true", "false", "yes", "no", "on", "off"):
+            raise ValueError(text)
+        return text.lower() in ("1", "true", "yes", "on")
+    if kind in (int, float, str):
+        return kind(text)
+    raise ValueError(f"an option of type {kind} cannot be given as text")
+
+
+def _expected(kind: Any) -> str:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return " or ".join("none" if argument is type(None) else _expected(argument) for argument in arguments)
+    if origin is Literal:
+        return f"one of {', '.join(map(str, arguments))}"
+    if origin is tuple:
+        return f"{_expected(arguments[0])}, several with commas between"
+    names = {bool: "yes or no", int: "a whole number", float: "a number", str: "a text"}
+    return names.get(kind, str(kind))

@@ -1,0 +1,156 @@
+"""Fixed clusters and their virtual clusters: pools that share nothing (DESIGN §4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bft.models import InputError, Job, JobTable, read_table
+from bft.replay.ledger import Outcome
+from bft.replay.trace import SECOND_NS, NodeTrace, always_idle
+
+_SIZE = re.compile(r"(\d+)x(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Nodes, and the jobs that may use them and no others.
+
+    Parameters
+    ----------
+    name
+        Of the virtual cluster; empty where all is one pool.
+    trace
+        When its nodes are idle.
+    jobs
+        Its jobs.
+    positions
+        Of its jobs in the table of all.
+    """
+
+    name: str
+    trace: NodeTrace
+    jobs: JobTable
+    positions: tuple[int, ...]
+
+
+def cluster_pools(cluster: str, jobs: JobTable) -> list[Pool]:
+    """Pools of a fixed cluster.
+
+    Parameters
+    ----------
+    cluster
+        NODESxUNITS, such as 8x8: one pool. Or a CSV file with the columns vc, nodes, units_per_node: one pool a row,
+        for the jobs of that virtual cluster.
+    jobs
+        All jobs.
+
+    Raises
+    ------
+    InputError
+        When it is neither, or a job has no pool or needs more units than its pool has.
+    """
+    match = _SIZE.fullmatch(cluster)
+    sizes = {"": (int(match[1]), int(match[2]))} if match else _read_sizes(cluster)
+    if not all(nodes > 0 and units > 0 for nodes, units in sizes.values()):
+        raise InputError(f"a cluster needs nodes and units on them, not {cluster}")
+    members: dict[str, list[int]] = {name: [] for name in sizes}
+    for position, job in enumerate(jobs):
+        name = "" if match else job.vc
+        if name not in members:
+            what = f"its virtual cluster {name!r} is none of {', '.join(sizes)}"
+            raise InputError(what, file=cluster, column="vc", job=job.name)
+        nodes, units = sizes[name]
+        if max(job.jmin, 1) > nodes * units:
+            what = f"it needs {job.jmin} units, and its pool has {nodes * units}"
+            raise InputError(what, file=jobs.source or None, column="Jmin", job=job.name)
+        members[name].append(position)
+    pools = []
+    for name, positions in members.items():
+        if positions:
+            own = [jobs.jobs[position] for position in positions]
+            start, end = min(job.tsub_ns for job in own), _long_enough(own)
+            trace = always_idle(sizes[name][0], start, end, units_per_node=sizes[name][1], machine=name or cluster)
+            pools.append(Pool(name, trace, JobTable(tuple(own), jobs.source), tuple(positions)))
+    return pools
+
+
+def _long_enough(jobs: Sequence[Job]) -> int:
+    """An instant by which any schedule that leaves no pool empty has ended: all jobs in turn, at their least rates.
+
+    A policy that never runs some job must end some time, too.
+    """
+    serial = 0.0
+    for job in jobs:
+        positive = job.rates[job.rates > 0]
+        serial += job.pmax / float(positive.min()) if len(positive) else 0.0
+    seconds = min(10 * serial + 86_400.0 * 30, 3e9)
+    return max(job.tsub_ns for job in jobs) + round(seconds) * SECOND_NS
+
+
+def _read_sizes(path: str) -> dict[str, tuple[int, int]]:
+    if not Path(path).exists():
+        raise InputError(
+            "expected NODESxUNITS such as 8x8, or a file with the columns vc, nodes, units_per_node", file=path
+        )
+    frame = read_table(path)
+    missing = [column for column in ("vc", "nodes", "units_per_node") if column not in frame.columns]
+    if missing:
+        raise InputError(f"missing column {', '.join(missing)}; it has {', '.join(map(str, frame.columns))}", file=path)
+    sizes: dict[str, tuple[int, int]] = {}
+    for row, (name, nodes, units) in enumerate(
+        zip(frame["vc"], frame["nodes"], frame["units_per_node"], strict=True), start=1
+    ):
+        for column, value in (("nodes", nodes), ("units_per_node", units)):
+            if not (isinstance(value, int | float | np.number) and value == int(value) and value > 0):
+                raise InputError(f"expected a whole number > 0, not {value!r}", file=path, row=row, column=column)
+        if str(name) in sizes:
+            raise InputError(f"the virtual cluster {name!r} appears twice", file=path, row=row, column="vc")
+        sizes[str(name)] = int(nodes), int(units)
+    return sizes
+
+
+def merge(pools: Sequence[Pool], outcomes: Sequence[Outcome], jobs: JobTable) -> Outcome:
+    """One outcome of all pools: the records in the order of the table, units numbered on from pool to pool."""
+    import pandas as pd
+
+    if len(outcomes) == 1 and len(pools[0].positions) == len(jobs):
+        return outcomes[0]
+    records = {
+        position: record
+        for pool, outcome in zip(pools, outcomes, strict=True)
+        for position, record in zip(pool.positions, outcome.records, strict=True)
+    }
+    steps, held, first = [], [], 0
+    for pool, outcome in zip(pools, outcomes, strict=True):
+        steps.append(outcome.steps.assign(vc=pool.name))
+        moved = outcome.allocations.copy()
+        moved["job"] = np.array(pool.positions, dtype=np.int64)[moved["job"].to_numpy()]
+        moved[["first_unit", "last_unit"]] += first
+        held.append(moved)
+        first += len(pool.trace.nodes) * pool.trace.units_per_node
+    start, end = min(o.start_ns for o in outcomes), max(o.end_ns for o in outcomes)
+    per_node = {pool.trace.units_per_node for pool in pools}
+    nodes = sum(len(pool.trace.nodes) for pool in pools)
+    per = per_node.pop() if len(per_node) == 1 else 1
+    trace = always_idle(nodes if per > 1 else first, start, max(pool.trace.end for pool in pools), units_per_node=per)
+    # A pool whose jobs have ended still offers its units until the last pool's have.
+    offered = sum(len(p.trace.nodes) * p.trace.units_per_node for p in pools) * ((end - start) / SECOND_NS)
+    return Outcome(
+        trace=trace,
+        start_ns=start,
+        end_ns=end,
+        records=tuple(records[position] for position in sorted(records)),
+        steps=pd.concat(steps).sort_values("time", kind="stable", ignore_index=True),
+        allocations=pd.concat(held).sort_values(["job", "start_ns", "end_ns", "first_unit"], ignore_index=True),
+        idle_unit_seconds=offered,
+        used_unit_seconds=sum(outcome.used_unit_seconds for outcome in outcomes),
+        extra_gain=sum(outcome.extra_gain for outcome in outcomes),
+        paid=sum(outcome.paid for outcome in outcomes),
+        solve_seconds=tuple(seconds for outcome in outcomes for seconds in outcome.solve_seconds),
+        interrupted=any(outcome.interrupted for outcome in outcomes),
+    )
