@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 REQUIRED = ("model_a", "model_b", "xi_a", "xi_b")
 OPTIONAL = ("batch_a", "batch_b", "units")
+# How an answer of `XiEstimator` came about, from best to worst; the column `flag` of a xi table holds them.
+FLAGS = ("measured", "interpolated", "clamped", "guessed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +33,13 @@ class Measurement:
     batch_a: float | None = None
     batch_b: float | None = None
     units: float | None = None
+    flag: str = FLAGS[0]
 
     def swapped(self) -> Measurement:
         """The same measurement, told from b's side."""
-        return Measurement(self.model_b, self.model_a, self.xi_b, self.xi_a, self.batch_b, self.batch_a, self.units)
+        return Measurement(
+            self.model_b, self.model_a, self.xi_b, self.xi_a, self.batch_b, self.batch_a, self.units, self.flag
+        )
 
 
 class XiTable:
@@ -47,14 +53,21 @@ class XiTable:
 
     Attributes
     ----------
+    measurements
+        The rows, as given.
     clipped
         How many ratios were below 1.
+    estimated
+        How many rows `XiEstimator` wrote and nobody measured, by their flag.
     """
 
     def __init__(self, measurements: Iterable[Measurement]) -> None:
+        self.measurements = tuple(measurements)
         self.clipped = 0
+        flags = Counter(row.flag for row in self.measurements)
+        self.estimated = {flag: flags[flag] for flag in FLAGS[1:] if flags[flag]}
         self._rows: dict[tuple[str, str], list[Measurement]] = {}
-        for row in measurements:
+        for row in self.measurements:
             self.clipped += (row.xi_a < 1) + (row.xi_b < 1)
             for told in (row, row.swapped()):
                 self._rows.setdefault((told.model_a, told.model_b), []).append(told)
@@ -90,48 +103,83 @@ def read_xi(path: str | Path) -> XiTable:
 
 
 def xi_from_frame(frame: pd.DataFrame, *, source: str = "") -> XiTable:
-    """Make a ξ table from a frame; see `read_xi`."""
-    missing = [column for column in REQUIRED if column not in frame.columns]
-    if missing:
-        raise InputError(
-            f"missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; a xi table has "
-            f"{', '.join(REQUIRED)} and optionally {', '.join(OPTIONAL)}",
-            file=source or None,
-        )
+    """Make a ξ table from a frame; see `read_xi`. Of other columns only `flag` is looked at."""
+    require_columns(frame, REQUIRED, OPTIONAL, "a xi table", source)
     if not len(frame):
         raise InputError("the xi table is empty", file=source or None)
+    return XiTable(measurement(record) for record in records(frame, source))
 
-    def number(value: Any, row: int, column: str) -> float:
-        try:
-            result = float(value)
-        except (TypeError, ValueError):
-            result = math.nan
-        if not (math.isfinite(result) and result > 0):
-            raise InputError(f"expected a number > 0, not {value!r}", file=source or None, row=row, column=column)
-        return result
 
-    def given(value: Any) -> bool:
+def measurement(record: Record) -> Measurement:
+    """The measurement that a row of a ξ table tells."""
+    flag = record.values.get("flag")
+    return Measurement(
+        record.text("model_a"),
+        record.text("model_b"),
+        record.positive("xi_a"),
+        record.positive("xi_b"),
+        record.positive_or_none("batch_a"),
+        record.positive_or_none("batch_b"),
+        record.positive_or_none("units"),
+        flag if flag in FLAGS else FLAGS[0],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One row of a table of measurements, whose cells are asked for by column; errors say which it was."""
+
+    values: Mapping[Hashable, Any]
+    row: int
+    source: str = ""
+
+    def given(self, column: str) -> bool:
+        """Whether the cell holds anything."""
+        value = self.values.get(column)
         return value is not None and value == value and value != ""
 
-    rows = []
-    for at, record in enumerate(frame.to_dict(orient="records"), start=1):
-        optional = {
-            column: number(record[column], at, column) if column in record and given(record[column]) else None
-            for column in OPTIONAL
-        }
-        for column in ("model_a", "model_b"):
-            if not given(record[column]):
-                raise InputError("expected the name of a model", file=source or None, row=at, column=column)
-        rows.append(
-            Measurement(
-                str(record["model_a"]),
-                str(record["model_b"]),
-                number(record["xi_a"], at, "xi_a"),
-                number(record["xi_b"], at, "xi_b"),
-                **optional,
-            )
+    def positive(self, column: str) -> float:
+        """The number > 0 in a cell."""
+        value = self.values.get(column)
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            number = math.nan
+        if not (math.isfinite(number) and number > 0):
+            raise self.wrong(column, f"expected a number > 0, not {value!r}")
+        return number
+
+    def positive_or_none(self, column: str) -> float | None:
+        """The number > 0 in a cell, None of an empty or missing one."""
+        return self.positive(column) if self.given(column) else None
+
+    def text(self, column: str) -> str:
+        """The name in a cell."""
+        if not self.given(column):
+            raise self.wrong(column, "expected the name of a model")
+        return str(self.values[column])
+
+    def wrong(self, column: str, what: str, hint: str | None = None) -> InputError:
+        """An error that names this row and a column."""
+        return InputError(what, file=self.source or None, row=self.row, column=column, hint=hint)
+
+
+def records(frame: pd.DataFrame, source: str) -> list[Record]:
+    """The rows of a frame, numbered from 1 as a user counts them."""
+    return [Record(values, row, source) for row, values in enumerate(frame.to_dict(orient="records"), start=1)]
+
+
+def require_columns(
+    frame: pd.DataFrame, required: Sequence[str], optional: Sequence[str], what: str, source: str
+) -> None:
+    """Refuse a frame that lacks columns, saying what `what` has."""
+    missing = [column for column in required if column not in frame.columns]
+    if missing:
+        raise InputError(
+            f"missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; {what} has "
+            f"{', '.join(required)} and optionally {', '.join(optional)}",
+            file=source or None,
         )
-    return XiTable(rows)
 
 
 def _fits(measured: float | None, of_job: float | None) -> bool:

@@ -323,10 +323,9 @@ class Replay:
             decision = self.policy.decide(state)
         rate_before = sum(running.rate for running in self._active)
         self._apply(changes(decision, state, self._in_play, self._held, self._traits))
-        if decision.wake_ns is not None:
-            if decision.wake_ns <= self.now:
-                raise self._traits.refusal(f"it asked to be woken at {decision.wake_ns} ns, and it is {self.now}")
-            self._wake_ns = decision.wake_ns
+        if decision.wake_ns is not None and decision.wake_ns <= self.now:
+            raise self._traits.refusal(f"it asked to be woken at {decision.wake_ns} ns, and it is {self.now}")
+        self._wake_ns = NEVER if decision.wake_ns is None else decision.wake_ns
         self._conserve()
         rate = sum(running.rate for running in self._active)
         self.ledger.decided(
@@ -480,7 +479,10 @@ class Replay:
             begin = max(self.now, running.stalled_until)
             nanoseconds = (job.pmax - running.progress) / running.rate * SECOND_NS
             if nanoseconds < NEVER - begin - 1:
-                running.finish_ns = begin + max(0, math.ceil(nanoseconds * (1 - ROUNDING)))
+                whole = round(nanoseconds)
+                if abs(nanoseconds - whole) > ROUNDING * nanoseconds:
+                    whole = math.ceil(nanoseconds)
+                running.finish_ns = begin + max(0, whole)
 
     def _spread(self, units: list[int]) -> bool:
         """Whether units lie on more nodes than needed."""

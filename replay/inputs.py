@@ -139,6 +139,9 @@ def _interference(options: Options, jobs: JobTable, watcher: Watcher, digests: d
     table = read_xi(options.xi)
     if table.clipped:
         watcher.note(f"{table.clipped} xi below 1 are measurement noise and count as 1")
+    if table.estimated:
+        told = ", ".join(f"{count} {flag}" for flag, count in table.estimated.items())
+        watcher.note(f"{sum(table.estimated.values())} rows of the xi table are estimates, not measurements: {told}")
     interference = Interference(
         table,
         math.inf if options.xi_max is None else options.xi_max,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -36,6 +37,25 @@ class Pool:
     trace: NodeTrace
     jobs: JobTable
     positions: tuple[int, ...]
+
+
+class Stage(Protocol):
+    """What has been done with jobs before they come to their pools."""
+
+    @property
+    def jobs(self) -> JobTable:
+        """Those that are left for the pools."""
+
+    def joined(self, pools: Outcome | None) -> Outcome:
+        """One outcome of the stage and the pools; None: no job was left for them."""
+
+
+@runtime_checkable
+class StagesBefore(Protocol):
+    """A policy of fixed clusters that does something with jobs before they come to their pools."""
+
+    def stage_before(self, jobs: JobTable, *, start_ns: int, end_ns: int, units_per_node: int) -> Stage | None:
+        """Do it; None: nothing is done."""
 
 
 def cluster_pools(cluster: str, jobs: JobTable) -> list[Pool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bft.models import OBJECTIVES
+from bft.models import OBJECTIVES, InputError, JobTable
 from bft.replay import results
 from bft.replay.checkpoint import Checkpoint
 from bft.replay.engine import Replay, Rules
@@ -23,7 +23,7 @@ from bft.replay.ledger import Outcome
 from bft.replay.metrics import equivalent_nodes, summarise
 from bft.replay.options import Options
 from bft.replay.policies import MilpPolicy, Policy, make_policy
-from bft.replay.pools import Pool, merge
+from bft.replay.pools import Pool, Stage, StagesBefore, cluster_pools, merge
 from bft.replay.reference import replay_reference, write_step_log
 from bft.replay.trace import NodeTrace, always_idle
 from bft.replay.watcher import Silent, Watcher
@@ -172,22 +172,27 @@ def _replay(
     if options.verify and options.policy != "milp":
         watcher.note("--verify holds decisions of --policy milp against the exact programme, which knows no sharing")
     outcomes, policies, replay_s = [], [], 0.0
-    for pool in inputs.pools:
+    stage, jobs, pools = _stage_before(options, inputs)
+    for pool in pools:
         policy = policy_of(options, inputs.interference)
         name = f"replay of {pool.name}" if pool.name else "replay"
         # A checkpoint holds one replay: where there are several pools, each is short.
-        outcome, seconds = run(name, pool, policy, checkpoint if len(inputs.pools) == 1 else None)
+        outcome, seconds = run(name, pool, policy, checkpoint if len(pools) == 1 else None)
         outcomes.append(outcome)
         policies.append(policy)
         replay_s += seconds
-    outcome = merge(inputs.pools, outcomes, inputs.jobs)
+    merged = merge(pools, outcomes, jobs) if pools else None
+    done = stage.joined(merged) if stage is not None else merged
+    if done is None:
+        raise InputError("the job table is empty", file=inputs.jobs.source or None)
+    outcome = done
     timing: dict[str, Any] = {"replay_s": replay_s, "decision_s": _decision_times(outcome)}
     dedicated, stopped = None, outcome.interrupted
     nodes = equivalent_nodes(outcome)
     # A fixed cluster is dedicated: it would be compared with itself.
     if options.dedicated and options.cluster is None and nodes and not stopped:
-        jobs, per = inputs.jobs, outcome.trace.units_per_node
-        twin = Pool("", always_idle(nodes, outcome.start_ns, outcome.end_ns, units_per_node=per), jobs, ())
+        per = outcome.trace.units_per_node
+        twin = Pool("", always_idle(nodes, outcome.start_ns, outcome.end_ns, units_per_node=per), inputs.jobs, ())
         dedicated, timing["dedicated_s"] = run(
             f"{nodes} dedicated node{'s' * (nodes != 1)}, for U", twin, policy_of(options, inputs.interference), None
         )
@@ -199,6 +204,23 @@ def _replay(
         metrics["verified"] = sum(policy.verified for policy in verifying)
         metrics["verify_mismatches"] = sum(policy.mismatches for policy in verifying)
     return metrics, timing, lambda draft: results.write_outcome(draft, outcome)
+
+
+def _stage_before(options: Options, inputs: Inputs) -> tuple[Stage | None, JobTable, Sequence[Pool]]:
+    """What the policy does with jobs before they come to their pools, the jobs that are left, and their pools."""
+    policy = policy_of(options, inputs.interference)
+    traces = [pool.trace for pool in inputs.pools]
+    if options.cluster is None or not isinstance(policy, StagesBefore):
+        return None, inputs.jobs, inputs.pools
+    stage = policy.stage_before(
+        inputs.jobs,
+        start_ns=min(trace.start for trace in traces),
+        end_ns=max(trace.end for trace in traces),
+        units_per_node=traces[0].units_per_node,
+    )
+    if stage is None:
+        return None, inputs.jobs, inputs.pools
+    return stage, stage.jobs, cluster_pools(options.cluster, stage.jobs)
 
 
 def _replay_reference(

@@ -21,9 +21,13 @@ EXIT_BAD_INPUT, EXIT_DEGRADED, EXIT_INTERRUPTED = 2, 3, 130
 COMMANDS = {
     "replay": "bft.replay.cli.replay:replay",
     "solve": "bft.replay.cli.solve:solve",
+    "ingest": "bft.replay.cli.ingest:ingest",
     "trace": "bft.replay.cli.trace:trace",
+    "jobs": "bft.replay.cli.jobs:jobs",
+    "xi": "bft.replay.cli.xi:xi",
     "convert": "bft.replay.cli.convert:convert",
     "generate": "bft.replay.cli.generate:generate",
+    "policies": "bft.replay.cli.policies:policies",
     "backends": "bft.replay.cli.backends:backends",
 }
 DEFAULT = "replay"

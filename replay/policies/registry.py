@@ -18,6 +18,15 @@ BUILT_IN = {
     "milp": "milp:MilpPolicy",
     "milp-sharing": "milp_sharing:MilpSharingPolicy",
     "equal-share": "equal_share:EqualShare",
+    "fifo": "fifo:Fifo",
+    "sjf": "shortest:ShortestFirst",
+    "srtf": "shortest:ShortestRemainingFirst",
+    "qssf": "qssf:QuasiShortestServiceFirst",
+    "optimus": "optimus:Optimus",
+    "tiresias-l": "tiresias:TiresiasL",
+    "tiresias-g": "tiresias:TiresiasG",
+    "pollux": "pollux:Pollux",
+    "lucid": "lucid:Lucid",
 }
 
 

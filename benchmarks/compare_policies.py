@@ -1,0 +1,118 @@
+"""All policies on one node trace, with the same jobs and the same accounting.
+
+    python benchmarks/compare_policies.py            # the bundled Summit-like trace
+    python benchmarks/compare_policies.py --real     # the real log and the published 1,001 jobs (reference data)
+
+Policies that share units take the interference of --xi; without it they are left out. `python
+benchmarks/compare_policies.py --stand-in xi.csv` writes one from the measured pairs of the reference data, each of the
+seven networks standing in for a measured model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import pandas as pd
+from _common import reference_folder
+
+from bft.replay.engine import Replay, Rules
+from bft.replay.inputs import Inputs, load
+from bft.replay.ledger import Outcome
+from bft.replay.metrics import equivalent_nodes, summarise
+from bft.replay.options import Options
+from bft.replay.policies import policy_factory, policy_names
+from bft.replay.run import policy_of
+from bft.replay.trace import NodeTrace, always_idle
+from bft.replay.watcher import Silent
+
+ROW = "{:<13} {:>9} {:>6} {:>9} {:>6} {:>12} {:>8} {:>8} {:>9} {:>6}"
+# Network of the workload -> measured model that stands in for it.
+STAND_INS = {
+    "AlexNet": "PointNet",
+    "DenseNet": "EfficientNet",
+    "MnasNet": "MobileNetV2",
+    "MobileNet": "MobileNetV3",
+    "ResNet18": "ResNet18",
+    "ShuffleNet": "MobileNetV3",
+    "VGG16": "VGG",
+}
+
+
+def main() -> None:
+    """Print one row a policy."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--real", action="store_true", help="the real log and the published jobs")
+    parser.add_argument("--xi", help="xi table, for the policies that share")
+    parser.add_argument("--stand-in", metavar="FILE", help="write a xi table of measured stand-ins, and stop")
+    parser.add_argument("--policies", nargs="*", help="only these")
+    parser.add_argument("-Tfwd", type=float, default=120.0)
+    given = parser.parse_args()
+    if given.stand_in:
+        write_stand_ins(Path(given.stand_in))
+        return
+    files: dict[str, str] = {}
+    if given.real:
+        folder = reference_folder() / "bftrainer"
+        files = {
+            "node_trace": str(folder / "ndstat-10sdn6-evt.tar.gz"),
+            "job_bounds": str(folder / "ImageNet-imgps-Jbnd-1001J.pkl"),
+            "job_curves": str(folder / "ImageNet-imgps-JNPs-1001J.pkl"),
+        }
+    header = ("policy", "outcome", "U", "finished", "JCT h", "lost to pre.", "to resc.", "restarts", "decisions", "s")
+    print(ROW.format(*header))
+    for name in given.policies or policy_names():
+        shares = getattr(policy_factory(name), "shares", False)
+        if shares and not given.xi:
+            print(f"{name:<13} needs --xi")
+            continue
+        options = Options(**files, policy=name, tfwd_s=given.Tfwd, backend="exact" if name == "milp" else "auto",
+                          xi=given.xi if shares else None)  # fmt: skip
+        inputs = load(options, Silent())
+        began = time.perf_counter()
+        outcome = replayed(inputs.pools[0].trace, options, inputs)
+        seconds = time.perf_counter() - began
+        twin = always_idle(equivalent_nodes(outcome), outcome.start_ns, outcome.end_ns)
+        told = summarise(outcome, replayed(twin, options, inputs))
+        work, jct = told["outcome"], told["jct_s"]
+        row = (
+            name,
+            f"{work:.3e}",
+            "-" if told["U"] is None else f"{told['U']:.3f}",  # on so few dedicated nodes nothing ever ran
+            f"{told['jobs_finished']}/{told['jobs']}",
+            f"{jct['mean'] / 3600:.1f}" if jct else "-",
+            f"{told['preemption_cost'] / work:.1%}",
+            f"{told['rescale_cost'] / work:.1%}",
+            f"{told['restarts_per_job']:.2f}",
+            told["decisions"],
+            f"{seconds:.1f}",
+        )
+        print(ROW.format(*row), flush=True)
+
+
+def replayed(trace: NodeTrace, options: Options, inputs: Inputs) -> Outcome:
+    """The jobs on a trace, under the policy of the options."""
+    policy = policy_of(options, inputs.interference)
+    return Replay(trace, inputs.jobs, policy, Rules(), inputs.interference).run()
+
+
+def write_stand_ins(path: Path) -> None:
+    """Medians of the measured ratios of each pair of stand-ins, for the networks they stand for."""
+    pairs = pd.read_csv(reference_folder() / "lucid" / "xi_pairs_from_colocate_info.csv")
+    swapped = pairs.rename(columns={"model1": "model2", "model2": "model1", "xi1": "xi2", "xi2": "xi1"})
+    known = pd.concat([pairs, swapped]).groupby(["model1", "model2"])[["xi1", "xi2"]].median().clip(lower=1)
+    rows = [
+        (a, b, *known.loc[(STAND_INS[a], STAND_INS[b])])
+        for a in STAND_INS
+        for b in STAND_INS
+        if a <= b and (STAND_INS[a], STAND_INS[b]) in known.index
+    ]
+    # The published tables write names in small letters.
+    rows += [(a.lower(), b.lower(), xi_a, xi_b) for a, b, xi_a, xi_b in rows]
+    pd.DataFrame(rows, columns=["model_a", "model_b", "xi_a", "xi_b"]).to_csv(path, index=False)
+    print(f"{len(rows) // 2} pairs of {len(STAND_INS)} networks in {path}")
+
+
+if __name__ == "__main__":
+    main()

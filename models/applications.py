@@ -1,0 +1,337 @@
+"""Measured applications in the form of Pollux' artifact: step times by placement, gradient noise by progress.
+
+A folder holds, each also as .csv.gz:
+
+- `placements.csv`: placement, local_bsz, step_time, sync_time. A placement is a string of digits, the replicas on each
+  node in the order of the ring: 44 is two nodes of four. Rotations are one placement; the smallest is written.
+- `scalability.csv`, optional: num_nodes, num_replicas, local_bsz, step_time, sync_time, means beyond those sizes.
+- `validation-M.csv` for total batch sizes M: progress, iteration, grad_sqr, grad_var after each epoch.
+
+Times are seconds; step_time is a whole step, sync_time what of it is not overlapped by computing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from bft.models.curves import Curve
+from bft.models.errors import InputError
+from bft.models.goodput import BatchLimits, noise_scale
+from bft.models.tables import read_table
+from bft.models.throughput import FloatArray, Observations, ThroughputParameters, fit_throughput
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Source = Literal["measured", "interpolated", "modelled"]
+
+
+class StepTime(NamedTuple):
+    """Seconds of a step without accumulation, what of it waits for synchronisation, and where that is from."""
+
+    step_s: float
+    sync_s: float
+    source: Source
+
+    @property
+    def gradient_s(self) -> float:
+        """Seconds of a pass that does not synchronise."""
+        return self.step_s - self.sync_s
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """One training at a fixed total batch size; arrays of shape (epochs,), values at the end of each epoch.
+
+    Parameters
+    ----------
+    progress
+        In iterations at the initial batch size, increasing.
+    iterations
+        Iterations at this batch size.
+    grad_sqr, grad_var
+        |g|² and variance of the gradient, at the initial batch size.
+    """
+
+    progress: FloatArray
+    iterations: FloatArray
+    grad_sqr: FloatArray
+    grad_var: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Application:
+    """What was measured of one application; see `read_application`.
+
+    Parameters
+    ----------
+    name
+        Of the folder.
+    steps
+        Replicas on each node (smallest rotation) -> atomic batch, step_s, sync_s: float64 of shape (batches, 3),
+        batches increasing.
+    means
+        num_nodes, num_replicas, local_bsz, step_s, sync_s beyond those placements: float64 of shape (rows, 5).
+    validations
+        Total batch size -> training at that size, sizes increasing.
+    limits
+        Batch sizes in use: those measured, unless changed (`dataclasses.replace`).
+    """
+
+    name: str
+    steps: dict[tuple[int, ...], FloatArray]
+    means: FloatArray
+    validations: dict[int, Validation]
+    limits: BatchLimits
+
+    # --- step times
+
+    def step_time(self, placement: Sequence[int], atomic: float) -> StepTime:
+        """Seconds of a step of replicas placed so (zeros are nodes not used), with `atomic` samples a replica.
+
+        measured
+            The placement was measured: linear between its atomic batches.
+        interpolated
+            Linear over (nodes, replicas, atomic batch), by the Delaunay tetrahedra of the means of all measurements;
+            more nodes than were ever measured count as that many.
+        modelled
+            Outside both: by the throughput model fitted to all measurements.
+        """
+        ring = canonical(placement)
+        rows = self.steps.get(ring)
+        if rows is not None and rows[0, 0] <= atomic <= rows[-1, 0]:
+            step, sync = (float(np.interp(atomic, rows[:, 0], rows[:, column])) for column in (1, 2))
+            return StepTime(step, sync, "measured")
+        nodes, replicas = len(ring), sum(ring)
+        if rows is None:
+            point = [min(nodes, self._most_nodes), replicas, atomic]
+            step, sync = map(float, self._interpolator(point)[0])
+            if not np.isnan(step):
+                return StepTime(step, sync, "interpolated")
+        parameters = self.parameters
+        step = float(parameters.step_time(nodes, replicas, atomic))
+        return StepTime(step, step - float(parameters.gradient_time(atomic)), "modelled")
+
+    @cached_property
+    def observations(self) -> Observations:
+        """All measured placements, in the order of the file."""
+        rows = [
+            (len(ring), sum(ring), atomic, step, step - sync)
+            for ring, table in self.steps.items()
+            for atomic, step, sync in table
+        ]
+        return Observations(*np.array(rows).T)
+
+    @cached_property
+    def parameters(self) -> ThroughputParameters:
+        """The throughput model fitted to all measured placements."""
+        return fit_throughput(self.observations)
+
+    def curve(self, batch: int, most: int, units_per_node: int) -> Curve:
+        """Scalability at a fixed total batch size: samples/s on 1, 2, ..., `most` units, consolidated, as measured.
+
+        The curve ends where a replica would get less than the least atomic batch.
+        """
+        rates = [0.0]
+        for units in range(1, min(most, batch // self.limits.atomic_min) + 1):
+            local = int(np.ceil(batch / units - 1e-8))
+            passes = int(np.ceil(local / self.limits.atomic_max - 1e-8))
+            atomic = int(np.ceil(local / passes - 1e-8))
+            whole, rest = divmod(units, units_per_node)
+            taken = self.step_time([units_per_node] * whole + [rest], atomic)
+            rates.append(batch / (taken.step_s + (passes - 1) * taken.gradient_s))
+        return Curve(np.arange(len(rates), dtype=np.float64), np.array(rates))
+
+    @cached_property
+    def _most_nodes(self) -> int:
+        return max(*(len(ring) for ring in self.steps), *map(int, self.means[:, 0]), 1)
+
+    @cached_property
+    def _interpolator(self) -> Any:
+        from scipy.interpolate import LinearNDInterpolator
+        from scipy.spatial import QhullError
+
+        groups: dict[tuple[float, ...], list[FloatArray]] = {}
+        for ring, table in self.steps.items():
+            for row in table:
+                groups.setdefault((len(ring), sum(ring), row[0]), []).append(row[1:])
+        rows = [(*key, *np.mean(groups[key], axis=0)) for key in sorted(groups)]
+        table = np.concatenate([np.array(rows), self.means])
+        try:
+            return LinearNDInterpolator(table[:, :3], table[:, 3:])
+        except QhullError:  # too few measurements to span a space
+            return lambda _: np.full((1, 2), np.nan)
+
+    # --- progress and noise
+
+    @cached_property
+    def epoch_ends(self) -> FloatArray:
+        """Progress at the end of each epoch, the least over batch sizes: float64 of shape (epochs,)."""
+        epochs = min(len(run.progress) for run in self.validations.values())
+        return np.asarray(np.min([run.progress[:epochs] for run in self.validations.values()], axis=0))
+
+    @property
+    def total_progress(self) -> float:
+        """Progress of a whole training, in iterations at the initial batch size."""
+        return float(self.epoch_ends[-1])
+
+    def epoch_at(self, progress: float) -> int:
+        """Epochs completed at a progress; at most all of them."""
+        return int(np.searchsorted(self.epoch_ends, progress, side="right"))
+
+    def gradient(self, progress: float, batch: float) -> tuple[float, float]:
+        """|g|² and variance of the gradient: those of the epoch under way, linear between total batch sizes.
+
+        Past the last epoch its values stay; batch sizes beyond those measured count as the nearest.
+        """
+        epoch = min(self.epoch_at(progress), len(self.epoch_ends) - 1)
+        sizes = list(self.validations)
+        sqr, var = (
+            float(np.interp(batch, sizes, [getattr(run, name)[epoch] for run in self.validations.values()]))
+            for name in ("grad_sqr", "grad_var")
+        )
+        return sqr, var
+
+    def pgns(self, progress: float, batch: float) -> float:
+        """Gradient noise scale in samples at a progress and total batch size; see `gradient`."""
+        return noise_scale(*self.gradient(progress, batch), self.limits.initial)
+
+    def samples(self, batch: int) -> float:
+        """Samples that a whole training processes at a fixed total batch size, linear between those measured."""
+        last = len(self.epoch_ends) - 1
+        iterations = [run.iterations[last] for run in self.validations.values()]
+        return batch * float(np.interp(batch, list(self.validations), iterations))
+
+
+def canonical(placement: Iterable[int]) -> tuple[int, ...]:
+    """The smallest rotation of a ring of nodes; nodes without replicas do not count.
+
+    Raises
+    ------
+    ValueError
+        When no node has a replica, or one has fewer than none.
+    """
+    ring = tuple(int(count) for count in placement if count)
+    if not ring or min(ring) < 0:
+        raise ValueError(f"expected at least one replica on a node, not {ring}")
+    return min(ring[at:] + ring[:at] for at in range(len(ring)))
+
+
+def read_application(folder: str | Path, *, atomic_max: int | None = None) -> Application:
+    """Read an application from a folder; the module tells its files.
+
+    Parameters
+    ----------
+    folder
+        With placements.csv and validation-M.csv.
+    atomic_max
+        Most samples a replica takes in one pass, when not what was measured (Pollux' artifact allows yolov3 8).
+
+    Raises
+    ------
+    InputError
+        Naming file, row and column.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError("expected a folder with placements.csv", file=folder)
+    placements = _existing(folder / "placements.csv")
+    if placements is None:
+        raise InputError("no placements.csv (or .csv.gz) in it", file=folder, hint="docs/models-scalability.md")
+    scalability = _existing(folder / "scalability.csv")
+    named = {
+        int(match[1]): path
+        for path in folder.iterdir()
+        if (match := re.fullmatch(r"validation-([1-9][0-9]*)\.csv(\.gz)?", path.name))
+    }
+    if not named:
+        raise InputError("no validation-M.csv in it, where M is a total batch size", file=folder)
+    steps = _read_placements(placements)
+    columns = ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
+    means = np.empty((0, 5)) if scalability is None else _numbers(read_table(scalability), columns, scalability)
+    validations = {size: _read_validation(named[size]) for size in sorted(named)}
+    batches = np.concatenate([table[:, 0] for table in steps.values()])
+    try:
+        limits = BatchLimits(min(named), max(named), int(batches.min()), int(batches.max()))
+        limits = limits if atomic_max is None else replace(limits, atomic_max=atomic_max)
+    except ValueError as error:
+        raise InputError(f"batch sizes of its files do not agree: {error}", file=folder) from error
+    return Application(folder.name, steps, means, validations, limits)
+
+
+def _existing(path: Path) -> Path | None:
+    return next((file for file in (path, path.with_name(path.name + ".gz")) if file.is_file()), None)
+
+
+def _read_placements(path: Path) -> dict[tuple[int, ...], FloatArray]:
+    frame = read_table(path)
+    numbers = _numbers(frame, ("local_bsz", "step_time", "sync_time"), path)
+    if "placement" not in frame.columns:
+        raise InputError("missing column placement; expected placement, local_bsz, step_time, sync_time", file=path)
+    found: dict[tuple[int, ...], list[FloatArray]] = {}
+    for row, (digits, values) in enumerate(zip(map(str, frame["placement"]), numbers, strict=True), start=1):
+        if not re.fullmatch("[1-9]+", digits):
+            raise InputError(
+                f"expected digits 1 to 9, the replicas on each node, not {digits!r}",
+                file=path,
+                row=row,
+                column="placement",
+            )
+        if values[2] >= values[1]:
+            raise InputError(
+                f"expected less than step_time ({values[1]:g}), not {values[2]:g}",
+                file=path,
+                row=row,
+                column="sync_time",
+            )
+        found.setdefault(canonical(map(int, digits)), []).append(values)
+    steps = {}
+    for ring, rows in found.items():
+        table = np.array(sorted(rows, key=lambda row: float(row[0])))
+        if (np.diff(table[:, 0]) == 0).any():
+            raise InputError(f"placement {''.join(map(str, ring))} has two rows of one local_bsz", file=path)
+        steps[ring] = table
+    return steps
+
+
+def _read_validation(path: Path) -> Validation:
+    values = _numbers(read_table(path), ("progress", "iteration", "grad_sqr", "grad_var"), path, least=-np.inf)
+    falls = np.flatnonzero(np.diff(values[:, 0]) < 0)
+    if len(falls):
+        raise InputError("progress must not go back", file=path, row=int(falls[0]) + 2, column="progress")
+    return Validation(*values.T)
+
+
+def _numbers(frame: pd.DataFrame, columns: Sequence[str], path: Path, *, least: float = 0.0) -> FloatArray:
+    """Columns as finite numbers of at least `least`, float64 of shape (rows, columns)."""
+    import pandas as pd
+
+    missing = [column for column in columns if column not in frame.columns]
+    if missing:
+        raise InputError(
+            f"missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; expected {', '.join(columns)}",
+            file=path,
+        )
+    if not len(frame):
+        raise InputError("has no rows", file=path)
+    values = np.stack(
+        [pd.to_numeric(frame[column], errors="coerce").to_numpy(np.float64) for column in columns], axis=1
+    )
+    wrong = np.argwhere(~(np.isfinite(values) & (values >= least)))
+    if len(wrong):
+        row, column = map(int, wrong[0])
+        raise InputError(
+            f"expected a finite number{f' >= {least:g}' if least > -np.inf else ''}, "
+            f"not {frame[columns[column]].iloc[row]!r}",
+            file=path,
+            row=row + 1,
+            column=columns[column],
+        )
+    return values

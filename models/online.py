@@ -1,0 +1,87 @@
+"""A scalability curve learned while the job runs, for policies that must not know it beforehand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bft.models.curves import Curve
+
+
+@dataclass(slots=True)
+class OnlineCurve:
+    """Observed rates, and what they make a scheduler hope for the sizes not seen yet.
+
+    Where the job ran, the rate is the mean of what was seen, weighted by seconds. Between two such sizes it is linear.
+    Beyond the largest it is hoped to scale perfectly from there, as Pollux does (OSDI'21, §4.1): a hope that is wrong
+    is tried once, a fear is never put to the test. Below the smallest it is in proportion too. A true curve whose rate
+    a unit never rises is never underestimated beyond the largest size seen.
+
+    Parameters
+    ----------
+    half_life_s
+        Seconds of running after which an observation counts half; None keeps all alike. For jobs that change pace.
+    """
+
+    half_life_s: float | None = None
+    _seconds: dict[int, float] = field(default_factory=dict)
+    _samples: dict[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.half_life_s is not None and not self.half_life_s > 0:
+            raise ValueError(f"half_life_s: expected seconds > 0, not {self.half_life_s}")
+
+    def observe(self, units: int, rate: float, seconds: float) -> None:
+        """The job ran on `units` at `rate` samples/s for `seconds`; nothing is learned from 0 seconds.
+
+        Raises
+        ------
+        ValueError
+            For units below 1, and for what is negative or not finite.
+        """
+        if units < 1 or not (np.isfinite(rate) and rate >= 0 and np.isfinite(seconds) and seconds >= 0):
+            raise ValueError(
+                f"expected units >= 1, finite rate and seconds >= 0, not {units} units, {rate} samples/s, {seconds} s"
+            )
+        if seconds == 0:
+            return
+        if self.half_life_s is not None and units in self._seconds:
+            kept = 0.5 ** (seconds / self.half_life_s)
+            self._seconds[units] *= kept
+            self._samples[units] *= kept
+        self._seconds[units] = self._seconds.get(units, 0.0) + seconds
+        self._samples[units] = self._samples.get(units, 0.0) + rate * seconds
+
+    @property
+    def sizes(self) -> list[int]:
+        """Sizes it ran on, increasing."""
+        return sorted(self._seconds)
+
+    @property
+    def largest(self) -> int:
+        """Most units it ran on, 0 when it never ran."""
+        return max(self._seconds, default=0)
+
+    def rate(self, units: int) -> float:
+        """Mean samples/s on a size it ran on.
+
+        Raises
+        ------
+        KeyError
+            When it did not.
+        """
+        return self._samples[units] / self._seconds[units]
+
+    def estimate(self, most: int) -> Curve:
+        """What is believed now: samples/s on 0 to `most` units; 1 a unit when the job never ran."""
+        if most < 1:
+            raise ValueError(f"expected at least 1 unit, not {most}")
+        sizes = self.sizes
+        if not sizes:
+            return Curve(np.array([0.0, most]), np.array([0.0, most]))
+        ns, ps = [0, *sizes], [0.0, *(self.rate(size) for size in sizes)]
+        if most > sizes[-1]:
+            ns.append(most)
+            ps.append(ps[-1] * most / sizes[-1])
+        return Curve(np.array(ns, dtype=np.float64), np.array(ps))

@@ -1,0 +1,320 @@
+"""Scalability curves from measured throughputs: as measured, by Amdahl's law or beyond it, or by T_grad and T_sync.
+
+Every fit tells how far it is from what was measured, and which points lie beyond it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, field, fields
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bft.models.curves import Curve, FloatArray
+from bft.models.errors import InputError
+from bft.models.tables import read_table
+from bft.models.throughput import Observations, fit_throughput
+
+Kind = Literal["piecewise", "amdahl", "usl", "throughput"]
+KINDS: Final[tuple[Kind, ...]] = ("piecewise", "amdahl", "usl", "throughput")
+
+# Repetitions that spread further than this share of their median, and gains beyond linear, are told.
+NOISE, SUPERLINEAR = 0.1, 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Throughputs:
+    """Throughputs of one model, arrays of shape (measurements,), sizes in any order and repeated at will.
+
+    Parameters
+    ----------
+    model
+        Its name.
+    units
+        Whole numbers >= 1.
+    throughput
+        Samples/s over all units, > 0.
+    batch
+        Samples a step over all units, > 0; None when not known.
+    nodes
+        Nodes that the units were on; None when not known.
+    sync_s
+        What of a step's seconds waited for synchronisation; None when not measured.
+    """
+
+    model: str
+    units: FloatArray
+    throughput: FloatArray
+    batch: FloatArray | None = None
+    nodes: FloatArray | None = None
+    sync_s: FloatArray | None = None
+
+    def sizes(self) -> FloatArray:
+        """Units that were measured, increasing."""
+        return np.unique(self.units)
+
+    def medians(self) -> FloatArray:
+        """Median throughput at each of `sizes`: one run that was disturbed does not move it."""
+        return np.array([np.median(self.throughput[self.units == size]) for size in self.sizes()])
+
+
+@dataclass(frozen=True, eq=False)
+class ScalabilityFit:
+    """A scalability curve and how it relates to what was measured.
+
+    Parameters
+    ----------
+    model, kind
+        Of what, by which model.
+    curve
+        Units -> samples/s; its points are those asked for.
+    extrapolated
+        Whether a point of the curve lies outside the measured sizes: bool of shape (points,), False at 0 units.
+    errors
+        |predicted / measured - 1| of each measurement, in the order given.
+    parameters
+        What was fitted, by name.
+    warnings
+        For whoever measured.
+    """
+
+    model: str
+    kind: Kind
+    curve: Curve
+    extrapolated: NDArray[np.bool_]
+    errors: FloatArray
+    parameters: dict[str, float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def beyond(self) -> list[int]:
+        """Sizes of the curve that are extrapolated."""
+        return [int(n) for n in self.curve.ns[self.extrapolated]]
+
+    def efficiency(self) -> FloatArray:
+        """Scaling efficiency at the points beyond 0: the rate a unit over that at the least of them."""
+        per_unit = self.curve.ps[1:] / self.curve.ns[1:]
+        return np.asarray(per_unit / per_unit[0])
+
+
+def fit_scalability(
+    measured: Throughputs,
+    kind: Kind = "piecewise",
+    *,
+    sizes: Sequence[int] | None = None,
+    units_per_node: int = 1,
+    batch: float | None = None,
+) -> ScalabilityFit:
+    """Fit a scalability curve.
+
+    piecewise
+        Through the median of each measured size, and the origin; constant beyond the largest.
+    amdahl
+        P(n) = P1 n / (1 + σ (n - 1)), 0 <= σ <= 1 the serial fraction (Amdahl 1967).
+    usl
+        P(n) = P1 n / (1 + σ (n - 1) + κ n (n - 1)), κ >= 0 the cost of coherence (Gunther, Guerrilla Capacity
+        Planning, 2007): it may fall.
+    throughput
+        Pollux' T_grad and T_sync (`bft.models.throughput`). Total batch size as `batch`, else as measured where it was
+        the same everywhere, else the median samples a unit.
+
+    Parameters
+    ----------
+    measured
+        What was measured.
+    kind
+        The model.
+    sizes
+        Points of the curve, units >= 1; the measured ones when None.
+    units_per_node
+        Units a node, for models that tell nodes apart where the measurements do not say.
+    batch
+        Samples a step over all units; see above.
+
+    Raises
+    ------
+    InputError
+        When the model needs what was not measured.
+    """
+    known = measured.sizes()
+    points = known if sizes is None else np.unique(np.asarray(sizes, dtype=np.float64))
+    if not len(points) or points[0] < 1:
+        raise ValueError("expected sizes of at least 1 unit")
+    parameters: dict[str, float]
+    if kind == "piecewise":
+        ns, ps = np.append(0, known), np.append(0, measured.medians())
+        rates, predicted, parameters = np.interp(points, ns, ps), np.interp(measured.units, ns, ps), {}
+    elif kind == "throughput":
+        rates, predicted, parameters = _by_throughput(measured, points, units_per_node, batch)
+    else:
+        rates, predicted, parameters = _by_law(measured, points, coherence=kind == "usl")
+    return ScalabilityFit(
+        measured.model,
+        kind,
+        Curve(np.append(0, points), np.append(0, rates)),
+        np.append(False, (points < known[0]) | (points > known[-1])),
+        np.abs(predicted / measured.throughput - 1),
+        parameters,
+        tuple(_warnings(measured)),
+    )
+
+
+def _by_law(
+    measured: Throughputs, points: FloatArray, *, coherence: bool
+) -> tuple[FloatArray, FloatArray, dict[str, float]]:
+    """Amdahl's law or the universal scalability law: n/P = a + b n + c n (n - 1), least squares of relative errors.
+
+    Linear in a, b, c >= 0, so the optimum is the only one; P1 = 1/(a + b), σ = b/(a + b), κ = c/(a + b).
+    """
+    from scipy.optimize import nnls
+
+    def terms(n: FloatArray) -> FloatArray:
+        columns = [np.ones_like(n), n, n * (n - 1)]
+        return np.stack(columns if coherence else columns[:2], axis=1)
+
+    scale = measured.throughput.max()  # keeps the problem of magnitude 1
+    weights = measured.throughput / scale / measured.units
+    solution, _ = nnls(terms(measured.units) * weights[:, None], np.ones(len(weights)))
+    solution = solution / scale
+    alone = solution[0] + solution[1]
+    if alone <= 0:  # all in κ: P falls from the start, which no measurement of training shows
+        raise InputError(f"{measured.model}: the measurements fit no scalability law", column="throughput")
+    parameters = {"P1": 1 / alone, "sigma": solution[1] / alone}
+    if coherence:
+        parameters["kappa"] = solution[2] / alone
+    return points / (terms(points) @ solution), measured.units / (terms(measured.units) @ solution), parameters
+
+
+def _by_throughput(
+    measured: Throughputs, points: FloatArray, units_per_node: int, batch: float | None
+) -> tuple[FloatArray, FloatArray, dict[str, float]]:
+    if measured.batch is None:
+        raise InputError(
+            f"{measured.model}: the throughput model needs samples a step",
+            column="batch_size",
+            hint="add the column, or choose another model",
+        )
+    nodes = np.ceil(measured.units / units_per_node) if measured.nodes is None else measured.nodes
+    step_s = measured.batch / measured.throughput
+    gradient_s = None if measured.sync_s is None else step_s - measured.sync_s
+    atomic = measured.batch / measured.units
+    try:
+        observed = Observations(nodes, measured.units, atomic, step_s, gradient_s)
+    except ValueError as error:
+        raise InputError(f"{measured.model}: {error}") from error
+    fitted = fit_throughput(observed)
+    if batch is None and len(np.unique(measured.batch)) == 1:
+        batch = float(measured.batch[0])
+    share = np.full(len(points), np.median(atomic)) if batch is None else batch / points
+    rates = fitted.throughput(np.ceil(points / units_per_node), points, share)
+    names = [entry.name for entry in fields(fitted)]
+    return rates, fitted.throughput(nodes, measured.units, atomic), dict(zip(names, astuple(fitted), strict=True))
+
+
+def _warnings(measured: Throughputs) -> list[str]:
+    sizes, medians = measured.sizes(), measured.medians()
+    found = []
+    if len(sizes) == 1:
+        found.append(f"one size only ({sizes[0]:g}): nothing is known of scaling")
+    for at in np.flatnonzero(np.diff(medians) < 0):
+        found.append(
+            f"not monotone: {sizes[at + 1]:g} units give {medians[at + 1]:.4g} samples/s, "
+            f"{sizes[at]:g} give {medians[at]:.4g}"
+        )
+    for size, median in zip(sizes, medians, strict=True):
+        spread = np.ptp(measured.throughput[measured.units == size]) / median
+        if spread > NOISE:
+            found.append(f"noisy: repetitions at {size:g} units spread over {spread:.0%} of their median")
+    gains = (medians / sizes) / (medians[0] / sizes[0]) - 1
+    for at in np.flatnonzero(gains > SUPERLINEAR):
+        found.append(f"superlinear: a unit of {sizes[at]:g} gives {gains[at]:.0%} more than one of {sizes[0]:g}")
+    return found
+
+
+def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throughputs]:
+    """Read a table of measured throughputs, one `Throughputs` a model in the order of the file.
+
+    Columns: `model` (or `job`; without either all rows are of one model), `units`, and `throughput` (samples/s) or
+    both `step_time` (s) and `batch_size` (samples a step over all units); optionally `batch_size`, `nodes`, and
+    `sync_time` (s, what of a step is not overlapped by computing).
+
+    Parameters
+    ----------
+    path
+        Parquet, CSV or JSON lines.
+    name
+        The model's name where the file has none; its own name when None.
+
+    Raises
+    ------
+    InputError
+        Naming file, row and column.
+    """
+    frame = read_table(path)
+
+    def has(column: str) -> bool:
+        return column in frame.columns
+
+    if not has("units") or not (has("throughput") or (has("step_time") and has("batch_size"))):
+        raise InputError(
+            "expected the columns units and throughput (or step_time and batch_size), "
+            f"found {', '.join(map(str, frame.columns)) or 'none'}",
+            file=path,
+            hint="docs/models-scalability.md lists the columns",
+        )
+    if not len(frame):
+        raise InputError("has no rows", file=path)
+
+    def numbers(column: str, *, whole: bool = False, zero: bool = False) -> FloatArray:
+        values = np.empty(len(frame))
+        for row, value in enumerate(frame[column].tolist()):
+            try:
+                values[row] = float("nan") if isinstance(value, bool) else float(value)
+            except (TypeError, ValueError):
+                values[row] = np.nan
+            good = np.isfinite(values[row]) and (values[row] > 0 or (zero and values[row] == 0))
+            if not good or (whole and not values[row].is_integer()):
+                what = f"a {'whole ' if whole else ''}number {'>=' if zero else '>'} 0"
+                raise InputError(f"expected {what}, not {value!r}", file=path, row=row + 1, column=column)
+        return values
+
+    units = numbers("units", whole=True)
+    batch = numbers("batch_size") if has("batch_size") else None
+    if has("throughput"):
+        throughput = numbers("throughput")
+    else:
+        assert batch is not None  # noqa: S101 - checked above
+        throughput = batch / numbers("step_time")
+    nodes = numbers("nodes", whole=True) if has("nodes") else None
+    sync_s = numbers("sync_time", zero=True) if has("sync_time") else None
+
+    def refuse(wrong: NDArray[np.bool_], column: str, what: str) -> None:
+        if wrong.any():
+            raise InputError(what, file=path, row=int(np.argmax(wrong)) + 1, column=column)
+
+    if nodes is not None:
+        refuse(nodes > units, "nodes", "expected at most as many nodes as units")
+    if sync_s is not None and batch is not None:
+        refuse(sync_s >= batch / throughput, "sync_time", "expected less than the step takes")
+    named = next((column for column in ("model", "job") if has(column)), None)
+    names = [name or Path(path).name.split(".")[0]] * len(frame) if named is None else frame[named].tolist()
+    for row, entry in enumerate(names, start=1):
+        if not isinstance(entry, str) or not entry:
+            raise InputError("expected a name", file=path, row=row, column=named)
+    result = []
+    for model in dict.fromkeys(names):
+        own = np.array([entry == model for entry in names])
+        parts = [None if values is None else values[own] for values in (batch, nodes, sync_s)]
+        result.append(Throughputs(model, units[own], throughput[own], *parts))
+    return result
+
+
+def sizes_up_to(measured: Throughputs, most: int | None = None) -> list[int]:
+    """Measured sizes up to `most` (the largest one when None), powers of two between and beyond, and `most` itself."""
+    sizes = list(map(int, measured.sizes()))
+    last = sizes[-1] if most is None else most
+    powers = [2**k for k in range(last.bit_length())]
+    return sorted({n for n in (*sizes, *powers) if sizes[0] <= n < last} | {last})

@@ -1,0 +1,140 @@
+"""Memory that a model takes of a unit, by batch size (gmem): what was measured, and an upper bound between and beyond.
+
+Weights, optimiser state and the runtime take the same whatever the batch; activations grow with it: memory is affine in
+the samples a unit works on at a time, fixed + per-sample · batch, plus what allocators cache and round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from bft.models.errors import InputError
+from bft.models.interference import records, require_columns
+from bft.models.tables import read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS: Final = ("model", "batch", "memory_gib")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCurve:
+    """Memory of one model by batch size.
+
+    Parameters
+    ----------
+    batches
+        Batch sizes a unit that were measured, increasing, > 0.
+    gib
+        GiB at them; of repetitions the largest.
+
+    Notes
+    -----
+    The bound never falls with the batch and is never below a measurement. Between two batch sizes it is linear. Beyond
+    the last it grows by the affine fit's slope, or the last segment's if that is steeper; below the first it falls by
+    the lesser of the fit's and the first segment's, as a bound must not hope. One batch size tells no slope: the bound
+    is proportional above it (fixed memory is not negative) and constant below it.
+    """
+
+    batches: tuple[float, ...]
+    gib: tuple[float, ...]
+
+    @property
+    def affine(self) -> tuple[float, float]:
+        """Fixed GiB and GiB a sample, both >= 0, by least squares; (0, gib / batch) of a single batch size."""
+        x, y = np.array(self.batches), np.array(self.gib)
+        if len(x) == 1:
+            return 0.0, float(y[0] / x[0])
+        centred = x - x.mean()
+        slope = max(float(centred @ y / (centred @ centred)), 0.0)
+        fixed = float(y.mean()) - slope * float(x.mean())
+        if fixed < 0:  # the best line through the origin
+            return 0.0, float(x @ y / (x @ x))
+        return fixed, slope
+
+    def bound_gib(self, batch: float) -> float:
+        """Upper bound of the memory at a batch size a unit, GiB."""
+        x, y = self.batches, np.maximum.accumulate(self.gib)
+        slope = self.affine[1]
+        if batch > x[-1]:
+            last = 0.0 if len(x) == 1 else float(y[-1] - y[-2]) / (x[-1] - x[-2])
+            return float(y[-1]) + max(slope, last) * (batch - x[-1])
+        if batch < x[0]:
+            first = 0.0 if len(x) == 1 else float(y[1] - y[0]) / (x[1] - x[0])
+            return max(float(y[0]) - min(slope, first) * (x[0] - batch), 0.0)
+        return float(np.interp(batch, x, y))
+
+
+class UnitMemory:
+    """Memory by model and batch size.
+
+    Parameters
+    ----------
+    measured
+        (model, batch size a unit, GiB) in any order.
+    """
+
+    def __init__(self, measured: Iterable[tuple[str, float, float]]) -> None:
+        by_model: dict[str, dict[float, float]] = {}
+        for model, batch, gib in measured:
+            points = by_model.setdefault(model, {})
+            points[batch] = max(points.get(batch, 0.0), gib)
+        self.curves = {
+            model: MemoryCurve(tuple(sorted(points)), tuple(points[batch] for batch in sorted(points)))
+            for model, points in sorted(by_model.items())
+        }
+
+    def bound_gib(self, model: str, batch: float) -> float | None:
+        """Upper bound of a model's memory at a batch size a unit, GiB; None for a model never measured.
+
+        Raises
+        ------
+        ValueError
+            When the batch size is not > 0.
+        """
+        if not batch > 0:
+            raise ValueError(f"expected a batch size > 0, not {batch}")
+        curve = self.curves.get(model)
+        return None if curve is None else curve.bound_gib(batch)
+
+    def fits(
+        self, a: tuple[str, float], b: tuple[str, float], unit_memory_gib: float, *, margin: float = 1.0
+    ) -> bool | None:
+        """Whether two (model, batch size a unit) fit a unit together: margin · (sum of bounds) <= its memory.
+
+        None when either model was never measured. On the published pairs the joint memory is 1.00 times the sum at the
+        median, 1.12 times at the 95th percentile and more than 1.2 times for 2 % (docs/models-xi.md): a margin of 1.2
+        plays it safe.
+        """
+        bounds = self.bound_gib(*a), self.bound_gib(*b)
+        if bounds[0] is None or bounds[1] is None:
+            return None
+        return margin * (bounds[0] + bounds[1]) <= unit_memory_gib
+
+
+def read_unit_memory(path: str | Path) -> UnitMemory:
+    """Read a table of memory: columns model, batch (samples a unit works on at a time), memory_gib.
+
+    Raises
+    ------
+    InputError
+        Naming file, row and column.
+    """
+    return unit_memory_from_frame(read_table(path), source=str(path))
+
+
+def unit_memory_from_frame(frame: pd.DataFrame, *, source: str = "") -> UnitMemory:
+    """Make a table of memory from a frame; see `read_unit_memory`."""
+    require_columns(frame, COLUMNS, (), "a table of memory", source)
+    if not len(frame):
+        raise InputError("the table of memory is empty", file=source or None)
+    return UnitMemory(
+        (record.text("model"), record.positive("batch"), record.positive("memory_gib"))
+        for record in records(frame, source)
+    )

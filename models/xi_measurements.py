@@ -1,0 +1,249 @@
+"""From solo and twin measurements to ξ: how long a step takes beside another job, over how long it takes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from bft.models.curves import FloatArray
+from bft.models.errors import InputError
+from bft.models.interference import (
+    FLAGS,
+    OPTIONAL,
+    REQUIRED,
+    Measurement,
+    Record,
+    measurement,
+    records,
+    require_columns,
+)
+from bft.models.tables import read_table
+from bft.models.training_log import StepTimes, read_log
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# What tells the time of a step: a number, or the log of a run.
+TIMES: Final = ("step_a_s", "step_b_s")
+LOGS: Final = ("log_a", "log_b")
+# Steps at the start of a log that are left out.
+WARMUP: Final = 10
+# A step that takes longer than so many medians is a stall: a checkpoint, an evaluation.
+STALL: Final = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What tables of measurements come to.
+
+    Parameters
+    ----------
+    measurements
+        One a pair of configurations, in canonical order: a's (model, batch) before b's. Ratios are at least 1.
+    rows
+        Rows of ratios read or computed, before repetitions were merged.
+    clipped
+        How many single ratios were below 1, which is measurement noise.
+    notes
+        What the reader should know.
+    """
+
+    measurements: tuple[Measurement, ...]
+    rows: int
+    clipped: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One job of a row: what ran, and the mean seconds of a step."""
+
+    model: str
+    batch: float | None
+    units: float | None
+    step_s: float
+
+
+def read_measurements(paths: Sequence[str | Path], *, pattern: str | None = None, warmup: int = WARMUP) -> Measured:
+    """Read tables of measurements and merge repetitions by their median.
+
+    A table (CSV, Parquet, JSON lines) has the columns `model_a` and, optionally, `batch_a`, `model_b`, `batch_b`,
+    `units` (that both jobs run on), and tells times in one of three ways:
+
+    - `step_a_s`, `step_b_s`: seconds of a step. A row without `model_b` is a solo run, one with it a twin run;
+    - `log_a`, `log_b`: files with the output of the runs, relative to the table; see `bft.models.training_log`. Of twin
+      runs whose logs carry time stamps only the span counts in which both ran;
+    - `xi_a`, `xi_b`: the ratios themselves, as a ξ table has them.
+
+    A twin run needs the solo runs of its two configurations in any of the tables: same model, batch and units, where a
+    solo run that does not state batch or units serves any. ξ = t_shared / t_alone, with the median of repeated solo
+    runs.
+
+    Parameters
+    ----------
+    paths
+        The tables.
+    pattern
+        How to find step times in logs; None knows the common forms.
+    warmup
+        Steps to leave out at the start of a log.
+
+    Raises
+    ------
+    InputError
+        Naming file, row and column: a ratio or time that is no number > 0, a missing column, a log without step times,
+        a twin run without its solo run.
+    """
+    solo: list[_Run] = []
+    twins: list[tuple[Record, _Run, _Run]] = []
+    ratios: list[Measurement] = []
+    notes: list[str] = []
+    for path in paths:
+        frame = read_table(path)
+        if not len(frame):
+            raise InputError("the table of measurements is empty", file=path)
+        if set(REQUIRED) <= set(frame.columns):
+            told = map(measurement, records(frame, str(path)))
+            ratios += [row for row in told if row.flag == FLAGS[0]]  # estimated ones are no measurements
+            continue
+        for record in records(_checked(frame, str(path)), str(path)):
+            runs = _runs(record, Path(path).parent, pattern, warmup, notes)
+            if len(runs) == 1:
+                solo.append(runs[0])
+            else:
+                twins.append((record, runs[0], runs[1]))
+    for record, a, b in twins:
+        xi_a, xi_b = (
+            run.step_s / _alone(solo, run, record, column) for run, column in ((a, "model_a"), (b, "model_b"))
+        )
+        ratios.append(Measurement(a.model, b.model, xi_a, xi_b, a.batch, b.batch, a.units))
+    if not ratios:
+        raise InputError(
+            "nothing was measured together: expected rows with model_a and model_b",
+            file=paths[0] if paths else None,
+            hint="solo runs alone tell no xi, and estimated rows are no measurements",
+        )
+    clipped = sum((row.xi_a < 1) + (row.xi_b < 1) for row in ratios)
+    return Measured(merged(ratios), len(ratios), clipped, tuple(dict.fromkeys(notes)))
+
+
+def merged(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
+    """One row a pair of configurations: repetitions by their median, ratios of at least 1, in canonical order.
+
+    (a, b) and (b, a) are repetitions of each other; of a configuration beside itself both ratios are.
+    """
+    repeated: dict[tuple[str, float, str, float, float], list[Measurement]] = {}
+    for row in measurements:
+        told = min(row, row.swapped(), key=_place)
+        both = [told, told.swapped()] if _place(told) == _place(told.swapped()) else [told]
+        repeated.setdefault(_place(told), []).extend(both)
+    return tuple(
+        replace(
+            rows[0],
+            xi_a=median(max(row.xi_a, 1.0) for row in rows),
+            xi_b=median(max(row.xi_b, 1.0) for row in rows),
+        )
+        for _, rows in sorted(repeated.items())
+    )
+
+
+def xi_to_frame(measurements: Sequence[Measurement]) -> pd.DataFrame:
+    """The ξ table of measurements: batch, units and flag only where one states them."""
+    import pandas as pd
+
+    columns = ["model_a", "batch_a", "model_b", "batch_b", "units", "xi_a", "xi_b", "flag"]
+    frame = pd.DataFrame([{name: getattr(row, name) for name in columns} for row in measurements], columns=columns)
+    unused = [column for column in OPTIONAL if frame[column].isna().all()]
+    if all(row.flag == FLAGS[0] for row in measurements):
+        unused.append("flag")
+    return frame.drop(columns=unused)
+
+
+def mean_step_s(seconds: Sequence[float] | FloatArray) -> float:
+    """Mean seconds of a step without stalls, of one or more steps > 0.
+
+    The mean, as it is what progress follows. The median would hide what sharing costs where two jobs take turns of
+    several steps: most steps then take as long as alone, and some wait for the other's turn.
+    """
+    times = np.asarray(seconds, dtype=np.float64)
+    return float(times[times <= STALL * np.median(times)].mean())
+
+
+def _checked(frame: pd.DataFrame, source: str) -> pd.DataFrame:
+    """Refuse a frame that tells neither times nor ratios."""
+    optional = ("batch_a", "model_b", "batch_b", "units", *TIMES, *LOGS)
+    require_columns(frame, ("model_a",), optional, "a table of measurements", source)
+    for a, b in (TIMES, LOGS):
+        if a in frame.columns and (b in frame.columns or "model_b" not in frame.columns):
+            return frame
+    raise InputError(
+        f"no times: expected the columns {' and '.join(TIMES)} (seconds a step), {' and '.join(LOGS)} (log files), or "
+        "xi_a and xi_b with model_a and model_b",
+        file=source or None,
+        hint=f"it has {', '.join(map(str, frame.columns))}",
+    )
+
+
+def _runs(record: Record, folder: Path, pattern: str | None, warmup: int, notes: list[str]) -> list[_Run]:
+    """The one or two runs of a row."""
+    sides = ("a", "b") if record.given("model_b") else ("a",)
+    if any(record.given(f"step_{side}_s") for side in sides):
+        seconds = [record.positive(f"step_{side}_s") for side in sides]
+    else:
+        seconds = _from_logs(record, sides, folder, pattern, warmup, notes)
+    units = record.positive_or_none("units")
+    return [
+        _Run(record.text(f"model_{side}"), record.positive_or_none(f"batch_{side}"), units, step_s)
+        for side, step_s in zip(sides, seconds, strict=True)
+    ]
+
+
+def _from_logs(
+    record: Record, sides: Sequence[str], folder: Path, pattern: str | None, warmup: int, notes: list[str]
+) -> list[float]:
+    """Mean seconds of a step in the logs that a row names; of two logs in the span in which both ran."""
+    logs: list[StepTimes] = []
+    for side in sides:
+        if not record.given(f"log_{side}"):
+            raise record.wrong(f"step_{side}_s", f"expected a number > 0 here, or a file in the column log_{side}")
+        file = folder / str(record.values[f"log_{side}"])
+        # A batch size of 1 turns samples/s into s/sample in every log: the ratio is the same.
+        logs.append(read_log(file, pattern, batch_size=1.0, warmup=warmup))
+        notes += [f"{file}: {note}" for note in logs[-1].notes]
+    if len(logs) == 2:
+        if all(np.isfinite(log.times).all() for log in logs):
+            start, end = max(log.times[0] for log in logs), min(log.times[-1] for log in logs)
+            logs = [log.between(start, end) for log in logs]
+            if not all(len(log) for log in logs):
+                raise record.wrong("log_b", "expected logs of runs at the same time; these two never overlap")
+        else:
+            notes.append(f"{record.source}: twin logs without time stamps: all their steps count, alone or not")
+    return [mean_step_s(log.seconds) for log in logs]
+
+
+def _alone(solo: Sequence[_Run], run: _Run, record: Record, column: str) -> float:
+    """Median seconds of a step of the solo runs of a configuration; those that state batch and units first."""
+    fitting = [
+        (other.batch is None, other.units is None, other.step_s)
+        for other in solo
+        if other.model == run.model and other.batch in (None, run.batch) and other.units in (None, run.units)
+    ]
+    if not fitting:
+        stated = [f"batch {run.batch:g}"] * (run.batch is not None) + [f"{run.units:g} units"] * (run.units is not None)
+        raise record.wrong(
+            column,
+            f"no solo run of {' at '.join([run.model, ', '.join(stated)] if stated else [run.model])}",
+            "add a row with this model as model_a, its step_a_s alone, and no model_b",
+        )
+    best = min(row[:2] for row in fitting)
+    return median(step_s for *place, step_s in fitting if tuple(place) == best)
+
+
+def _place(row: Measurement) -> tuple[str, float, str, float, float]:
+    """What tells a pair of configurations; 0 where something is not stated."""
+    return row.model_a, row.batch_a or 0.0, row.model_b, row.batch_b or 0.0, row.units or 0.0

@@ -1,0 +1,288 @@
+"""`bft-replay jobs fit|skew`: job tables from what was measured of models."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from bft.models import InputError
+from bft.replay.cli.output import drafted
+from bft.replay.cli.parameters import Finite, NamesWholeOption, Seconds
+
+if TYPE_CHECKING:
+    from bft.models import JobTable
+    from bft.models.scalability import ScalabilityFit, Throughputs
+
+Kind = Literal["piecewise", "amdahl", "usl", "throughput"]
+Measure = Literal["largest-share", "skewness"]
+
+
+@click.group(short_help="Make job tables from measurements.")
+def jobs() -> None:
+    """Make job tables from measurements: scalability from throughputs or training logs, skew from layer sizes."""
+
+
+class _Counts(click.ParamType):  # type: ignore[type-arg]
+    """Whole numbers >= 1, separated by commas."""
+
+    name = "counts"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+        if isinstance(value, list):
+            return value
+        try:
+            counts = [int(part) for part in str(value).split(",")]
+        except ValueError:
+            counts = []
+        if not counts or min(counts) < 1:
+            self.fail(f"expected whole numbers >= 1 such as 1,2,4, not {value!r}", param, ctx)
+        return counts
+
+
+@jobs.command(cls=NamesWholeOption, short_help="Scalability curves from measured throughputs or logs.")
+@click.argument("measurements", metavar="[MEASUREMENTS]", required=False)
+@click.option("--log", "logs", metavar="FILE", multiple=True,
+              help="A training log instead of a table; several with a --units each.")  # fmt: skip
+@click.option("--pattern", metavar="REGEX",
+              help="Finds step times in the log: named groups seconds, ms, steps_per_s, samples_per_s, time, step, "
+              "samples. [recognises common lines]")  # fmt: skip
+@click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True,
+              help="First steps of a log to leave out.")  # fmt: skip
+@click.option("--model", "kind", type=click.Choice(["piecewise", "amdahl", "usl", "throughput"]), default="piecewise",
+              show_default=True, help="Through medians; Amdahl's law; USL; T_grad and T_sync.")  # fmt: skip
+@click.option("--units", type=_Counts(), help="Sizes of the curve, such as 1,2,4; with --log: units of each log.")
+@click.option("--max", "most", type=click.IntRange(min=1),
+              help="Sizes of the curve: measured ones and powers of two up to this.")  # fmt: skip
+@click.option("--units-per-node", type=click.IntRange(min=1), default=1, show_default=True,
+              help="For --model throughput, where the table has no column nodes.")  # fmt: skip
+@click.option("--batch-size", type=Finite(min=0, min_open=True),
+              help="Samples a step over all units: of the curve (--model throughput), and of the logs.")  # fmt: skip
+@click.option("--unit-batch", type=Finite(min=0, min_open=True), help="For logs: samples a step and unit instead.")
+@click.option("--name", help="Name of the model where the table has none, and of the logs.")
+@click.option("-o", "--output", metavar="FILE", help="Job table: .parquet, .csv or .jsonl, a job a model.")
+@click.option("--curves", metavar="FILE", help="Points of the curves as .csv, extrapolated ones marked.")
+@click.option("--submit", metavar="TIME", help="When the jobs are submitted (UTC); needed for -o.")
+@click.option("--pmax", type=Finite(min=0, min_open=True), default=1.3e8, show_default=True,
+              help="Work of a job, samples.")  # fmt: skip
+@click.option("--jmin", type=click.IntRange(min=1), help="Fewest units of a job. [the least measured]")
+@click.option("--tcup", "tcup_s", type=Seconds(zero=True), default=18.0, show_default=True, help="Seconds to grow.")
+@click.option("--tcdw", "tcdw_s", type=Seconds(zero=True), default=12.0, show_default=True, help="Seconds to shrink.")
+@click.option("--force", is_flag=True, help="Replace files that exist.")
+def fit(
+    measurements: str | None,
+    logs: tuple[str, ...],
+    pattern: str | None,
+    warmup: int,
+    kind: Kind,
+    units: list[int] | None,
+    most: int | None,
+    units_per_node: int,
+    batch_size: float | None,
+    unit_batch: float | None,
+    name: str | None,
+    output: str | None,
+    curves: str | None,
+    submit: str | None,
+    force: bool,
+    jmin: int | None,
+    **bounds: float,
+) -> None:
+    """Fit a scalability curve to the measurements of each model, and tell how well it fits.
+
+    MEASUREMENTS has the columns model (or job), units, and throughput (samples/s) or step_time (s) with batch_size;
+    optionally batch_size (samples a step over all units), nodes, sync_time. Points beyond what was measured are marked.
+    """
+    from bft.models.scalability import fit_scalability, read_throughputs, sizes_up_to
+
+    if (measurements is None) == (not logs):
+        raise click.UsageError("give a table of measurements, or logs with --log")
+    if unit_batch and (batch_size or not logs):
+        raise click.UsageError("--unit-batch is for logs, and instead of --batch-size")
+    if units and most and not logs:
+        raise click.UsageError("give --units or --max, not both")
+    if output and not submit:
+        raise click.UsageError("-o needs --submit, such as the start of the trace (bft-replay trace info tells it)")
+    for file in (output, curves):
+        _refuse_existing(file, force=force)
+    if measurements is not None:
+        measured = read_throughputs(measurements, name=name)
+    else:
+        measured = [_from_logs(logs, pattern, warmup, units, name, batch_size, unit_batch)]
+        units = None
+    fitted = [
+        fit_scalability(
+            own, kind, sizes=units or sizes_up_to(own, most), units_per_node=units_per_node, batch=batch_size
+        )
+        for own in measured
+    ]
+    for line in _report(measured, fitted):
+        click.echo(line)
+    if output:
+        from bft.replay.job_files import write_jobs
+
+        least = [
+            jmin or int(min(own.sizes()[0], entry.curve.last)) for own, entry in zip(measured, fitted, strict=True)
+        ]
+        table = _job_table(fitted, least, submit, bounds)
+        with drafted(output) as draft:
+            write_jobs(table, draft)
+        click.echo(f"{output}: {len(table)} jobs")
+    if curves:
+        with drafted(curves) as draft:
+            draft.write_text(_points(fitted), encoding="utf-8")
+        click.echo(f"{curves}: {sum(len(entry.curve.ns) - 1 for entry in fitted)} points")
+
+
+@jobs.command(cls=NamesWholeOption, short_help="Skew of models' tensor sizes (Tiresias).")
+@click.argument("layers", metavar="LAYERS")
+@click.option("--measure", type=click.Choice(["largest-share", "skewness"]), default="largest-share", show_default=True,
+              help="Share of the largest tensor, or Fisher's skewness.")  # fmt: skip
+@click.option("--threshold", type=Finite(), default=0.5, show_default=True, help="Skewed from here on.")
+@click.option("--jobs", "job_table", metavar="FILE", help="Job table to give a column skew, by its column model.")
+@click.option("-o", "--output", metavar="FILE", help="Where to write it: .parquet, .csv or .jsonl.")
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+def skew(
+    layers: str, measure: Measure, threshold: float, job_table: str | None, output: str | None, force: bool
+) -> None:
+    """Tell how skewed the tensor sizes of models are: skewed ones are not to be spread over nodes.
+
+    LAYERS has the columns model, tensor, size (any one unit).
+    """
+    from bft.models.skew import MEASURES, read_tensor_sizes
+
+    if (job_table is None) != (output is None):
+        raise click.UsageError("--jobs and -o belong together")
+    _refuse_existing(output, force=force)
+    sizes = read_tensor_sizes(layers)
+    skews = {model: MEASURES[measure](own) for model, own in sizes.items()}
+    click.echo(f"{'model':<20} {'tensors':>7} {measure:>14}  placement")
+    for model, value in skews.items():
+        placement = "consolidate" if value >= threshold else "may spread"
+        click.echo(f"{model:<20} {len(sizes[model]):>7} {value:>14.4g}  {placement}")
+    if job_table and output:
+        known = _add_skew(job_table, output, skews)
+        click.echo(f"{output}: skew of {known} jobs")
+
+
+def _from_logs(
+    logs: Sequence[str],
+    pattern: str | None,
+    warmup: int,
+    units: list[int] | None,
+    name: str | None,
+    batch_size: float | None,
+    unit_batch: float | None,
+) -> Throughputs:
+    """A measurement a log; told as it is read."""
+    import numpy as np
+
+    from bft.models.scalability import Throughputs
+    from bft.models.training_log import read_log
+
+    if not units or len(units) != len(logs):
+        raise click.UsageError(f"--units must give the units of each log: {len(logs)} of them, as in --units 4,8")
+    rates, batches = [], []
+    click.echo(f"{'log':<24} {'units':>5} {'steps':>7} {'s/step':>9} {'95 %':>19} {'samples/s':>11}")
+    for log, count in zip(logs, units, strict=True):
+        batch = unit_batch * count if unit_batch else batch_size
+        times = read_log(log, pattern, batch_size=batch, warmup=warmup)
+        if times.samples is None:
+            raise InputError("does not tell samples a step", file=log, hint="give --batch-size or --unit-batch")
+        rate, low, high = times.throughput()[0], *times.interval_s()
+        per = f"{times.median_s:9.4g} {low:9.4g}-{high:9.4g}" if times.per == "step" else f"{'-':>9} {'-':>19}"
+        click.echo(f"{Path(log).name:<24} {count:>5} {len(times):>7} {per} {rate:11.5g}")
+        for note in times.notes:
+            click.echo(f"note: {log}: {note}", err=True)
+        rates.append(rate)
+        batches.append(times.samples if times.per == "step" else None)
+    known = [float(batch) for batch in batches if batch is not None]
+    return Throughputs(
+        name or Path(logs[0]).name.split(".")[0],
+        np.array(units, dtype=np.float64),
+        np.array(rates),
+        np.array(known) if len(known) == len(batches) else None,
+    )
+
+
+def _report(measured: Sequence[Throughputs], fitted: Sequence[ScalabilityFit]) -> list[str]:
+    import numpy as np
+
+    lines = [f"{'model':<20} {'runs':>4} {'median error':>12} {'max error':>9}  {'efficiency':<20} extrapolated"]
+    for own, entry in zip(measured, fitted, strict=True):
+        ends = f"{entry.efficiency()[-1]:.0%} at {entry.curve.last:g} units"
+        beyond = ",".join(map(str, entry.beyond)) or "-"
+        errors = f"{np.median(entry.errors):>12.2%} {entry.errors.max():>9.2%}"
+        lines.append(f"{own.model:<20} {len(own.units):>4} {errors}  {ends:<20} {beyond}")
+    for entry in fitted:
+        if entry.parameters:
+            lines.append(
+                f"{entry.model}: " + ", ".join(f"{key} {value:.6g}" for key, value in entry.parameters.items())
+            )
+        lines += [f"warning: {entry.model}: {warning}" for warning in entry.warnings]
+    return lines
+
+
+def _job_table(
+    fitted: Sequence[ScalabilityFit], least: Sequence[int], submit: str | None, bounds: dict[str, float]
+) -> JobTable:
+    import pandas as pd
+
+    from bft.models import jobs_from_frame
+
+    rows = [
+        {
+            "name": entry.model,
+            "model": entry.model,
+            "Jmin": jmin,
+            "Jmax": int(entry.curve.last),
+            "Pmax": bounds["pmax"],
+            "Tsub": submit,
+            "Tcup": bounds["tcup_s"],
+            "Tcdw": bounds["tcdw_s"],
+            "Ns": entry.curve.ns.tolist(),
+            "Ps": entry.curve.ps.tolist(),
+            "Os": entry.curve.ps.tolist(),
+        }
+        for entry, jmin in zip(fitted, least, strict=True)
+    ]
+    return jobs_from_frame(pd.DataFrame(rows))
+
+
+def _points(fitted: Sequence[ScalabilityFit]) -> str:
+    """The curves as CSV, a row a point."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["model", "units", "throughput", "efficiency", "extrapolated"])
+    for entry in fitted:
+        points = zip(entry.curve.ns[1:], entry.curve.ps[1:], entry.efficiency(), entry.extrapolated[1:], strict=True)
+        for n, p, efficiency, extrapolated in points:
+            writer.writerow([entry.model, int(n), float(p), float(efficiency), "true" if extrapolated else "false"])
+    return text.getvalue()
+
+
+def _add_skew(source: str, output: str, skews: dict[str, float]) -> int:
+    """Write the job table `source` with the skew of its models; returns for how many jobs it is known."""
+    from bft.models import JobTable, read_jobs
+    from bft.replay.job_files import write_jobs
+
+    table = read_jobs(source)
+    known = sum(job.model in skews for job in table)
+    if not known:
+        raise InputError(
+            f"no job's model is one of {', '.join(skews)}", file=source, column="model", hint="names must be equal"
+        )
+    made = JobTable(tuple(replace(job, skew=skews.get(job.model, job.skew)) for job in table), source)
+    with drafted(output) as draft:
+        write_jobs(made, draft)
+    return known
+
+
+def _refuse_existing(file: str | None, *, force: bool) -> None:
+    if file and Path(file).exists() and not force:
+        raise InputError("exists; --force replaces it", file=file)

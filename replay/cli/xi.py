@@ -1,0 +1,317 @@
+"""`bft-replay xi build|check|show|measure`: who slows whom down by how much on shared units."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bft.models import InputError
+from bft.replay.cli.output import drafted
+from bft.replay.cli.parameters import MOST_LIMIT_S, Finite, NamesWholeOption, Seconds
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bft.replay.twin_runs import Slowdown
+    from bft.replay.xi_picture import Grid
+
+# Beyond it a ratio is named: two jobs that only take turns slow down twofold.
+IMPLAUSIBLE = 5.0
+LISTED = 10
+
+
+@click.group(short_help="Measure, build and look at xi tables.")
+def xi() -> None:
+    """Who slows whom down by how much on shared units: measure it, make a table of it, look at the table."""
+
+
+_pattern = click.option(
+    "--pattern",
+    metavar="REGEX",
+    help="How to find step times in output: a regular expression with a group seconds, ms, steps_per_s, samples_per_s "
+    "or time. [the common forms]",
+)
+
+
+@xi.command(cls=NamesWholeOption, short_help="Make a xi table from solo and twin measurements.")
+@click.argument("files", metavar="MEASUREMENTS...", nargs=-1, required=True)
+@click.option("-o", "--output", metavar="FILE", required=True, help="Where to write the table: .csv or .parquet.")
+@click.option("--for", "jobs", metavar="JOBS", help="Estimate also what these jobs need and nobody measured: a table "
+              "with the columns model and, optionally, batch_size (a job table is one).")  # fmt: skip
+@click.option("--guess/--no-guess", default=True, show_default=True,
+              help="With --for: whether to estimate also models that never met.")  # fmt: skip
+@click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True,
+              help="Steps at the start of a log that do not count.")  # fmt: skip
+@_pattern
+def build(files: tuple[str, ...], output: str, jobs: str | None, guess: bool, warmup: int, pattern: str | None) -> None:
+    """Make a xi table from MEASUREMENTS: step times (or logs) of jobs alone and in pairs, or ratios.
+
+    Columns: model_a, batch_a, model_b, batch_b, units; and step_a_s, step_b_s (seconds a step), or log_a, log_b
+    (files), or xi_a, xi_b. A row without model_b is a solo run. docs/models-xi.md shows examples.
+    """
+    from bft.models.xi_estimator import XiEstimator
+    from bft.models.xi_measurements import read_measurements, xi_to_frame
+
+    measured = read_measurements(files, pattern=pattern, warmup=warmup)
+    for note in measured.notes:
+        click.echo(f"note: {note}", err=True)
+    if measured.clipped:
+        click.echo(f"note: {measured.clipped} xi below 1 are measurement noise and count as 1", err=True)
+    rows = list(measured.measurements)
+    told = f"{len(rows)} pairs measured"
+    if measured.rows > len(rows):
+        told += f" ({measured.rows} rows, of repetitions the median)"
+    if jobs is not None:
+        kinds, estimator = _kinds(jobs), XiEstimator(rows)
+        unknown = sorted({model for model, _ in kinds} - set(estimator.models))
+        filled = estimator.fill(kinds, guess=guess)
+        if unknown:
+            click.echo(f"note: never measured, so that only guesses can be had: {_listing(unknown)}", err=True)
+        counts = Counter(row.flag for row in filled)
+        told += f", {len(filled)} estimated" + "".join(f", {counts[flag]} {flag}" for flag in sorted(counts))
+        rows += filled
+    _write(xi_to_frame(rows), output)
+    click.echo(f"{output}: {told}")
+
+
+@xi.command(cls=NamesWholeOption, short_help="Validate a xi table and tell what it lacks.")
+@click.argument("file", metavar="XI")
+@click.option("--implausible", type=Finite(min=1), default=IMPLAUSIBLE, show_default=True,
+              help="Name ratios above this.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="As JSON, with full lists.")
+def check(file: str, implausible: float, as_json: bool) -> None:
+    """Validate a xi table: pairs, missing pairs, ratios that differ by side, below 1, or implausibly high."""
+    from bft.models import read_xi
+    from bft.replay.xi_check import check_xi
+
+    found = check_xi(read_xi(file), implausible)
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    estimated = ", ".join(f"{count} {flag}" for flag, count in found["estimated"].items())
+    missing = [f"{a} + {b}" for a, b in found["missing_pairs"]]
+    asymmetric = [
+        f"{entry['victim']} beside {entry['partner']} {entry['least']:.3g} to {entry['most']:.3g}"
+        for entry in found["asymmetric"]
+    ]
+    high = [f"{entry['victim']} beside {entry['partner']} {entry['xi']:.3g}" for entry in found["implausible"]]
+    for label, value in (
+        ("rows", f"{found['rows']:,}" + (f" (not measured: {estimated})" if estimated else "")),
+        ("models", f"{found['models']:,}, with batch sizes {found['configurations']:,}"),
+        ("pairs of models", f"{found['pairs']:,} of {found['possible_pairs']:,}"),
+        ("missing pairs", _counted(missing)),
+        ("below 1", f"{found['clipped']:,} ratios, which count as 1"),
+        ("asymmetric", _counted(asymmetric)),
+        (f"above {implausible:g}", _counted(high)),
+    ):
+        click.echo(f"{label:<17}{value}")
+
+
+@xi.command(cls=NamesWholeOption, short_help="Heat map of a xi table.")
+@click.argument("file", metavar="XI")
+@click.option("--by", type=click.Choice(["model", "batch"]), default="model", show_default=True,
+              help="A row a model, or a row a model and batch size.")  # fmt: skip
+@click.option("--png", metavar="FILE", help="Draw it into a PNG file instead (needs bft-replay[report]).")
+def show(file: str, by: str, png: str | None) -> None:
+    """Draw a xi table: how many times as long an iteration of the row's model takes beside the column's."""
+    from bft.models import read_xi
+    from bft.replay.xi_picture import grid, write_png
+
+    shown = grid(read_xi(file), by_batch=by == "batch")
+    if png is None:
+        _print(shown)
+        return
+    with drafted(png) as draft:
+        write_png(shown, draft)
+    click.echo(f"{png}: {len(shown.names)} x {len(shown.names)}")
+
+
+@xi.command(
+    cls=NamesWholeOption,
+    short_help="Measure xi of two commands.",
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+)
+@click.argument("commands", metavar="-- CMD_A -- CMD_B", nargs=-1, type=click.UNPROCESSED, required=True)
+@click.option("--repeats", type=click.IntRange(min=2), default=3, show_default=True,
+              help="Rounds of A alone, B alone, both together.")  # fmt: skip
+@click.option(
+    "--steps", type=click.IntRange(min=1), default=50, show_default=True, help="Least step times of each run."
+)
+@click.option("--at-least", "at_least_s", type=Seconds(zero=True, most=MOST_LIMIT_S), default=5.0, show_default=True,
+              help="Seconds over which they are read: jobs that take turns need many turns.")  # fmt: skip
+@click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True,
+              help="Step times at the start of each run that do not count.")  # fmt: skip
+@click.option("--time-limit", "time_limit_s", type=Seconds(most=MOST_LIMIT_S), default=600.0, show_default=True,
+              help="Seconds that a run may take.")  # fmt: skip
+@click.option("--confidence", type=Finite(min=0.5, max=0.9999), default=0.95, show_default=True,
+              help="Of the intervals.")  # fmt: skip
+@_pattern
+@click.option("--model-a", metavar="NAME", help="What command A trains. [A]")
+@click.option("--model-b", metavar="NAME", help="What command B trains. [B]")
+@click.option("--batch-a", type=Finite(min=0, min_open=True), help="Batch size of A.")
+@click.option("--batch-b", type=Finite(min=0, min_open=True), help="Batch size of B.")
+@click.option("--units", type=Finite(min=0, min_open=True), help="Units that they share.")
+@click.option("-o", "--output", metavar="FILE", help="Add the ratios to this xi table (.csv or .parquet).")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def measure(commands: tuple[str, ...], output: str | None, as_json: bool, **given: Any) -> None:
+    """Run two commands alone and together, read step times from their output, and tell xi with an interval.
+
+    Write each command after a double dash: bft-replay xi measure --steps 30 -- python a.py -- python b.py
+    """
+    from bft.replay.twin_runs import Plan, measure
+
+    pair = _two(commands)
+    if output is not None and (given["model_a"] is None or given["model_b"] is None):
+        raise click.UsageError("-o needs --model-a and --model-b: rows of a xi table name their models")
+    before = None if output is None else _earlier(output)
+    names = ("repeats", "steps", "at_least_s", "warmup", "time_limit_s", "pattern", "confidence")
+    plan = Plan(**{name: given[name] for name in names})
+    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs must end with us
+    try:
+        sides = measure(pair, plan, lambda text: click.echo(text, err=True))
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    row = _row(sides, given)
+    if output is not None:
+        _add(before, row, output)
+    if as_json:
+        click.echo(json.dumps({**row, "a": _details(sides[0]), "b": _details(sides[1])}, indent=2))
+        return
+    for name, other, side in (("a", "b", sides[0]), ("b", "a", sides[1])):
+        victim, partner = (given[f"model_{who}"] or who.upper() for who in (name, other))
+        noise = f" (measured {side.raw:.3f}: noise)" if side.raw < 1 else ""
+        click.echo(
+            f"{victim} beside {partner}: xi {side.xi:.3f}{noise}, {given['confidence']:.4g} interval "
+            f"{side.low:.3f} to {side.high:.3f}"
+        )
+
+
+def _two(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The two commands around the double dash between them."""
+    at = [index for index, word in enumerate(words) if word == "--"]
+    if len(at) != 1 or at[0] in (0, len(words) - 1):
+        raise click.UsageError(
+            "expected two commands, each after a double dash: bft-replay xi measure [OPTIONS] -- CMD_A -- CMD_B"
+        )
+    return list(words[: at[0]]), list(words[at[0] + 1 :])
+
+
+def _row(sides: tuple[Slowdown, Slowdown], given: dict[str, Any]) -> dict[str, Any]:
+    """A row of a xi table, with the intervals and how often it was measured."""
+    row = {name: given[name] for name in ("model_a", "batch_a", "model_b", "batch_b", "units")}
+    for name, side in zip(("xi_a", "xi_b"), sides, strict=True):
+        row |= {name: side.xi, f"{name}_low": side.low, f"{name}_high": side.high}
+    return row | {"repeats": given["repeats"]}
+
+
+def _details(side: Slowdown) -> dict[str, Any]:
+    return {"raw": side.raw, "alone_s": side.alone_s, "shared_s": side.shared_s}
+
+
+def _earlier(output: str) -> pd.DataFrame | None:
+    """What a xi table holds that is to grow; refused before anything runs when it is none."""
+    from bft.models import read_table, xi_from_frame
+
+    _writable(output)
+    if not Path(output).exists():
+        return None
+    frame = read_table(output)
+    xi_from_frame(frame, source=output)
+    return frame
+
+
+def _add(before: pd.DataFrame | None, row: dict[str, Any], output: str) -> None:
+    import pandas as pd
+
+    old = [] if before is None else before.to_dict(orient="records")
+    frame = pd.DataFrame([*old, row])
+    empty = [name for name in ("batch_a", "batch_b", "units") if frame[name].isna().all()]
+    _write(frame.drop(columns=empty), output)
+
+
+def _writable(output: str) -> str:
+    suffix = Path(output).suffix.lower()
+    if suffix not in (".csv", ".parquet"):
+        raise InputError("a xi table is written as .csv or .parquet", file=output)
+    return suffix
+
+
+def _write(frame: pd.DataFrame, output: str) -> None:
+    """Write a xi table; ratios to six decimals, whole batch sizes and units as such."""
+    from bft.replay.results import write_parquet
+
+    suffix = _writable(output)
+    for name in frame.columns.intersection(["batch_a", "batch_b", "units"]):
+        if (frame[name].dropna() % 1 == 0).all():
+            frame[name] = frame[name].astype("Int64")
+    ratios = [name for name in frame.columns if str(name).startswith("xi_")]
+    frame[ratios] = frame[ratios].round(6)
+    with drafted(output) as draft:
+        if suffix == ".parquet":
+            write_parquet(frame, draft)
+        else:
+            frame.to_csv(draft, index=False)
+
+
+def _kinds(path: str) -> list[tuple[str, float | None]]:
+    """Models and batch sizes that a table of jobs names."""
+    from bft.models import read_table
+    from bft.models.interference import records, require_columns
+
+    frame = read_table(path)
+    require_columns(frame, ("model",), ("batch_size",), "a table of jobs to estimate for", path)
+    rows = [record for record in records(frame, path) if record.given("model")]
+    if not rows:
+        raise InputError("no row names a model", file=path, column="model")
+    return sorted({(row.text("model"), row.positive_or_none("batch_size")) for row in rows}, key=str)
+
+
+def _print(shown: Grid) -> None:
+    """A table on a terminal: as many columns at a time as fit, numbered as the rows are."""
+    import numpy as np
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    widest = max(map(len, shown.names)) + 6
+    at_once = max(1, (console.width - widest) // 7)
+    for first in range(0, len(shown.names), at_once):
+        columns = range(first, min(first + at_once, len(shown.names)))
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+        table.add_column("xi of, beside", no_wrap=True)
+        for column in columns:
+            table.add_column(str(column + 1), justify="right", no_wrap=True)
+        for row, name in enumerate(shown.names):
+            cells = []
+            for column in columns:
+                ratio = shown.ratios[row, column]
+                text = "-" if np.isnan(ratio) else f"{'~' if shown.estimated[row, column] else ''}{ratio:.2f}"
+                cells.append(Text(text, style=_colour(ratio)))
+            table.add_row(f"{row + 1:>3} {name}", *cells)
+        console.print(table)
+    if shown.estimated.any():
+        console.print("~ estimated")
+
+
+def _colour(ratio: float) -> str:
+    from bft.replay.xi_picture import PAYS, TURNS
+
+    if ratio != ratio:
+        return "dim"
+    return "green" if ratio < (1 + PAYS) / 2 else "yellow" if ratio < PAYS else "red" if ratio < TURNS else "bold red"
+
+
+def _counted(entries: Sequence[str]) -> str:
+    return f"{len(entries):,}" + (f": {_listing(entries)}" if entries else "")
+
+
+def _listing(entries: Sequence[str]) -> str:
+    more = f", and {len(entries) - LISTED} more" if len(entries) > LISTED else ""
+    return ", ".join(entries[:LISTED]) + more

@@ -1,0 +1,327 @@
+"""ξ of two commands, measured: run alone and together, in turn, and reading step times from what they print."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import pty
+import re
+import select
+import shlex
+import signal
+import subprocess
+import termios
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn
+
+import numpy as np
+
+from bft.models import InputError
+from bft.models.training_log import read_step_times
+from bft.models.xi_measurements import mean_step_s
+
+# Seconds that processes have to end by themselves before they are killed.
+GRACE_S: Final = 5.0
+POLL_S: Final = 0.05
+TAIL_LINES: Final = 8
+# Progress bars draw as wide as the terminal is.
+TERMINAL: Final = (50, 200)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to measure.
+
+    Parameters
+    ----------
+    repeats
+        Rounds of the three runs (A alone, B alone, both), at least 2: their spread gives the interval. Every other
+        round goes backwards, so that a machine that warms up or drifts favours neither.
+    steps
+        Least step times that count in each run.
+    at_least_s
+        Least seconds over which they count: jobs that take turns of several steps need many turns.
+    warmup
+        Step times at the start of each run that do not.
+    time_limit_s
+        Seconds that a run may take.
+    pattern
+        How to find step times, see `bft.models.training_log`; None knows the common forms.
+    confidence
+        Of the intervals.
+    """
+
+    repeats: int = 3
+    steps: int = 50
+    at_least_s: float = 5.0
+    warmup: int = 10
+    time_limit_s: float = 600.0
+    pattern: str | None = None
+    confidence: float = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """ξ of one side.
+
+    Parameters
+    ----------
+    xi, low, high
+        Ratio and its confidence interval, each at least 1.
+    raw
+        The ratio before clipping; below 1 it is noise.
+    alone_s, shared_s
+        Mean seconds of a step in each round.
+    """
+
+    xi: float
+    low: float
+    high: float
+    raw: float
+    alone_s: tuple[float, ...]
+    shared_s: tuple[float, ...]
+
+
+def measure(
+    commands: tuple[Sequence[str], Sequence[str]], plan: Plan, note: Callable[[str], None]
+) -> tuple[Slowdown, Slowdown]:
+    """Run two commands alone and together, and tell how much each slows down beside the other.
+
+    Of the runs together only the steps count during which both had passed their warm-up and none had ended.
+    Everything started is ended before this returns or raises, children and KeyboardInterrupt included; only a process
+    that left both its session and its parent escapes.
+
+    Parameters
+    ----------
+    commands
+        A and B: program and arguments.
+    plan
+        How.
+    note
+        Told what runs now.
+
+    Raises
+    ------
+    InputError
+        When a command cannot be started, fails, ends too early, prints no step times or runs into the time limit; with
+        the end of its output.
+    """
+    _step_seconds([], plan.pattern)  # a pattern that is none is told before anything runs
+    alone: tuple[list[float], list[float]] = ([], [])
+    shared: tuple[list[float], list[float]] = ([], [])
+    for turn in range(plan.repeats):
+        for phase in (0, 1, 2) if turn % 2 == 0 else (2, 1, 0):
+            told = f"round {turn + 1} of {plan.repeats}: "
+            if phase < 2:
+                note(told + f"{'AB'[phase]} alone")
+                alone[phase].append(_run_alone("AB"[phase], commands[phase], plan))
+            else:
+                note(told + "both together")
+                for side, seconds in zip(shared, _run_together(commands, plan), strict=True):
+                    side.append(seconds)
+    first, second = (slowdown(a, s, plan.confidence) for a, s in zip(alone, shared, strict=True))
+    return first, second
+
+
+def slowdown(alone_s: Sequence[float], shared_s: Sequence[float], confidence: float) -> Slowdown:
+    """ξ from the mean step times of each round, seconds, alone and together.
+
+    A round is one observation, log(shared / alone): steps of one run depend on each other, rounds hardly do. The
+    ratio is the geometric mean, its interval Student's t of the paired differences of logarithms; with two or three
+    rounds it is wide, and honestly so.
+
+    Raises
+    ------
+    ValueError
+        With fewer than two rounds.
+    """
+    from scipy.stats import t
+
+    logs = np.log(shared_s) - np.log(alone_s)
+    if len(logs) < 2:
+        raise ValueError("an interval needs at least two rounds")
+    middle = float(logs.mean())
+    reach = float(t.ppf((1 + confidence) / 2, len(logs) - 1) * logs.std(ddof=1) / math.sqrt(len(logs)))
+    low, raw, high = (math.exp(x) for x in (middle - reach, middle, middle + reach))
+    return Slowdown(max(raw, 1.0), max(low, 1.0), max(high, 1.0), raw, tuple(alone_s), tuple(shared_s))
+
+
+def _run_alone(name: str, command: Sequence[str], plan: Plan) -> float:
+    """Mean seconds of a step of a command alone."""
+    with _started(name, command) as process:
+        deadline = time.monotonic() + plan.time_limit_s
+        _await((process,), (0,), plan, plan.warmup, 0.0, deadline, "alone")
+        (seconds,) = _await((process,), (0,), plan, plan.warmup + plan.steps, plan.at_least_s, deadline, "alone")
+        return mean_step_s(seconds[plan.warmup :])
+
+
+def _run_together(commands: tuple[Sequence[str], Sequence[str]], plan: Plan) -> list[float]:
+    """Mean seconds of a step of both commands, over steps that began and ended while both were training."""
+    with _started("A", commands[0]) as a, _started("B", commands[1]) as b:
+        deadline = time.monotonic() + plan.time_limit_s
+        _await((a, b), (0, 0), plan, plan.warmup, 0.0, deadline, "of warm-up beside the other")
+        since = len(a.lines), len(b.lines)
+        # The step under way when the second one was warm began before: one more is needed, and dropped.
+        found = _await((a, b), since, plan, plan.steps + 1, plan.at_least_s, deadline, "beside the other")
+        return [mean_step_s(seconds[1:]) for seconds in found]
+
+
+def _await(
+    processes: Sequence[_Process],
+    since: Sequence[int],
+    plan: Plan,
+    wanted: int,
+    at_least_s: float,
+    deadline: float,
+    doing: str,
+) -> list[list[float]]:
+    """Seconds of the steps of each process in its lines from `since` on: `wanted` or more, while all of them run."""
+    until = min(time.monotonic() + at_least_s, deadline)
+    while True:
+        running = [process.read(POLL_S / len(processes)) for process in processes]
+        found = [
+            process.step_seconds(plan.pattern, first, running=alive)
+            for process, first, alive in zip(processes, since, running, strict=True)
+        ]
+        if all(len(seconds) >= wanted for seconds in found):
+            if time.monotonic() >= until or not all(running):
+                return found
+            continue
+        for process, seconds, alive in zip(processes, found, running, strict=True):
+            others = [f" (which had {len(other)})" for other in found if other is not seconds]
+            process.expect_more(alive, deadline, "".join([f"{len(seconds)} of {wanted} step times {doing}", *others]))
+
+
+class _Process:
+    """A command whose output goes to a terminal of its own, as programs delay what they write to a pipe."""
+
+    def __init__(self, name: str, command: Sequence[str]) -> None:
+        self.name = f"{name} ({shlex.join(command)})"
+        self.lines: list[str] = []
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._rest = ""
+        self._found: tuple[tuple[int, int], list[float]] = ((0, 0), [])
+        self._look_after = 0.0
+        self._terminal, theirs = pty.openpty()
+        try:
+            termios.tcsetwinsize(theirs, TERMINAL)
+            self._process = subprocess.Popen(  # noqa: S603 - running the user's commands is the task
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=theirs,
+                stderr=theirs,
+                start_new_session=True,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+        except OSError as error:
+            os.close(self._terminal)
+            raise InputError(f"command {self.name} cannot be started: {error.strerror or error}") from error
+        finally:
+            os.close(theirs)
+
+    def read(self, patience_s: float) -> bool:
+        """Take in what it prints for `patience_s`; whether it was running at the start of that."""
+        running = self._process.poll() is None  # before reading: what an ended process printed is then all there
+        until = time.monotonic() + patience_s
+        while select.select([self._terminal], [], [], max(until - time.monotonic(), 0.0))[0]:
+            try:
+                chunk = os.read(self._terminal, 1 << 16)
+            except OSError:  # the terminal's other end is closed
+                chunk = b""
+            if not chunk:
+                time.sleep(max(until - time.monotonic(), 0.0))
+                break
+            *whole, self._rest = re.split(r"[\r\n]+", self._rest + chunk.decode("utf-8", "replace"))
+            self._tail += [line for line in whole if line.strip()]
+            self.lines += [line for line in whole if any(map(str.isdigit, line))]  # no number, no time
+            if time.monotonic() >= until:
+                break
+        return running
+
+    def step_seconds(self, pattern: str | None, first: int = 0, *, running: bool) -> list[float]:
+        """Seconds of each step that its lines from `first` on tell; of a running process they may be some lines old."""
+        asked, now = (first, len(self.lines)), time.monotonic()
+        same = self._found[0][0] == first
+        if self._found[0] != asked and (not same or not running or now >= self._look_after):
+            self._found = asked, _step_seconds(self.lines[first:], pattern)
+            # Reading takes the processor from who is measured: a fiftieth of the time at most.
+            self._look_after = time.monotonic() + 50 * (time.monotonic() - now)
+        return self._found[1]
+
+    def expect_more(self, running: bool, deadline: float, so_far: str) -> None:
+        """Raise when nothing more is to come: it has ended, or its time is up."""
+        if not running:
+            code = self._process.wait()
+            advice = "let it train longer or ask for fewer --steps; --pattern tells how to read its lines; "
+            self._give_up(f"failed with exit code {code}" if code else "ended", so_far, "" if code else advice)
+        if time.monotonic() >= deadline:
+            advice = "--time-limit gives it longer, --pattern tells how to read its lines; "
+            self._give_up("ran into the time limit", so_far, advice)
+
+    def _give_up(self, how: str, so_far: str, advice: str) -> NoReturn:
+        last = [*self._tail, *([self._rest] if self._rest.strip() else [])]
+        printed = "it printed\n" + "\n".join(f"  | {line}" for line in last) if last else "it printed nothing"
+        raise InputError(f"command {self.name} {how} after {so_far}; {advice}{printed}")
+
+    def stop(self) -> None:
+        """End it with its children."""
+        others = _descendants(self._process.pid)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)  # the group lives on when its leader has ended
+            for pid in filter(_alive, others):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            until = time.monotonic() + GRACE_S
+            while time.monotonic() < until and (self._process.poll() is None or any(map(_alive, others))):
+                self.read(POLL_S)  # who writes to a full terminal cannot end
+        os.close(self._terminal)
+
+
+@contextmanager
+def _started(name: str, command: Sequence[str]) -> Iterator[_Process]:
+    process = _Process(name, command)
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+def _step_seconds(lines: Sequence[str], pattern: str | None) -> list[float]:
+    """Seconds of each step (or of a sample, in any unit that is the same in all runs) that lines tell."""
+    try:
+        # A batch size of 1 turns samples/s into s/sample, whether or not these lines name the batch size.
+        return [float(s) for s in read_step_times(lines, pattern, batch_size=1.0, warmup=0).seconds]
+    except InputError as error:
+        if not error.what.startswith("tells no step times"):
+            raise
+        return []
+
+
+def _descendants(pid: int) -> list[int]:
+    """Children of a process, and theirs, whatever session they went to; none where there is no /proc."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError):
+            fields = entry.read_text(errors="replace").rpartition(")")[2].split()
+            parents.setdefault(int(fields[1]), []).append(int(entry.parent.name))
+    found, left = [], [pid]
+    while left:
+        children = parents.get(left.pop(), [])
+        found += children
+        left += children
+    return found
+
+
+def _alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and waits for its parent to notice does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return False

@@ -1,0 +1,173 @@
+"""`bft-replay jobs fit|skew`: what is fitted can be replayed, and bad input leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bft.models import read_jobs
+from bft.replay.cli.main import run
+
+RUNS = "model,units,throughput,batch_size\na,1,100,64\na,2,190,128\na,4,350,256\nb,2,20,64\nb,4,36,128\nb,8,30,256\n"
+LAYERS = "model,tensor,size\na,fc,90\na,conv,10\nb,c1,1\nb,c2,1\nb,c3,1\n"
+SUBMIT = ["--submit", "2021-02-10"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("runs.csv").write_text(RUNS)
+    Path("layers.csv").write_text(LAYERS)
+    return tmp_path
+
+
+def log(path: str, seconds: float, lines: int = 100) -> None:
+    Path(path).write_text("".join(f"step {k} step_time={9 if k < 10 else seconds}\n" for k in range(lines)))
+
+
+@pytest.mark.parametrize("kind", ["piecewise", "amdahl", "usl", "throughput"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".jsonl"])
+def test_what_is_fitted_can_be_replayed(kind: str, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = f"jobs{suffix}"
+    assert run(["jobs", "fit", "runs.csv", "--model", kind, "--max", "16", "--pmax", "1e6", "-o", jobs, *SUBMIT]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.endswith(f"{jobs}: 2 jobs\n")
+    table = read_jobs(jobs)
+    assert [(job.name, job.model, job.jmin, job.jmax) for job in table] == [("a", "a", 1, 16), ("b", "b", 2, 16)]
+    assert table.jobs[0].rates[2] == pytest.approx(190, rel=0.05)
+    trace = "time,node,idle\n2021-02-10T00:00:00Z,n1,1\n2021-02-10T00:00:00Z,n2,1\n2021-02-10T03:00:00Z,n1,0\n"
+    Path("trace.csv").write_text(trace)
+    assert run(["-ndmap", "trace.csv", "--jobs", jobs, "--backend", "exact", "--no-u", "-Tfwd", "120"]) == 0
+    assert json.loads(Path("debug-itrOut/summary.json").read_text())["metrics"]["jobs"] == 2
+
+
+def test_the_report_tells_error_efficiency_and_what_is_beyond(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["jobs", "fit", "runs.csv", "--model", "amdahl", "--units", "1,4,8,16"]) == 0
+    head, a, b, *rest = capsys.readouterr().out.splitlines()
+    assert head.split() == ["model", "runs", "median", "error", "max", "error", "efficiency", "extrapolated"]
+    assert a.split()[:2] == ["a", "3"]
+    assert a.endswith("8,16")
+    assert b.endswith("1,16")
+    assert "at 16 units" in a
+    assert rest[0].startswith("a: P1 ")
+    assert "warning: b: not monotone: 8 units give 30 samples/s, 4 give 36" in rest
+
+
+def test_points_are_written_with_their_marks() -> None:
+    assert run(["jobs", "fit", "runs.csv", "--max", "8", "--curves", "points.csv"]) == 0
+    points = pd.read_csv("points.csv")
+    assert points.columns.tolist() == ["model", "units", "throughput", "efficiency", "extrapolated"]
+    assert points[points.model == "a"].extrapolated.tolist() == [False, False, False, True]
+    assert points[points.model == "b"].throughput.tolist() == [20, 36, 30]
+
+
+def test_the_same_input_gives_the_same_bytes() -> None:
+    for name in ("x", "y"):
+        command = ["jobs", "fit", "runs.csv", "--model", "throughput", "-o", f"{name}.parquet", *SUBMIT]
+        assert run([*command, "--curves", f"{name}.csv"]) == 0
+    for suffix in (".parquet", ".csv"):
+        assert Path("x" + suffix).read_bytes() == Path("y" + suffix).read_bytes()
+
+
+def test_logs_are_measurements(capsys: pytest.CaptureFixture[str]) -> None:
+    log("train4.log", 0.5)
+    log("train8.log", 0.25)
+    given = ["--log", "train4.log", "--log", "train8.log", "--units", "4,8", "--batch-size", "64", "--name", "net"]
+    assert run(["jobs", "fit", *given, "-o", "jobs.csv", *SUBMIT]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[1].split() == ["train4.log", "4", "90", "0.5", "0.5-", "0.5", "128"]
+    (job,) = read_jobs("jobs.csv")
+    assert (job.name, job.jmin, job.jmax) == ("net", 4, 8)
+    assert job.rates[[4, 8]].tolist() == [128, 256]
+    # The batch of a unit: a step of 8 units takes twice that of 4.
+    assert run(["jobs", "fit", *given[:6], "--unit-batch", "16", "--curves", "points.csv"]) == 0
+    assert pd.read_csv("points.csv").throughput.tolist() == [128, 512]
+
+
+def test_patterns_of_users_reach_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.log").write_text("".join(f"({k}) took 20 ticks\n" for k in range(40)))
+    given = ["jobs", "fit", "--log", "a.log", "--units", "2", "--batch-size", "10"]
+    assert run([*given, "--pattern", r"took (?P<ms>\d+)"]) == 0
+    assert "one size only (2)" in capsys.readouterr().out
+    assert run(given) == 2
+    assert "a.log: tells no step times" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give a table of measurements, or logs"),
+        (["runs.csv", "--log", "x.log"], "give a table of measurements, or logs"),
+        (["missing.csv"], "missing.csv: no such file"),
+        (["."], "is a directory"),
+        (["layers.csv"], "expected the columns units and throughput"),
+        (["runs.csv", "-o", "out.csv"], "-o needs --submit"),
+        (["runs.csv", "-o", "out.csv", "--submit", "soon"], "column Tsub"),
+        (["runs.csv", "-o", "out.xls", *SUBMIT], "written as .parquet, .csv or .jsonl"),
+        (["runs.csv", "-o", "out.csv", *SUBMIT, "--jmin", "9"], "expected at least Jmin"),
+        (["runs.csv", "-o", "runs.csv", *SUBMIT], "exists; --force replaces it"),
+        (["runs.csv", "--units", "1,x"], "expected whole numbers >= 1"),
+        (["runs.csv", "--units", "1", "--max", "2"], "give --units or --max"),
+        (["runs.csv", "--unit-batch", "2"], "--unit-batch is for logs"),
+        (["runs.csv", "--model", "cubic"], "cubic"),
+        (["--log", "train.log"], "--units must give the units of each log"),
+        (["--log", "train.log", "--units", "1,2"], "--units must give the units of each log"),
+        (["--log", "train.log", "--units", "1"], "does not tell samples a step (give --batch-size"),
+        (["--log", "train.log", "--units", "1", "--pattern", "("], "is not a regular expression"),
+        (["--log", "none.log", "--units", "1"], "none.log: cannot be read"),
+    ],
+)
+def test_bad_input_is_told_and_leaves_nothing(
+    here: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log("train.log", 0.5)
+    before = sorted(here.iterdir())
+    assert run(["jobs", "fit", *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert sorted(here.iterdir()) == before
+
+
+def test_skew_of_models(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["jobs", "skew", "layers.csv"]) == 0
+    _, a, b = capsys.readouterr().out.splitlines()
+    assert a.split() == ["a", "2", "0.9", "consolidate"]
+    assert b.split() == ["b", "3", "0.3333", "may", "spread"]
+    assert run(["jobs", "skew", "layers.csv", "--threshold", "0.3"]) == 0
+    assert capsys.readouterr().out.count("consolidate") == 2
+    assert run(["jobs", "skew", "layers.csv", "--measure", "skewness"]) == 0
+    assert capsys.readouterr().out.count("may spread") == 2
+
+
+def test_job_tables_learn_their_skew(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("layers.csv").write_text("model,size\na,90\na,10\n")
+    assert run(["jobs", "fit", "runs.csv", "-o", "jobs.parquet", *SUBMIT]) == 0
+    assert run(["jobs", "skew", "layers.csv", "--jobs", "jobs.parquet", "-o", "skewed.csv"]) == 0
+    assert capsys.readouterr().out.endswith("skewed.csv: skew of 1 jobs\n")
+    assert read_jobs("skewed.csv").jobs[0].skew == 0.9
+    assert pd.read_csv("skewed.csv")["skew"].isna().tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["layers.csv", "--jobs", "runs.csv"], "--jobs and -o belong together"),
+        (["runs.csv"], "missing column size"),
+        (["layers.csv", "--jobs", "runs.csv", "-o", "out.csv"], "runs.csv"),
+        (["layers.csv", "--jobs", "jobs.csv", "-o", "out.csv"], "no job's model is one of a, b"),
+        (["layers.csv", "--jobs", "jobs.csv", "-o", "layers.csv"], "exists; --force"),
+        (["layers.csv", "--threshold", "nan"], "expected a finite number"),
+    ],
+)
+def test_bad_skew_input_is_told_and_leaves_nothing(
+    here: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("other.csv").write_text(RUNS.replace("a,", "x,").replace("b,", "y,"))
+    assert run(["jobs", "fit", "other.csv", "-o", "jobs.csv", *SUBMIT]) == 0
+    before = sorted(here.iterdir())
+    assert run(["jobs", "skew", *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert sorted(here.iterdir()) == before
