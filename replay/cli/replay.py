@@ -91,7 +91,8 @@ DOUBLE_S = 0.3
               help="The same after later starts, by size: 8:40,64:60 is 40 s up to 8 units, 60 above. [0]")  # fmt: skip
 @click.option("--skip-rows", type=click.IntRange(min=0), help="First rows of the trace to leave out. [0; compat: 1000]")
 @click.option("--sort", is_flag=True, help="Accept a trace whose rows are not in order of time.")
-@click.option("--compat", type=click.Choice(["reference"]), help="Account as the published replayer does.")
+@click.option("--compat", type=click.Choice(["reference", "lucid"]),
+              help="Account as the published replayer does; or let --policy lucid choose as its artifact does.")  # fmt: skip
 @click.option("--no-u", is_flag=True, help="Skip the second replay, on dedicated nodes, that U needs.")
 @click.option("--checkpoint-every", "checkpoint_every_s", type=Seconds(zero=True), metavar="SECONDS",
               help="Save the state so often; the same command then resumes a killed replay. [never]")  # fmt: skip
@@ -129,6 +130,12 @@ def replay(**given: Any) -> int:
     if shares != (given["xi"] is not None):
         told = f"--policy {given['policy']} {'lets jobs share units and' if shares else 'shares nothing, so it'}"
         raise click.UsageError(f"{told} {'needs' if shares else 'takes no'} --xi FILE: what sharing costs")
+    given["policy_options"] = tuple(_assignment(text) for text in given["policy_options"])
+    if given["compat"] == "lucid":
+        if given["policy"] != "lucid":
+            raise click.UsageError(f"--compat lucid is for --policy lucid, not {given['policy']}")
+        given["policy_options"] += (("compat", "yes"),)
+        given["compat"] = None
     if given["compat"] is not None and given["xi"] is not None:
         raise click.UsageError("the published replayer knows no sharing: leave out --xi or --compat")
     if given["compat"] is not None and given["cluster"] is not None:
@@ -137,7 +144,6 @@ def replay(**given: Any) -> int:
         given["max_jobs"] = 0 if given["cluster"] is not None else 10
     if given["compat"] is not None and (given["max_jobs"] == 0 or given["policy"] not in ("milp", "equal-share")):
         raise click.UsageError("the published replayer knows --policy milp and equal-share, and -maxJ from 1 on")
-    given["policy_options"] = tuple(_assignment(text) for text in given["policy_options"])
     given["restart_overhead"] = _overheads(given["restart_overhead"])
     given["forbid"] = tuple(_two_models(pair) for pair in given["forbid"])
     given["dedicated"] = not given["no_u"]
