@@ -127,8 +127,6 @@ def _read_jobs(options: Options, digests: dict[str, str]) -> JobTable:
     read: Callable[..., JobTable] = getattr(import_module(module), name)
     if options.jobs_format != "pollux":
         return read(path)
-    if options.applications is None:
-        raise InputError("--jobs-format pollux needs --applications FOLDER: the measured profiles of its applications")
     return read(path, options.applications)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -38,6 +38,11 @@ class Pool:
     jobs: JobTable
     positions: tuple[int, ...]
 
+    def of(self, table: JobTable) -> Pool:
+        """The same pool with the jobs of another table at the same positions."""
+        own = JobTable(tuple(table.jobs[position] for position in self.positions), table.source)
+        return replace(self, jobs=own)
+
 
 class Stage(Protocol):
     """What has been done with jobs before they come to their pools."""
@@ -48,6 +53,14 @@ class Stage(Protocol):
 
     def joined(self, pools: Outcome | None) -> Outcome:
         """One outcome of the stage and the pools; None: no job was left for them."""
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A policy that wants to know more of jobs than their table says, such as what a model predicts of them."""
+
+    def prepare(self, jobs: JobTable) -> JobTable:
+        """The same jobs, with further columns in `Job.extra`."""
 
 
 @runtime_checkable

@@ -23,7 +23,7 @@ from bft.replay.ledger import Outcome
 from bft.replay.metrics import equivalent_nodes, summarise
 from bft.replay.options import Options
 from bft.replay.policies import MilpPolicy, Policy, make_policy
-from bft.replay.pools import Pool, Stage, StagesBefore, cluster_pools, merge
+from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools, merge
 from bft.replay.reference import replay_reference, write_step_log
 from bft.replay.trace import NodeTrace, always_idle
 from bft.replay.watcher import Silent, Watcher
@@ -192,7 +192,7 @@ def _replay(
     # A fixed cluster is dedicated: it would be compared with itself.
     if options.dedicated and options.cluster is None and nodes and not stopped:
         per = outcome.trace.units_per_node
-        twin = Pool("", always_idle(nodes, outcome.start_ns, outcome.end_ns, units_per_node=per), inputs.jobs, ())
+        twin = Pool("", always_idle(nodes, outcome.start_ns, outcome.end_ns, units_per_node=per), jobs, ())
         dedicated, timing["dedicated_s"] = run(
             f"{nodes} dedicated node{'s' * (nodes != 1)}, for U", twin, policy_of(options, inputs.interference), None
         )
@@ -209,17 +209,20 @@ def _replay(
 def _stage_before(options: Options, inputs: Inputs) -> tuple[Stage | None, JobTable, Sequence[Pool]]:
     """What the policy does with jobs before they come to their pools, the jobs that are left, and their pools."""
     policy = policy_of(options, inputs.interference)
-    traces = [pool.trace for pool in inputs.pools]
+    jobs, pools = inputs.jobs, inputs.pools
+    if isinstance(policy, Prepares):
+        jobs = policy.prepare(jobs)
+        pools = tuple(pool.of(jobs) for pool in pools)
     if options.cluster is None or not isinstance(policy, StagesBefore):
-        return None, inputs.jobs, inputs.pools
+        return None, jobs, pools
     stage = policy.stage_before(
-        inputs.jobs,
-        start_ns=min(trace.start for trace in traces),
-        end_ns=max(trace.end for trace in traces),
-        units_per_node=traces[0].units_per_node,
+        jobs,
+        start_ns=min(pool.trace.start for pool in pools),
+        end_ns=max(pool.trace.end for pool in pools),
+        units_per_node=pools[0].trace.units_per_node,
     )
     if stage is None:
-        return None, inputs.jobs, inputs.pools
+        return None, jobs, pools
     return stage, stage.jobs, cluster_pools(options.cluster, stage.jobs)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -115,7 +116,7 @@ def test_a_policy_of_another_package_is_installed_and_run(tmp_path: Path) -> Non
         return subprocess.run([*command, *arguments], env=environment, capture_output=True, text=True, check=False)
 
     listed = call("policies")
-    assert "smallest-first  Serve jobs by Jmin" in listed.stdout, listed.stderr
+    assert re.search("^smallest-first +Serve jobs by Jmin", listed.stdout, re.MULTILINE), listed.stderr
     ended = call(*own)
     assert ended.returncode == 0, ended.stderr
     assert '"policy": "smallest-first"' in ended.stdout

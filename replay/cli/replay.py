@@ -92,7 +92,7 @@ DOUBLE_S = 0.3
 @click.option("--skip-rows", type=click.IntRange(min=0), help="First rows of the trace to leave out. [0; compat: 1000]")
 @click.option("--sort", is_flag=True, help="Accept a trace whose rows are not in order of time.")
 @click.option("--compat", type=click.Choice(["reference", "lucid"]),
-              help="Account as the published replayer does; or let --policy lucid choose as its artifact does.")  # fmt: skip
+              help="Account as the published replayer does; let --policy lucid choose as its artifact.")  # fmt: skip
 @click.option("--no-u", is_flag=True, help="Skip the second replay, on dedicated nodes, that U needs.")
 @click.option("--checkpoint-every", "checkpoint_every_s", type=Seconds(zero=True), metavar="SECONDS",
               help="Save the state so often; the same command then resumes a killed replay. [never]")  # fmt: skip
@@ -109,7 +109,7 @@ def replay(**given: Any) -> int:
     """
     from bft.replay.cli.summary import show
     from bft.replay.options import Options
-    from bft.replay.policies import policy_factory
+    from bft.replay.policies import policy_factory, policy_options
     from bft.replay.results import LOG
     from bft.replay.run import execute
 
@@ -126,10 +126,11 @@ def replay(**given: Any) -> int:
             raise click.BadParameter(f"expected UTF-8 text, not {value!r}; rename it", param_hint=f"--{long}")
     by_default = "milp-sharing" if given["xi"] is not None else "milp"
     given["policy"] = given["policy"] or (by_default if given["mip"] else "equal-share")
-    shares = bool(getattr(policy_factory(given["policy"]), "shares", False))
-    if shares != (given["xi"] is not None):
-        told = f"--policy {given['policy']} {'lets jobs share units and' if shares else 'shares nothing, so it'}"
-        raise click.UsageError(f"{told} {'needs' if shares else 'takes no'} --xi FILE: what sharing costs")
+    factory = policy_factory(given["policy"])
+    if given["xi"] is None and getattr(factory, "shares", False):
+        raise click.UsageError(f"--policy {given['policy']} shares units and needs --xi FILE: what sharing costs")
+    if given["xi"] is not None and "interference" not in (option.name for option in policy_options(factory)):
+        raise click.UsageError(f"--policy {given['policy']} shares nothing, so it takes no --xi")
     given["policy_options"] = tuple(_assignment(text) for text in given["policy_options"])
     if given["compat"] == "lucid":
         if given["policy"] != "lucid":

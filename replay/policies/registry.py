@@ -25,6 +25,7 @@ BUILT_IN = {
     "optimus": "optimus:Optimus",
     "tiresias-l": "tiresias:TiresiasL",
     "tiresias-g": "tiresias:TiresiasG",
+    "tiresias-pollux": "tiresias_pollux:TiresiasPollux",
     "pollux": "pollux:Pollux",
     "lucid": "lucid:Lucid",
 }
