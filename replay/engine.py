@@ -18,7 +18,7 @@ from bft.replay.interference import Interference
 from bft.replay.ledger import ConservationError, Ledger, Outcome
 from bft.replay.orders import Change, Traits, changes
 from bft.replay.policies.interface import Decision, Machine, Policy, Remembers, State
-from bft.replay.running import NEVER, Running
+from bft.replay.running import NEVER, Running, finished_view
 from bft.replay.trace import SECOND_NS, NodeTrace
 
 CostModel = Literal["bftrainer", "stall"]
@@ -65,7 +65,7 @@ class Rules:
         return next((s for most, s in self.restart_overhead if units <= most), self.restart_overhead[-1][1])
 
 
-_STANDING = ("now", "_admitted", "_submitted", "_event", "_pending", "_decided_at", "_wake_ns")
+_STANDING = ("now", "_admitted", "_submitted", "_event", "_pending", "_decided_at", "_wake_ns", "_finished")
 
 
 class Replay:
@@ -111,6 +111,7 @@ class Replay:
         self._pending = False  # something changed since the last decision
         self._decided_at = -NEVER
         self._wake_ns = NEVER
+        self._finished: list[int] = []  # since the policy was last asked
 
     # --- the loop -------------------------------------------------------------------------------------------------
 
@@ -242,6 +243,7 @@ class Replay:
             running.units = []
         if done:
             gone = {running.index for running in done}
+            self._finished += [running.index for running in done]
             self._in_play = [running for running in self._in_play if running.index not in gone]
             self._find_active()
             if any(running.partners for running in done):
@@ -321,6 +323,7 @@ class Replay:
             decision = Decision((0,) * len(state.jobs), status="optimal", objective=0.0, bound=0.0, backend="none")
         else:
             decision = self.policy.decide(state)
+            self._finished = []
         rate_before = sum(running.rate for running in self._active)
         self._apply(changes(decision, state, self._in_play, self._held, self._traits))
         if decision.wake_ns is not None and decision.wake_ns <= self.now:
@@ -345,7 +348,8 @@ class Replay:
             at = {running.index: position for position, running in enumerate(self._in_play)}
         clairvoyant = self._traits.clairvoyant
         views = tuple(running.view(at, clairvoyant=clairvoyant) for running in self._in_play)
-        return State(self.now, self._held.idle, views, self._machine)
+        finished = tuple(finished_view(self.ledger.records[index]) for index in self._finished)
+        return State(self.now, self._held.idle, views, self._machine, finished)
 
     def _apply(self, found: list[Change]) -> None:
         """Move units as the decision says: all are released before any is granted, then each job pays."""

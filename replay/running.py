@@ -130,3 +130,18 @@ class Running:
         if not self.units:
             self.waiting_view = seen
         return seen
+
+
+def finished_view(record: JobRecord) -> JobView:
+    """What a policy sees of a job that has finished."""
+    return JobView(
+        record.job,
+        0,
+        record.unit_seconds,
+        executed_s=record.run_seconds,
+        starts=record.starts,
+        rescales=record.rescales - record.stops,
+        started_ns=record.start_ns,
+        since_ns=record.finish_ns,
+        progress=record.job.pmax,
+    )

@@ -218,6 +218,13 @@ def test_a_view_tells_what_has_been_done_for_a_job() -> None:
     assert (last.started_ns, last.since_ns, last.held) == (START, START, (0, 1))
 
 
+def test_a_policy_learns_once_who_has_finished_though_nobody_was_left_to_decide_about() -> None:
+    policy = Scripted(start_all)
+    clustered(1, 2, [rigid_job("a", 2, 100), rigid_job("b", 1, 50, at=500), rigid_job("c", 1, 50, at=510)], policy)
+    told = [[(view.job.name, view.executed_s, view.unit_seconds) for view in state.finished] for state in policy.seen]
+    assert told == [[], [("a", 100, 200)], [], [("b", 50, 50)]]
+
+
 def test_a_job_may_sit_on_several_partners_and_goes_at_the_slowest_ones_pace() -> None:
     import pandas as pd
 

@@ -115,12 +115,15 @@ class State:
         The jobs in play, in order of admission.
     machine
         Where the units are; for policies that place jobs.
+    finished
+        Jobs that have finished since the policy was last asked.
     """
 
     time_ns: int
     idle: int
     jobs: tuple[JobView, ...]
     machine: Machine = field(default=_NO_MACHINE, compare=False)
+    finished: tuple[JobView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
