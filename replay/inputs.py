@@ -14,7 +14,7 @@ from bft.models import InputError, JobTable, jobs_from_frame, read_jobs, read_pu
 from bft.replay import results
 from bft.replay.interference import Interference
 from bft.replay.options import Options
-from bft.replay.pools import Pool, cluster_pools
+from bft.replay.pools import Pool, cluster_pools, cluster_size
 from bft.replay.trace import SECOND_NS, NodeTrace
 from bft.replay.trace_files import read_trace, trace_from_frame
 from bft.replay.watcher import Watcher
@@ -127,7 +127,9 @@ def _read_jobs(options: Options, digests: dict[str, str]) -> JobTable:
     read: Callable[..., JobTable] = getattr(import_module(module), name)
     if options.jobs_format != "pollux":
         return read(path)
-    return read(path, options.applications)
+    size = cluster_size(options.cluster or "")
+    per_node = {} if size is None else {"units_per_node": size[1]}
+    return read(path, options.applications, whole_seconds=options.whole_seconds, **per_node)
 
 
 def _interference(options: Options, jobs: JobTable, watcher: Watcher, digests: dict[str, str]) -> Interference | None:

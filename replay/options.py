@@ -16,6 +16,7 @@ class Options:
     jobs: str | None = None
     jobs_format: str = "native"
     applications: str | None = None
+    whole_seconds: bool = False
     cluster: str | None = None
     tfwd_s: float = 10.0
     time_limit_s: float = 10.0

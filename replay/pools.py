@@ -71,6 +71,12 @@ class StagesBefore(Protocol):
         """Do it; None: nothing is done."""
 
 
+def cluster_size(cluster: str) -> tuple[int, int] | None:
+    """Nodes, and units of each, of a cluster such as 8x8; None when it is not written like that."""
+    match = _SIZE.fullmatch(cluster)
+    return None if match is None else (int(match[1]), int(match[2]))
+
+
 def cluster_pools(cluster: str, jobs: JobTable) -> list[Pool]:
     """Pools of a fixed cluster.
 
@@ -87,13 +93,13 @@ def cluster_pools(cluster: str, jobs: JobTable) -> list[Pool]:
     InputError
         When it is neither, or a job has no pool or needs more units than its pool has.
     """
-    match = _SIZE.fullmatch(cluster)
-    sizes = {"": (int(match[1]), int(match[2]))} if match else _read_sizes(cluster)
+    size = cluster_size(cluster)
+    sizes = _read_sizes(cluster) if size is None else {"": size}
     if not all(nodes > 0 and units > 0 for nodes, units in sizes.values()):
         raise InputError(f"a cluster needs nodes and units on them, not {cluster}")
     members: dict[str, list[int]] = {name: [] for name in sizes}
     for position, job in enumerate(jobs):
-        name = "" if match else job.vc
+        name = job.vc if size is None else ""
         if name not in members:
             what = f"its virtual cluster {name!r} is none of {', '.join(sizes)}"
             raise InputError(what, file=cluster, column="vc", job=job.name)

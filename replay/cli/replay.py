@@ -91,8 +91,8 @@ DOUBLE_S = 0.3
               help="The same after later starts, by size: 8:40,64:60 is 40 s up to 8 units, 60 above. [0]")  # fmt: skip
 @click.option("--skip-rows", type=click.IntRange(min=0), help="First rows of the trace to leave out. [0; compat: 1000]")
 @click.option("--sort", is_flag=True, help="Accept a trace whose rows are not in order of time.")
-@click.option("--compat", type=click.Choice(["reference", "lucid"]),
-              help="Account as the published replayer does; let --policy lucid choose as its artifact.")  # fmt: skip
+@click.option("--compat", type=click.Choice(["reference", "lucid", "pollux"]),
+              help="Account as the published replayer; as Lucid's artifact; as Pollux' (30 s a start).")  # fmt: skip
 @click.option("--no-u", is_flag=True, help="Skip the second replay, on dedicated nodes, that U needs.")
 @click.option("--checkpoint-every", "checkpoint_every_s", type=Seconds(zero=True), metavar="SECONDS",
               help="Save the state so often; the same command then resumes a killed replay. [never]")  # fmt: skip
@@ -136,6 +136,13 @@ def replay(**given: Any) -> int:
         if given["policy"] != "lucid":
             raise click.UsageError(f"--compat lucid is for --policy lucid, not {given['policy']}")
         given["policy_options"] += (("compat", "yes"),)
+        given["compat"] = None
+    given["whole_seconds"] = given["compat"] == "pollux"
+    if given["compat"] == "pollux":
+        if given["jobs_format"] != "pollux":
+            raise click.UsageError(f"--compat pollux is for --jobs-format pollux, not {given['jobs_format']}")
+        given["start_overhead_s"] = given["start_overhead_s"] or 30.0
+        given["restart_overhead"] = given["restart_overhead"] or "30"
         given["compat"] = None
     if given["compat"] is not None and given["xi"] is not None:
         raise click.UsageError("the published replayer knows no sharing: leave out --xi or --compat")
