@@ -258,7 +258,10 @@ def _header(stream: BinaryIO, file: str) -> list[str]:
     """The columns that the header line names; refused when it names one twice, as pandas would rename the second."""
     header = stream.readline()
     stream.seek(0)
-    names = next(csv.reader([header.decode("utf-8-sig", "replace")]), [])
+    try:
+        names = next(csv.reader([header.decode("utf-8-sig", "replace")]), [])
+    except csv.Error as error:  # such as a lone carriage return
+        raise InputError(f"not a readable CSV file: {error}", file=file, row=1) from error
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InputError("the header line has two columns of this name", file=file, column=twice[0])

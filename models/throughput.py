@@ -19,6 +19,8 @@ FloatArray = NDArray[np.float64]
 
 # Published constants: floor of all parameters, range of γ, weights of the two regularisers.
 FLOOR = 1e-8
+# No step takes so many seconds; without a bound a line search may leave what doubles can hold.
+CEILING = 1e6
 GAMMA = (1.0, 10.0)
 WEIGHT_GAMMA, WEIGHT_RETROGRESSION = 1e-3, 1e-2
 # Between nodes is at least this many times as slow as within one, until it has been measured.
@@ -169,7 +171,7 @@ def fit_throughput(observed: Observations) -> ThroughputParameters:
 
     gradient = _gradient_times(observed)
     lower = np.array([FLOOR] * 6 + [GAMMA[0]])
-    upper = np.array([np.inf] * 6 + [GAMMA[1]])
+    upper = np.array([CEILING] * 6 + [GAMMA[1]])
     pinned = np.full(7, np.nan)
     if len(np.unique(observed.atomic)) == 1:
         pinned[0] = (gradient[1] if len(gradient[1]) else observed.step_s).mean() / 2

@@ -403,3 +403,9 @@ print(before // 1024, peak_kib() // 1024, frame.size)
     assert size == 23_883 * 4_734
     assert peak_mib < 600
     assert peak_mib - before_mib < 300
+
+
+def test_a_header_that_is_no_csv_is_an_input_error(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"\r\x00,b\n1,2\n")
+    with pytest.raises(InputError, match="not a readable CSV"):
+        read_table(tmp_path / "t.csv")

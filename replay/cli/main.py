@@ -25,6 +25,7 @@ COMMANDS = {
     "trace": "bft.replay.cli.trace:trace",
     "jobs": "bft.replay.cli.jobs:jobs",
     "xi": "bft.replay.cli.xi:xi",
+    "predict": "bft.replay.cli.predict:predict",
     "convert": "bft.replay.cli.convert:convert",
     "generate": "bft.replay.cli.generate:generate",
     "policies": "bft.replay.cli.policies:policies",

@@ -134,8 +134,8 @@ class Decision:
     (position in `State.jobs`) whose units change, all units it shall hold; the others keep theirs. A unit that another
     job keeps is then shared. `transfers` say how many units of which class of holders go to which. A policy that
     optimises says how well: `status`, `objective`, `bound`, and `note` when something went wrong. `seconds` is wall
-    time, kept out of the results proper. At `wake_ns` the policy is asked again even if nothing happens; what an earlier
-    decision asked for lapses.
+    time, kept out of the results proper. At `wake_ns` the policy is asked again even if nothing happens; what an
+    earlier decision asked for lapses.
     """
 
     counts: tuple[int, ...]

@@ -28,6 +28,9 @@ BUILT_IN = {
     "tiresias-pollux": "tiresias_pollux:TiresiasPollux",
     "pollux": "pollux:Pollux",
     "lucid": "lucid:Lucid",
+    "srtf-ars": "sharing:SrtfAllShared",
+    "srtf-wrs": "sharing:SrtfWiselyShared",
+    "sjf-bsbf": "sjf_bsbf:SjfBestSharing",
 }
 
 

@@ -1,0 +1,102 @@
+"""Pollux' artifact again: average job completion times of Tiresias, Optimus and Pollux on its workloads.
+
+    python benchmarks/fidelity_pollux.py [--policies tiresias,optimus,pollux] [--workloads 1,2,6] [--seeds 3]
+
+16 nodes of 4 units, rounds of 60 s, 30 s for every start and restart, epochs that end at whole seconds: as there.
+Tiresias and Optimus must agree to the digit; Pollux' search is random, there as here. At the end, what a round costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from pathlib import Path
+
+import numpy as np
+from _common import reference_folder
+
+from bft.models.jobs_pollux import read_pollux_jobs
+from bft.replay import Replay, Rules, always_idle
+from bft.replay.policies import Policy
+from bft.replay.policies._pollux_search import Moment, search
+from bft.replay.policies.optimus import Optimus
+from bft.replay.policies.pollux import Pollux
+from bft.replay.policies.tiresias_pollux import TiresiasPollux
+from bft.replay.trace import SECOND_NS
+
+NODES, UNITS_PER_NODE = 16, 4
+RULES = Rules(max_jobs=0, start_overhead_s=30.0, restart_overhead=((1, 30.0),))
+LOADS = {"1.0": "workloads", "0.5": "workloads-0.5"}
+
+
+def average_jct_s(workload: Path, policy: Policy) -> float:
+    """Average completion time in s."""
+    jobs = read_pollux_jobs(workload, units_per_node=UNITS_PER_NODE, whole_seconds=True)
+    trace = always_idle(NODES, 0, 10**7 * SECOND_NS, units_per_node=UNITS_PER_NODE)
+    records = Replay(trace, jobs, policy, RULES).run().records
+    return sum(record.finish_ns - record.job.tsub_ns for record in records) / SECOND_NS / len(records)
+
+
+def published(folder: Path) -> dict[tuple[str, str], float]:
+    """(policy-load, workload) -> average completion time in s."""
+    with (folder / "published_avg_jct.csv").open() as stream:
+        rows = [row for row in csv.DictReader(stream) if row["set"] == "results-jobload"]
+    return {(row["policy"], row["workload"]): float(row["avg_jct"]) for row in rows}
+
+
+def round_seconds(jobs: int, seed: int) -> float:
+    """CPU time of one search for so many jobs whose speed-ups are of all kinds, in s."""
+    rng = np.random.default_rng(seed)
+    replicas = np.arange(1, 65)
+    speedup = np.zeros((jobs, 3, 65))
+    speedup[:, 1, 1:] = replicas ** rng.uniform(0.4, 0.95, (jobs, 1))
+    speedup[:, 2, 1:] = 0.8 * speedup[:, 1, 1:]
+    bounds = np.zeros(jobs, np.int64), np.full(jobs, 16)
+    current = np.zeros((jobs, NODES), np.int64)
+    moment = Moment(current, np.full(NODES, 4), speedup, *bounds, np.full(jobs, 0.8), UNITS_PER_NODE)
+    start, _ = search(moment, np.zeros((0, jobs, NODES), np.int16), rng)
+    moment.current[:] = start[0]
+    begun = time.process_time()
+    search(moment, start, rng)
+    return time.process_time() - begun
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--policies", default="tiresias,optimus,pollux")
+    parser.add_argument("--workloads", default="1,2,6")
+    parser.add_argument("--seeds", type=int, default=3, help="runs of Pollux, with seeds 0, 1, ...")
+    parser.add_argument("--loads", default="0.5,1.0")
+    given = parser.parse_args()
+    folder = reference_folder() / "pollux"
+    golden = published(folder)
+    print(f"{'load':>4} {'workload':10} {'policy':9} {'published':>10} {'ours':>10} {'deviation':>10}  runs")
+    for load in given.loads.split(","):
+        for workload in given.workloads.split(","):
+            path = folder / LOADS[load] / f"workload-{workload}.csv"
+            if not path.is_file():
+                continue
+            for name in given.policies.split(","):
+                policies: dict[str, list[Policy]] = {
+                    "tiresias": [TiresiasPollux()],
+                    "optimus": [Optimus()],
+                    "pollux": [Pollux(seed=seed) for seed in range(given.seeds)],
+                }
+                begun = time.process_time()
+                runs = [average_jct_s(path, policy) for policy in policies[name]]
+                cpu_s = (time.process_time() - begun) / len(runs)
+                goal, mean = golden[f"{name}-{load}", f"workload-{workload}"], float(np.mean(runs))
+                print(
+                    f"{load:>4} {path.stem:10} {name:9} {goal:10.2f} {mean:10.2f} {mean / goal - 1:+10.2%}  "
+                    f"{' '.join(f'{run:.2f}' for run in runs)}  ({cpu_s:.0f} s CPU a run)",
+                    flush=True,
+                )
+    print("\none round of the search on 16 nodes of 4 units, CPU seconds (median of 5)")
+    for jobs in (10, 40, 80):
+        print(f"{jobs:4} jobs {np.median([round_seconds(jobs, seed) for seed in range(5)]):8.3f}")
+
+
+if __name__ == "__main__":
+    main()

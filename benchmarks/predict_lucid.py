@@ -1,0 +1,142 @@
+"""Learn Lucid's three models from its published data and hold them against later data and the published predictions.
+
+python benchmarks/predict_lucid.py [--quick] [--shapes FOLDER]
+
+Durations: learnt from jobs of the Venus log that had finished by 20 September, tested on those submitted after.
+Submissions: learnt from April to August, tested in September. Packing: each model's profiles by the other models'.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from _common import reference_folder
+
+from bft.models.accuracy import Accuracy, accuracy, calibration
+from bft.models.duration import DurationEstimator
+from bft.models.forecast import FEATURES, Forecaster, ahead
+from bft.models.packing import PackingAnalyser, leave_one_model_out, sharing_scores
+from bft.models.regressors import KINDS
+from bft.models.shapes import write_shapes
+
+# From when Venus' submit times count, the first day of the test of durations, and of that of submissions.
+ORIGIN, LATER, SEPTEMBER = (pd.Timestamp(day, tz="UTC") for day in ("2020-04-01", "2020-09-21", "2020-09-01"))
+HEAD = f"{'':16} {'MAE':>9} {'R²':>7} {'R² log':>7} {'rank':>6} {'slope':>6} {'fit s':>6} {'predict ms':>10}"
+
+
+def row(name: str, figures: Accuracy, *times: float) -> str:
+    """A line of a table."""
+    shown = f"{times[0]:6.1f} {times[1] * 1e3:10.0f}" if times else f"{'-':>6} {'-':>10}"
+    return (
+        f"{name:16} {figures.mae:9.2f} {figures.r2:7.3f} {figures.r2_log:7.3f} {figures.rank:6.3f} "
+        f"{figures.slope:6.2f} {shown}"
+    )
+
+
+def durations(lucid: Path, kinds: tuple[str, ...], shapes: Path | None) -> None:
+    """Predict how long jobs run."""
+    jobs = pd.read_csv(lucid / "venus_sept_jobs_relative.csv.gz")
+    jobs["submit_time"] = ORIGIN + pd.to_timedelta(jobs["submit_time"], unit="s")
+    finish = jobs["submit_time"] + pd.to_timedelta(jobs["duration"], unit="s")
+    known = finish < LATER
+    train, test, past = jobs[known], jobs[jobs["submit_time"] >= LATER], jobs[~known]
+    actual = test["duration"].to_numpy(dtype=float)
+    print(f"Durations, s: {len(train)} jobs learnt from, {len(test)} later ones predicted\n{HEAD}")
+    for name, file in (("published GA2M", "Venus_Sept_ebm_weekly_updated"), ("published LGBM", "Venus_Sept_lgb")):
+        told = pd.read_csv(lucid / f"{file}.csv.gz").drop_duplicates("job_id").set_index("job_id")["priority"]
+        print(row(name, accuracy(told.reindex(test["job_id"]).to_numpy(dtype=float), actual)))
+    median = float(np.median(train["duration"]))
+    print(row("median of past", accuracy(np.full(len(test), median), actual)))
+    for kind in kinds:
+        start = time.perf_counter()
+        model = DurationEstimator.train(train, kind=kind)
+        fitted = time.perf_counter()
+        predicted = model.predict(test, past=past)
+        print(row(kind, accuracy(predicted, actual), fitted - start, time.perf_counter() - fitted), flush=True)
+        if kind == "ga2m":
+            table = calibration(predicted, actual).round(0).astype(int).to_string(index=False)
+            if shapes is not None:
+                x = model.inputs(train)
+                write_shapes(model.regressor, model.features, x, shapes / "durations.png", target="log(1 + s)")
+    print(f"\nDurations that GA2M predicted, s, in tenths, and what they came to\n{table}\n")
+
+
+def forecasts(lucid: Path, kinds: tuple[str, ...], shapes: Path | None) -> None:
+    """Predict how many GPU jobs are submitted in the next ten and fifty minutes."""
+    slots = pd.read_csv(lucid / "cluster_throughput.csv.gz")
+    begins = pd.to_datetime(slots["time"], utc=True)
+    known = int((begins < SEPTEMBER).sum())
+    counts = slots["submit_gpu_job"].to_numpy(dtype=float)
+    for horizon in (1, 5):
+        actual = ahead(counts, horizon)[known - 1 :]
+        print(
+            f"GPU jobs per ten minutes over the next {10 * horizon}: "
+            f"{known} slots learnt from, {len(actual)} predicted\n{HEAD}  quiet right"
+        )
+
+        def told(name: str, predicted: np.ndarray, *times: float, actual: np.ndarray = actual) -> None:
+            # At most 2 jobs per ten minutes: Lucid stops sharing.
+            quiet = ((predicted <= 2) == (actual <= 2)).mean()
+            print(f"{row(name, accuracy(predicted, actual), *times)} {quiet:12.1%}", flush=True)
+
+        if horizon == 1:
+            told("published GA2M", pd.read_csv(lucid / "Venus_throughput_pred.csv.gz")["pred_gpu_job"].to_numpy())
+        recent = np.convolve(counts, np.full(horizon, 1 / horizon))[: len(counts)]
+        told(f"as the last {10 * horizon} min", recent[known - 1 :][: len(actual)])
+        for kind in kinds:
+            start = time.perf_counter()
+            model = Forecaster.train(slots[:known], column="submit_gpu_job", horizon=horizon, kind=kind)
+            fitted = time.perf_counter()
+            predicted = model.predict(slots)[known - 1 :][: len(actual)]
+            told(kind, predicted, fitted - start, time.perf_counter() - fitted)
+            if kind == "ga2m" and shapes is not None:
+                x = model.inputs(slots[:known])
+                write_shapes(model.regressor, FEATURES, x, shapes / f"submissions-{horizon}.png", target="√ jobs")
+        print()
+
+
+def packing(lucid: Path) -> None:
+    """Predict sharing scores of models from the profiles of other models."""
+    profiles = pd.read_csv(lucid / "single_data.csv")
+    computed = sharing_scores(pd.read_csv(lucid / "colocate_info.csv"))
+    keys = ["model", "dataset", "batchsize", "amp"]
+    both = profiles.merge(computed.drop(columns="speed"), on=keys, suffixes=("_published", ""))
+    agree = int((both["label"] == both["label_published"]).sum())
+    print(f"Sharing scores: {agree} of {len(both)} published labels are those of the published pairs")
+    print(f"{'labels':12} {'profiles':>8} {'majority':>9} {'left out':>9} {'off by 2':>9} {'shuffled':>9}")
+    rng = np.random.default_rng(0)
+    for name, frame in (("published", profiles), ("computed", both)):
+        label = frame["label"].to_numpy()
+        predicted = leave_one_model_out(frame)
+        shuffled = [
+            (leave_one_model_out(frame.assign(label=mixed)) == mixed).mean()
+            for mixed in (rng.permutation(label) for _ in range(20))
+        ]
+        print(
+            f"{name:12} {len(frame):8} {np.bincount(label).max() / len(label):9.3f} {(predicted == label).mean():9.3f} "
+            f"{(np.abs(predicted - label) == 2).mean():9.3f} {np.mean(shuffled):9.3f}"
+        )
+    print(PackingAnalyser.train(profiles).rules())
+
+
+def main() -> None:
+    """Print all tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="GA2M and LightGBM only")
+    parser.add_argument("--shapes", type=Path, metavar="FOLDER", help="draw the shapes of the GA2Ms there")
+    options = parser.parse_args()
+    kinds = ("ga2m", "lightgbm") if options.quick else KINDS
+    if options.shapes is not None:
+        options.shapes.mkdir(parents=True, exist_ok=True)
+    lucid = reference_folder() / "lucid"
+    durations(lucid, kinds, options.shapes)
+    forecasts(lucid, kinds, options.shapes)
+    packing(lucid)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""How good predictions are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bft.models.curves import FloatArray
+from bft.models.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Figures of predictions p for actual values a.
+
+    Parameters
+    ----------
+    mae
+        Mean |p - a|, in units of a.
+    r2
+        1 - Σ (p - a)² / Σ (a - mean a)²; 0 is what the mean of a reaches, which nobody knows beforehand.
+    r2_log
+        The same of log(1 + p) and log(1 + a): one long job does not outweigh a thousand short ones.
+    rank
+        Spearman's correlation: how well p orders, which is all that a queue wants of it.
+    slope
+        Of the line of log(1 + a) over log(1 + p); 1 is calibrated, less: p differ more than they should.
+    """
+
+    mae: float
+    r2: float
+    r2_log: float
+    rank: float
+    slope: float
+
+
+def accuracy(predicted: FloatArray, actual: FloatArray) -> Accuracy:
+    """Figures of predictions >= 0 (smaller ones count as 0) for actual values >= 0, both of shape (n,)."""
+    predicted = np.maximum(predicted, 0.0)
+    _check(predicted, actual)
+    logs = np.log1p(predicted), np.log1p(actual)
+    ranks = _ranks(predicted), _ranks(actual)
+    return Accuracy(
+        float(np.abs(predicted - actual).mean()),
+        _r2(predicted, actual),
+        _r2(*logs),
+        _ratio(_covariance(*ranks), np.sqrt(ranks[0].var() * ranks[1].var())),
+        _ratio(_covariance(*logs), logs[0].var()),
+    )
+
+
+def calibration(predicted: FloatArray, actual: FloatArray, bins: int = 10) -> pd.DataFrame:
+    """Predictions in bins of about equal size, and what they came to.
+
+    Returns
+    -------
+    DataFrame
+        One row a bin, from the smallest predictions on: rows, predicted (median), actual_low, actual_median and
+        actual_high (quartiles), in units of the data. Fewer rows than `bins` where predictions tie.
+    """
+    import pandas as pd
+
+    _check(predicted, actual)
+    frame = pd.DataFrame({"predicted": predicted, "actual": actual})
+    # Equal predictions share their mean rank, and hence a bin.
+    groups = frame.groupby(np.floor((_ranks(predicted) - 0.5) / len(frame) * bins))
+    columns = {"rows": groups.size(), "predicted": groups["predicted"].median()}
+    for name, share in (("low", 0.25), ("median", 0.5), ("high", 0.75)):
+        columns[f"actual_{name}"] = groups["actual"].quantile(share)
+    return pd.DataFrame(columns).reset_index(drop=True)
+
+
+def _check(predicted: FloatArray, actual: FloatArray) -> None:
+    if len(predicted) != len(actual) or len(actual) < 2:
+        raise InputError(f"{len(predicted)} predictions for {len(actual)} values, expected as many and at least 2")
+
+
+def _r2(predicted: FloatArray, actual: FloatArray) -> float:
+    return 1.0 - _ratio(float(((predicted - actual) ** 2).mean()), float(actual.var()))
+
+
+def _ranks(values: FloatArray) -> FloatArray:
+    """Ranks from 1; equal values share their mean rank."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: FloatArray = (np.cumsum(counts) - (counts - 1) / 2)[which]
+    return ranks
+
+
+def _covariance(a: FloatArray, b: FloatArray) -> float:
+    return float(((a - a.mean()) * (b - b.mean())).mean())
+
+
+def _ratio(top: float, bottom: float) -> float:
+    # What does not vary correlates with nothing.
+    return float(top / bottom) if bottom > 0 else float("nan")

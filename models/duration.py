@@ -1,0 +1,330 @@
+"""How long a job will run, from what is known when it is submitted (Lucid's workload estimate model, ASPLOS'23, §3.5).
+
+What a job asks for says little, what its user ran before says more. All history is of jobs that had finished when the
+job was submitted; nothing that happens later can change its features, not even by rounding.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bft.models._columns import numbers, seconds, texts
+from bft.models._documents import floats, part, same_length, strings
+from bft.models.curves import FloatArray
+from bft.models.errors import InputError
+from bft.models.interference import require_columns
+from bft.models.regressors import Regressor, fit_regressor, regressor_from_document
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SUBMITTED: Final = ("user", "gpu_num", "submit_time")
+FINISHED: Final = (*SUBMITTED, "duration")
+# Used where the table to learn from has them.
+OPTIONAL: Final = ("vc", "jobname", "cpu_num")
+
+DAY_S: Final = 86_400.0
+# Whoever has not finished a job for so long, or never did.
+LONG_AGO_S: Final = 365 * DAY_S
+# A model of logarithms may get beyond all bounds where it has not learnt.
+LONGEST_S: Final = 10 * 365 * DAY_S
+_THURSDAY: Final = 3  # 1970-01-01, Monday being 0
+
+Texts = NDArray[np.object_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Jobs:
+    """Columns of a table of jobs, each of shape (jobs,); what an optional column lacks is empty or 0."""
+
+    user: Texts
+    vc: Texts
+    name: Texts
+    gpus: FloatArray
+    cpus: FloatArray
+    submit_s: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.user)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Past:
+    """Finished jobs, as far as history wants to know; each of shape (jobs,)."""
+
+    user: Texts
+    vc: Texts
+    name: Texts
+    gpus: FloatArray
+    finish_s: FloatArray
+    target: FloatArray  # log(1 + seconds)
+
+    def plus(self, other: _Past) -> _Past:
+        return _Past(*(np.concatenate([getattr(self, f.name), getattr(other, f.name)]) for f in fields(self)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DurationEstimator:
+    """Predicts durations; made by `train`, or read from a file by `bft.models.saved_models.read_model`.
+
+    Tables of jobs have the columns
+
+    | column                | meaning                                                                               |
+    |-----------------------|---------------------------------------------------------------------------------------|
+    | user                  | who submits                                                                           |
+    | gpu_num               | units that the job asks for                                                           |
+    | submit_time           | date and time (UTC where it names no zone), or seconds since 1970 or another midnight |
+    | vc, jobname, cpu_num  | optional: virtual cluster, name (digits do not count: run-1 is run-2), processors      |
+    | duration              | of finished jobs: seconds                                                             |
+    | finish_time           | of finished jobs, optional: as submit_time; without it submit_time + duration         |
+
+    Parameters
+    ----------
+    kind
+        Of the regressor, see `bft.models.regressors.KINDS`. It predicts log(1 + seconds).
+    optional
+        Which optional columns it learnt from, and hence wants.
+    features
+        Names of what the regressor sees, see `feature_names`.
+    """
+
+    document_kind: ClassVar[str] = "duration"
+
+    kind: str
+    optional: tuple[str, ...]
+    features: tuple[str, ...]
+    past: _Past
+    regressor: Regressor
+
+    @classmethod
+    def train(cls, jobs: pd.DataFrame, *, kind: str = "ga2m", seed: int = 0, source: str = "") -> DurationEstimator:
+        """Learn from finished jobs.
+
+        Parameters
+        ----------
+        jobs
+            At least 20 finished jobs, in any order. They are kept as history for later predictions.
+        kind, seed
+            See `bft.models.regressors.fit_regressor`.
+        source
+            File to name in messages.
+
+        Raises
+        ------
+        InputError
+            Naming the column and row that is missing or wrong.
+        """
+        optional = tuple(column for column in OPTIONAL if column in jobs.columns and (texts(jobs, column) != "").any())
+        past = _past(jobs, optional, source)
+        x = _features(_submitted(jobs, optional, source), past, optional)
+        regressor = fit_regressor(kind, x, past.target, seed)
+        return cls(kind, optional, feature_names(optional), past, regressor)
+
+    def predict(self, jobs: pd.DataFrame, *, past: pd.DataFrame | None = None, source: str = "") -> FloatArray:
+        """Predicted durations in seconds, >= 0, of shape (jobs,).
+
+        Parameters
+        ----------
+        jobs
+            Jobs at their submission. A column duration is not looked at.
+        past
+            Further finished jobs, none of those that it learnt from. Each counts for jobs submitted after its finish
+            only, so this may be the same table as `jobs`.
+        source
+            File to name in messages.
+        """
+        known = self.past if past is None else self.past.plus(_past(past, self.optional, source))
+        x = _features(_submitted(jobs, self.optional, source), known, self.optional)
+        logs = np.clip(self.regressor.predict(x), 0.0, np.log1p(LONGEST_S))
+        return np.expm1(logs)
+
+    def inputs(self, jobs: pd.DataFrame, *, past: pd.DataFrame | None = None, source: str = "") -> FloatArray:
+        """What the regressor sees of jobs, shape (jobs, features): to explain and to draw."""
+        known = self.past if past is None else self.past.plus(_past(past, self.optional, source))
+        return _features(_submitted(jobs, self.optional, source), known, self.optional)
+
+    def to_document(self) -> dict[str, Any]:
+        """The estimator as plain data."""
+        past = {field.name: getattr(self.past, field.name).tolist() for field in fields(self.past)}
+        return {
+            "regressor_kind": self.kind,
+            "optional": list(self.optional),
+            "features": list(self.features),
+            "past": past,
+            "regressor": self.regressor.to_document(),
+        }
+
+    @classmethod
+    def from_document(cls, document: Any) -> DurationEstimator:
+        """The estimator that plain data state, checked."""
+        optional, features = strings(document, "optional"), strings(document, "features")
+        if any(column not in OPTIONAL for column in optional) or features != feature_names(optional):
+            raise InputError(
+                "not a model that can be used: its features are not those of this version", hint="train it again"
+            )
+        told = part(document, "past", dict)
+        past = _Past(
+            *(np.array(strings(told, column), dtype=object) for column in ("user", "vc", "name")),
+            *(floats(told, column) for column in ("gpus", "finish_s", "target")),
+        )
+        same_length("'past'", *(getattr(past, field.name) for field in fields(past)))
+        kind = part(document, "regressor_kind", str)
+        regressor = regressor_from_document(kind, document.get("regressor"), len(features))
+        return cls(kind, optional, features, past, regressor)
+
+
+def split_in_time(
+    jobs: pd.DataFrame, share: float, *, source: str = ""
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Split finished jobs for a fair test at the instant when the last `share` of them begins to be submitted.
+
+    Parameters
+    ----------
+    jobs
+        See `DurationEstimator`.
+    share
+        Of the jobs, in (0, 1).
+    source
+        File to name in messages.
+
+    Returns
+    -------
+    before, after, past
+        Those that had finished by then, to learn from; those submitted from then on, to predict; and all that are not
+        in `before`, which become known as time goes on: `train(before).predict(after, past=past)`.
+    """
+    past = _past(jobs, (), source)
+    if not len(jobs):
+        raise InputError("no jobs", file=source or None)
+    submit = seconds(jobs, "submit_time", source)
+    at = np.sort(submit)[int(len(submit) * (1 - share))]
+    known = past.finish_s < at
+    return jobs[known], jobs[submit >= at], jobs[~known]
+
+
+def _levels(optional: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Groups of jobs whose history counts, from coarse to fine: name -> columns that a group agrees in."""
+    levels: dict[str, tuple[str, ...]] = {"vc": ("vc",)} if "vc" in optional else {}
+    levels |= {"user": ("user",), "user_gpus": ("user", "gpus")}
+    return levels | ({"user_name": ("user", "name")} if "jobname" in optional else {})
+
+
+def feature_names(optional: Sequence[str]) -> tuple[str, ...]:
+    """What the regressor sees, given which optional columns there are.
+
+    gpus, cpus, hour and weekday (Monday 0, UTC) of the submission, and for the user's virtual cluster (vc), the user,
+    the user's jobs of that size (user_gpus) and of that name (user_name), of finished jobs:
+
+    _mean   mean of log(1 + seconds), with the mean of the next coarser group counted as one job more
+    _count  log(1 + how many)
+    _last   log(1 + seconds) of the one that finished last; where there is none, the mean
+    _since  log(1 + seconds) since then; a year where there is none
+    """
+    cpus = ("cpus",) if "cpu_num" in optional else ()
+    history = tuple(f"{level}_{what}" for level in _levels(optional) for what in ("mean", "count", "last", "since"))
+    return ("gpus", *cpus, "hour", "weekday", *history)
+
+
+def _submitted(frame: pd.DataFrame, optional: Sequence[str], source: str) -> _Jobs:
+    require_columns(frame, (*SUBMITTED, *optional), (), "a table of submitted jobs for this model", source)
+    if not len(frame):
+        raise InputError("no jobs", file=source or None)
+    return _Jobs(
+        **_groups(frame, optional, source),
+        cpus=numbers(frame, "cpu_num", source, least=0) if "cpu_num" in optional else np.zeros(len(frame)),
+        submit_s=seconds(frame, "submit_time", source),
+    )
+
+
+def _past(frame: pd.DataFrame, optional: Sequence[str], source: str) -> _Past:
+    require_columns(frame, (*FINISHED, *optional), ("finish_time",), "a table of finished jobs for this model", source)
+    duration = numbers(frame, "duration", source, least=0)
+    submit = seconds(frame, "submit_time", source)
+    finish = seconds(frame, "finish_time", source) if "finish_time" in frame.columns else submit + duration
+    early = np.flatnonzero(finish < submit)
+    if len(early):
+        raise InputError(
+            "the job finishes before it is submitted", file=source or None, row=int(early[0]) + 1, column="finish_time"
+        )
+    return _Past(**_groups(frame, optional, source), finish_s=finish, target=np.log1p(duration))
+
+
+def _groups(frame: pd.DataFrame, optional: Sequence[str], source: str) -> dict[str, Any]:
+    """The columns that groups agree in."""
+    none = np.full(len(frame), "", dtype=object)
+    names = [re.sub(r"\d+", "#", name) for name in texts(frame, "jobname", source)] if "jobname" in optional else none
+    return {
+        "user": texts(frame, "user", source, required=True),
+        "vc": texts(frame, "vc", source) if "vc" in optional else none,
+        "name": np.array(names, dtype=object),
+        "gpus": numbers(frame, "gpu_num", source, least=0),
+    }
+
+
+def _features(jobs: _Jobs, past: _Past, optional: Sequence[str]) -> FloatArray:
+    """What the regressor sees of jobs, shape (jobs, features), in the order of `feature_names`."""
+    columns = [jobs.gpus]
+    if "cpu_num" in optional:
+        columns.append(jobs.cpus)
+    day = np.floor(jobs.submit_s / DAY_S)
+    columns += [(jobs.submit_s - day * DAY_S) / 3600, (day + _THURSDAY) % 7]
+    coarser = _History(jobs, past, ()).mean(0.0)
+    for keys in _levels(optional).values():
+        history = _History(jobs, past, keys)
+        coarser = history.mean(coarser)
+        columns += [coarser, np.log1p(history.count), history.last(coarser), history.since()]
+    return np.column_stack(columns)
+
+
+class _History:
+    """For each job, the past jobs of its group that had finished before it was submitted.
+
+    Strictly before: a job that takes no time has not finished when it is submitted.
+    """
+
+    def __init__(self, jobs: _Jobs, past: _Past, keys: Sequence[str]) -> None:
+        import pandas as pd
+
+        code = np.zeros(len(past.user) + len(jobs), dtype=np.int64)
+        for key in keys:
+            values, distinct = pd.factorize(np.concatenate([getattr(past, key), getattr(jobs, key)]))
+            code = pd.factorize(code * len(distinct) + values)[0]
+        of_past, of_jobs = np.split(code, [len(past.user)])
+        # One sorted array of (group, instant) serves all groups; instants become their ranks.
+        instants = np.unique(np.concatenate([past.finish_s, jobs.submit_s]))
+        # Equal finishes: by duration, so that the order of the table does not matter.
+        order = np.lexsort((past.target, past.finish_s, of_past))
+        sorted_keys = of_past[order] * len(instants) + np.searchsorted(instants, past.finish_s[order])
+        first = np.searchsorted(sorted_keys, of_jobs * len(instants))
+        end = np.searchsorted(sorted_keys, of_jobs * len(instants) + np.searchsorted(instants, jobs.submit_s))
+        if "name" in keys:  # jobs without a name have nothing in common
+            end = np.where(jobs.name == "", first, end)
+        self.count = (end - first).astype(np.float64)
+        self._target, self._finish, self._submit = past.target[order], past.finish_s[order], jobs.submit_s
+        # Summed up group by group: a sum over all would carry others' later jobs in its rounding.
+        self._sum = pd.Series(self._target).groupby(of_past[order]).cumsum().to_numpy(dtype=np.float64)
+        self._some = self.count > 0
+        self._at = end[self._some] - 1
+
+    def mean(self, coarser: FloatArray | float) -> FloatArray:
+        total = np.zeros(len(self.count))
+        total[self._some] = self._sum[self._at]
+        result: FloatArray = (total + coarser) / (self.count + 1)
+        return result
+
+    def last(self, otherwise: FloatArray) -> FloatArray:
+        result = otherwise.copy()
+        result[self._some] = self._target[self._at]
+        return result
+
+    def since(self) -> FloatArray:
+        result = np.full(len(self.count), LONG_AGO_S)
+        result[self._some] = np.minimum(self._submit[self._some] - self._finish[self._at], LONG_AGO_S)
+        logs: FloatArray = np.log1p(result)
+        return logs

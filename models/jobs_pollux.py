@@ -1,0 +1,163 @@
+"""Workloads of Pollux' artifact: `--jobs-format pollux` (DESIGN §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from bft.models.applications import Application, read_application
+from bft.models.curves import Curve
+from bft.models.dynamics import SECOND_NS, ApplicationProfile
+from bft.models.errors import InputError
+from bft.models.jobs import Job, JobTable
+from bft.models.tables import read_table
+
+REQUIRED: Final = ("name", "time", "application", "num_replicas", "batch_size")
+# Beyond so many replicas nothing was measured.
+MOST_REPLICAS: Final = 64
+# What the artifact knows of its applications beside the measurements: yolov3's memory takes 8 samples a replica, and
+# ncf is not distributed, nor its batch size changed.
+ATOMIC_MAX: Final[Mapping[str, int]] = MappingProxyType({"yolov3": 8})
+SINGLE: Final = frozenset({"ncf"})
+
+
+def read_pollux_jobs(
+    path: str | Path, applications: str | Path | None = None, *, units_per_node: int = 4, whole_seconds: bool = False
+) -> JobTable:
+    """Read a workload (CSV, Parquet or JSON lines), one job a row, and the measured applications that it names.
+
+    | column                  | becomes                                                                          |
+    |-------------------------|----------------------------------------------------------------------------------|
+    | name                    | name                                                                             |
+    | time                    | Tsub, seconds                                                                    |
+    | application             | model; its folder says how fast the job goes (`ApplicationProfile`)              |
+    | num_replicas            | Jreq: what the user asks for; Jmin is 1, Jmax as far as batch and data reach     |
+    | batch_size              | batch_size, kept unless the policy lets jobs tune it                             |
+
+    Pmax is the whole training in samples at the initial batch size, rates are in these. The scalability curve, for
+    policies that look at nothing else, is that of the user's batch size with the training's mean efficiency; it stays
+    flat where replicas would get too few samples.
+
+    Parameters
+    ----------
+    path
+        The workload.
+    applications
+        The folder that holds a folder for each application; None: `traces` beside the workload, or beside its folder.
+    units_per_node
+        Where curves change from one node to several.
+    whole_seconds
+        Let epochs end at whole seconds, as the artifact's simulator does.
+
+    Raises
+    ------
+    InputError
+        Naming file, row, column and job.
+    """
+    path = Path(path)
+    frame = read_table(path)
+    missing = [column for column in REQUIRED if column not in frame.columns]
+    if missing:
+        raise InputError(f"missing column {missing[0]}; a Pollux workload has {', '.join(REQUIRED)}", file=path)
+    if not len(frame):
+        raise InputError("has no rows", file=path)
+    folder = _applications(path) if applications is None else Path(applications)
+    known: dict[str, Application] = {}
+    curves: dict[tuple[str, int], Curve] = {}
+    jobs = []
+    for row, record in enumerate(frame.to_dict(orient="records"), start=1):
+        cells = _Cells({str(key): value for key, value in record.items()}, path, row)
+        model, batch, asked = cells.name("application"), cells.whole("batch_size"), cells.whole("num_replicas")
+        if model not in known:
+            if Path(model).name != model or not (folder / model).is_dir():
+                raise cells.wrong("application", f"no folder {model} in {folder}")
+            known[model] = read_application(folder / model, atomic_max=ATOMIC_MAX.get(model))
+        application = known[model]
+        limits = application.limits
+        if not limits.initial <= batch <= limits.most:
+            raise cells.wrong("batch_size", f"expected {limits.initial} to {limits.most}, as measured, not {batch}")
+        jmax = 1 if model in SINGLE else min(MOST_REPLICAS, limits.most // limits.atomic_min)
+        if not 1 <= asked <= jmax:
+            raise cells.wrong("num_replicas", f"expected 1 to {jmax} for {model}, not {asked}")
+        profile = ApplicationProfile(application, batch, tunable=model not in SINGLE, whole_seconds=whole_seconds)
+        if (model, batch) not in curves:
+            curves[model, batch] = _curve(profile, jmax, units_per_node)
+        jobs.append(
+            Job(
+                name=cells.name("name"),
+                tsub_ns=round(cells.number("time") * SECOND_NS),
+                jmin=1,
+                jmax=jmax,
+                pmax=profile.total_samples,
+                tcup_s=0.0,
+                tcdw_s=0.0,
+                scalability=curves[model, batch],
+                objective=curves[model, batch],
+                jreq=asked,
+                model=model,
+                batch_size=float(batch),
+                profile=profile,
+            )
+        )
+    return JobTable(tuple(jobs), str(path))
+
+
+def _applications(path: Path) -> Path:
+    """The folder of measurements as the artifact lays it out."""
+    beside = [path.resolve().parent / "traces", path.resolve().parent.parent / "traces"]
+    found = next((folder for folder in beside if folder.is_dir()), None)
+    if found is None:
+        raise InputError(
+            "no folder `traces` with the measured applications beside it or its folder", file=path, hint="name it"
+        )
+    return found
+
+
+def _curve(profile: ApplicationProfile, most: int, units_per_node: int) -> Curve:
+    """Rate on 0, 1, ..., `most` units: such that a training takes as long as it does at this batch size."""
+    application, batch = profile.application, profile.batch
+    measured = application.curve(batch, most, units_per_node)
+    useful = profile.total_samples / application.samples(batch)
+    return Curve(np.arange(most + 1.0), measured.table(most) * useful)
+
+
+class _Cells:
+    """The cells of a row, checked as they are read."""
+
+    def __init__(self, cells: Mapping[str, Any], path: Path, row: int) -> None:
+        self._cells, self._path, self._row = cells, path, row
+
+    def wrong(self, column: str, what: str) -> InputError:
+        job = self._cells["name"]
+        return InputError(
+            what, file=self._path, row=self._row, column=column, job=job if isinstance(job, str) and job else None
+        )
+
+    def name(self, column: str) -> str:
+        value = self._cells[column]
+        if not isinstance(value, str) or not value.strip():
+            raise self.wrong(column, f"expected a name, not {value!r}")
+        return value
+
+    def number(self, column: str) -> float:
+        """A finite number >= 0."""
+        value = self._cells[column]
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = float("nan")
+        # More seconds than that do not fit 64 bits of nanoseconds.
+        if isinstance(value, bool) or not 0 <= number < 9e9:
+            raise self.wrong(column, f"expected a number >= 0, not {value!r}")
+        return number
+
+    def whole(self, column: str) -> int:
+        """A whole number >= 1."""
+        number = self.number(column)
+        if number < 1 or number != int(number):
+            raise self.wrong(column, f"expected a whole number >= 1, not {self._cells[column]!r}")
+        return int(number)

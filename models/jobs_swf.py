@@ -1,0 +1,145 @@
+"""Job logs in the Standard Workload Format, version 2.2: `--jobs-format swf` (DESIGN §4).
+
+Feitelson, Tsafrir, Krakov: Experience with using the Parallel Workloads Archive, JPDC 74 (2014); 18 fields a line.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from bft.models.errors import InputError
+from bft.models.jobs import MOST_UNITS, JobTable
+from bft.models.rigid_jobs import MOST_SECONDS, SECOND_NS, RigidTable, read_text, rigid_job
+
+FIELDS: Final = (
+    "job number",
+    "submit time",
+    "wait time",
+    "run time",
+    "allocated processors",
+    "average CPU time",
+    "used memory",
+    "requested processors",
+    "requested time",
+    "requested memory",
+    "status",
+    "user",
+    "group",
+    "executable",
+    "queue",
+    "partition",
+    "preceding job",
+    "think time",
+)
+_HEADER: Final = re.compile(r";\s*([A-Za-z]+)\s*:\s*(\d{1,12})\b", re.ASCII)
+# Submit times beyond are epochs (1985): no log spans 15 years. Others are seconds since UnixStartTime.
+_EPOCHS_FROM_S: Final = 5e8
+# Lines for the parts of a job that was checkpointed; another line covers the whole of it.
+_PARTS: Final = ("2", "3", "4")
+_UNKNOWN: Final = "-1"
+# What is kept in Job.extra, and the number of its field.
+_FURTHER: Final = (("requested_s", 9), ("status", 11), ("group", 13), ("executable", 14), ("queue", 15))
+
+
+def read_swf_jobs(path: str | Path, *, processors_per_unit: int | None = None) -> JobTable:
+    """Read a workload, gzip-compressed or not: one rigid job a line, in the order of the file.
+
+    | field                           | becomes                                                                |
+    |---------------------------------|------------------------------------------------------------------------|
+    | 1 job number                    | name                                                                   |
+    | 2 submit time                   | Tsub: seconds after the header's UnixStartTime; or since 1970          |
+    | 4 run time                      | Pmax: seconds of work at a rate of 1                                   |
+    | 5 allocated processors, or else | Jmin = Jmax = Jreq: units, rounded up                                  |
+    | 8 requested processors          |                                                                        |
+    | 12 user, 16 partition           | user, vc                                                               |
+    | 9, 13, 14, 15, 11               | in `Job.extra`: requested_s, group, executable, queue, status          |
+
+    Jobs that never ran (run time 0 or unknown), and lines for parts of a job, are left out, and their number is logged.
+
+    Parameters
+    ----------
+    path
+        The workload.
+    processors_per_unit
+        None: what the header says of a node (MaxProcs over MaxNodes, rounded up), else 1.
+
+    Raises
+    ------
+    InputError
+        Naming file, line and field; also when no job is left.
+    """
+    header: dict[str, int] = {}
+    found = RigidTable(path)
+    for line, text in enumerate(read_text(path).splitlines(), start=1):
+        if text.startswith(";"):
+            entry = _HEADER.match(text)
+            if entry:
+                header[entry[1]] = int(entry[2])
+        elif text.strip():
+            _take(text.split(), line, str(path), header, processors_per_unit, found)
+    return found.table()
+
+
+def _take(
+    fields: list[str], line: int, file: str, header: dict[str, int], processors_per_unit: int | None, into: RigidTable
+) -> None:
+    if len(fields) < len(FIELDS):
+        what = f"expected {len(FIELDS)} fields separated by blanks, not {len(fields)}"
+        raise InputError(what, file=file, row=line)
+
+    def wrong(field: int, what: str) -> InputError:
+        return InputError(what, file=file, row=line, column=f"{field} ({FIELDS[field - 1]})", job=fields[0])
+
+    def number(field: int) -> float:
+        try:
+            value = float(fields[field - 1])
+        except ValueError:
+            value = math.nan
+        if not abs(value) < MOST_SECONDS:
+            raise wrong(field, f"expected a finite number, not {fields[field - 1][:40]!r}")
+        return value
+
+    submit_s, seconds, processors = number(2), number(4), number(5)
+    if fields[10] in _PARTS:
+        into.leave_out("that are parts of others (status 2 to 4)")
+        return
+    if seconds in (0, -1):
+        into.leave_out("that never ran")
+        return
+    if processors <= 0:
+        processors = number(8)
+    if processors <= 0:
+        raise wrong(5, "neither this field nor field 8 says how many processors it has")
+    if submit_s < 0 or seconds < 0:
+        raise wrong(2 if submit_s < 0 else 4, f"expected a number >= 0, not {min(submit_s, seconds):g}")
+    units = math.ceil(processors / (processors_per_unit or _per_node(header)))
+    if units > MOST_UNITS:
+        raise wrong(5, f"expected at most {MOST_UNITS:,} units, not {units}")
+    begin_s = 0 if submit_s >= _EPOCHS_FROM_S else header.get("UnixStartTime", 0)
+    if begin_s + submit_s + seconds >= MOST_SECONDS:
+        raise wrong(2, "it would run until after the year 2261")
+    extra: dict[str, Any] = {name: fields[at - 1] for name, at in _FURTHER if fields[at - 1] != _UNKNOWN}
+    if "requested_s" in extra:
+        extra["requested_s"] = number(9)
+    job = rigid_job(
+        fields[0],
+        begin_s * SECOND_NS + round(submit_s * SECOND_NS),
+        units,
+        seconds,
+        user=_known(fields[11]),
+        vc=_known(fields[15]),
+        extra=extra,
+    )
+    into.add(job, line)
+
+
+def _known(value: str) -> str:
+    return "" if value == _UNKNOWN else value
+
+
+def _per_node(header: dict[str, int]) -> int:
+    nodes, processors = header.get("MaxNodes", 0), header.get("MaxProcs", 0)
+    return max(1, math.ceil(processors / nodes)) if nodes else 1

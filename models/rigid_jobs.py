@@ -1,0 +1,111 @@
+"""Jobs that state only a size and a duration, as logs of other clusters have them (DESIGN §4)."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import zlib
+from collections import Counter
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bft.models.curves import Curve
+from bft.models.errors import InputError
+from bft.models.jobs import Job, JobTable
+
+SECOND_NS = 1_000_000_000
+# Neither an epoch in milliseconds nor a duration beyond the range of nanoseconds (1677 to 2262).
+MOST_SECONDS = 9.2e9
+
+_log = logging.getLogger(__name__)
+
+
+def rigid_job(name: str, tsub_ns: int, units: int, seconds: float, **further: Any) -> Job:
+    """A job that runs on `units`, no more and no less, for `seconds`: Pmax is the duration, at a rate of 1.
+
+    `further` are fields of `Job`. It costs nothing to start or stop it.
+    """
+    curve = _full_rate(units)
+    return Job(
+        name=name,
+        tsub_ns=tsub_ns,
+        jmin=units,
+        jmax=units,
+        pmax=seconds,
+        tcup_s=0.0,
+        tcdw_s=0.0,
+        scalability=curve,
+        objective=curve,
+        jreq=units,
+        **further,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _full_rate(units: int) -> Curve:
+    """A rate of 1 on all units asked for."""
+    return Curve(np.array([0.0, float(units)]), np.array([0.0, 1.0]))
+
+
+class RigidTable:
+    """Collects the jobs of one file; what did not run is left out, counted by reason, and logged."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = str(path)
+        self._jobs: list[Job] = []
+        self._rows: dict[str, int] = {}
+        self._left_out: Counter[str] = Counter()
+
+    def add(self, job: Job, row: int) -> None:
+        """Take a job; InputError when its name is taken."""
+        if job.name in self._rows:
+            what = f"the name appears twice, first in row {self._rows[job.name]}; expected unique names"
+            raise InputError(what, file=self.path, row=row, job=job.name)
+        self._rows[job.name] = row
+        self._jobs.append(job)
+
+    def leave_out(self, why: str) -> None:
+        """Count a job that cannot be replayed."""
+        self._left_out[why] += 1
+
+    def table(self) -> JobTable:
+        """All of them; InputError when there is none."""
+        reasons = ", ".join(f"{count} {why}" for why, count in sorted(self._left_out.items()))
+        if not self._jobs:
+            raise InputError(f"has no job to replay{': ' + reasons if reasons else ''}", file=self.path)
+        if reasons:
+            _log.info("%s: jobs left out: %s", self.path, reasons)
+        return JobTable(tuple(self._jobs), self.path)
+
+
+def read_text(path: str | Path) -> str:
+    """All of a text file in UTF-8, gzip-compressed or not.
+
+    Raises
+    ------
+    InputError
+        When it is missing, a directory, empty, damaged or not text.
+    """
+    path = Path(path)
+    try:
+        content = path.read_bytes()
+        if content.startswith(b"\x1f\x8b"):
+            content = gzip.decompress(content)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"damaged or cut short: {error}", file=path, hint="copy it again") from error
+    except IsADirectoryError as error:
+        raise InputError("is a directory, expected a file", file=path) from error
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from error
+    if b"\0" in content:
+        raise InputError("is no text file", file=path)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"not UTF-8 text at byte {error.start}", file=path, hint="save it as UTF-8") from error
+    if not text.strip():
+        raise InputError("is empty", file=path)
+    return text

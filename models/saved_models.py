@@ -1,0 +1,105 @@
+"""Models in files: JSON, which is data and cannot run anything, checked whole before it is used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar, overload
+
+from bft.models._documents import part
+from bft.models.duration import DurationEstimator
+from bft.models.errors import InputError
+from bft.models.forecast import Forecaster
+from bft.models.packing import PackingAnalyser
+
+Model: TypeAlias = DurationEstimator | Forecaster | PackingAnalyser
+M = TypeVar("M", bound=Model)
+
+FORMAT: Final = "bft-replay model"
+VERSION: Final = 1
+_TYPES: Final[dict[str, type[Model]]] = {
+    kind.document_kind: kind for kind in (DurationEstimator, Forecaster, PackingAnalyser)
+}
+
+
+def write_model(model: Model, path: str | Path) -> None:
+    """Write a model; the same model gives the same bytes. OSErrors are the caller's."""
+    document = model.to_document()
+    head = {"format": FORMAT, "version": VERSION, "kind": model.document_kind, "sha256": _digest(document)}
+    Path(path).write_text(json.dumps({**head, "model": document}, allow_nan=False) + "\n", encoding="utf-8")
+
+
+@overload
+def read_model(path: str | Path) -> Model: ...
+@overload
+def read_model(path: str | Path, expected: type[M]) -> M: ...
+def read_model(path: str | Path, expected: type[Any] | None = None) -> Model:
+    """Read a model that `write_model` wrote. Nothing in the file is executed, whatever it is.
+
+    Parameters
+    ----------
+    path
+        The file.
+    expected
+        What it must be, say `DurationEstimator`.
+
+    Raises
+    ------
+    InputError
+        Naming the file: it is missing, no such model (a pickle, say), of another version, damaged, not finite, not
+        consistent in itself, or another model than expected.
+    """
+    file = Path(path)
+    document = _parsed(file)
+    try:
+        if document.get("format") != FORMAT:
+            raise InputError("not a model of bft-replay")
+        if document.get("version") != VERSION:
+            raise InputError(
+                f"a model of version {document.get('version')!r}, expected {VERSION}", hint="train it again"
+            )
+        kind, told = part(document, "kind", str), part(document, "model", dict)
+        if kind not in _TYPES:
+            raise InputError(f"a model of kind {kind!r}, expected one of {', '.join(_TYPES)}")
+        if expected is not None and _TYPES[kind] is not expected:
+            raise InputError(f"a model of kind {kind}, expected {expected.document_kind}")
+        if part(document, "sha256", str) != _digest(told):
+            raise InputError("damaged: its content does not match its sha256", hint="copy it again")
+        return _TYPES[kind].from_document(told)
+    except InputError as error:
+        raise InputError(error.what, file=file, hint=error.hint) from error
+    except RecursionError as error:
+        raise InputError("not a model of bft-replay: nested without end", file=file) from error
+
+
+def _parsed(file: Path) -> dict[str, Any]:
+    if file.is_dir():
+        raise InputError("is a directory, expected a file", file=file)
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError as error:
+        raise InputError("no such file", file=file) from error
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", file=file) from error
+    # Pickles of protocol 2 and newer; a zip archive is what skops, joblib and PyTorch write.
+    if content[:1] == b"\x80" or content[:4] == b"PK\x03\x04":
+        raise InputError(
+            "refused: a pickle or an archive, which may run code when it is opened; expected JSON", file=file
+        )
+    try:
+        document = json.loads(content.decode("utf-8"), parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not a model of bft-replay: not JSON: {error}", file=file) from error
+    if not isinstance(document, dict):
+        raise InputError("not a model of bft-replay: expected a JSON object", file=file)
+    return document
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number")
+
+
+def _digest(document: dict[str, Any]) -> str:
+    """SHA-256 of a document, however its file is laid out."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,0 +1,189 @@
+"""`bft-replay predict train|evaluate|show`: models of durations, of submissions, and of who may share units."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+import click
+
+from bft.models import InputError
+from bft.models.regressors import KINDS
+from bft.replay.cli.output import drafted
+from bft.replay.cli.parameters import Finite, NamesWholeOption
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bft.models.accuracy import Accuracy
+
+_Run: TypeAlias = "Callable[[str, int], tuple[Accuracy, float]]"
+
+WHAT = ("durations", "submissions", "packing")
+
+_what = click.argument("what", metavar="|".join(WHAT), type=click.Choice(WHAT))
+_table = click.argument("table", metavar="TABLE")
+_column = click.option("--column", default="jobs", show_default=True,
+                       help="Submissions: what is counted; of a table of jobs, jobs or units.")  # fmt: skip
+_horizon = click.option("--horizon", type=click.IntRange(min=1), default=5, show_default=True,
+                        help="Submissions: over how many slots.")  # fmt: skip
+_seed = click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="What chance begins with."
+)
+
+
+@click.group(short_help="Learn durations, submissions and sharing scores from logs.")
+def predict() -> None:
+    """Learn from a log how long jobs run, how many come, and who may share units (needs bft-replay[ml]).
+
+    TABLE is a .csv, .parquet or .jsonl file; docs/models-lucid.md names its columns.
+    """
+
+
+@predict.command(cls=NamesWholeOption, short_help="Learn a model and save it.")
+@_what
+@_table
+@click.option("-o", "--output", metavar="FILE", required=True, help="Where to write the model: JSON.")
+@click.option(
+    "--kind", type=click.Choice(KINDS), default="ga2m", show_default=True, help="What learns; packing: a tree."
+)
+@_column
+@_horizon
+@_seed
+def train(what: str, table: str, output: str, kind: str, column: str, horizon: int, seed: int) -> None:
+    """Learn a model of WHAT from TABLE: finished jobs, slots (or jobs), or labelled profiles."""
+    from bft.models.duration import DurationEstimator
+    from bft.models.forecast import Forecaster
+    from bft.models.packing import PackingAnalyser
+    from bft.models.saved_models import Model, write_model
+
+    frame = _read(what, table)
+    model: Model
+    if what == "durations":
+        model = DurationEstimator.train(frame, kind=kind, seed=seed, source=table)
+    elif what == "submissions":
+        model = Forecaster.train(frame, column=column, horizon=horizon, kind=kind, seed=seed, source=table)
+    else:
+        model = PackingAnalyser.train(frame, seed=seed, source=table)
+    with drafted(output) as draft:
+        write_model(model, draft)
+    click.echo(f"{output}: learnt from {len(frame):,} rows")
+
+
+@predict.command(cls=NamesWholeOption, short_help="How well each kind of model predicts the later part of a log.")
+@_what
+@_table
+@click.option("--share", type=Finite(min=0.01, max=0.9), default=0.3, show_default=True,
+              help="Part of the table, the latest, that is predicted from what was known before.")  # fmt: skip
+@click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only these; may be repeated. [all]")
+@_column
+@_horizon
+@_seed
+def evaluate(what: str, table: str, share: float, kinds: tuple[str, ...], column: str, horizon: int, seed: int) -> None:
+    """Learn from the earlier part of TABLE, predict the later; packing: each model from the other models' profiles."""
+    frame = _read(what, table)
+    if what == "packing":
+        _evaluate_packing(frame, table, seed)
+        return
+    run = _durations(frame, table, share) if what == "durations" else _submissions(frame, table, share, column, horizon)
+    click.echo(f"{'':14} {'MAE':>10} {'R2':>7} {'R2 log':>7} {'rank':>6} {'slope':>6} {'fit s':>6}")
+    for kind in kinds or KINDS:
+        start = time.perf_counter()
+        found, fitted = run(kind, seed)
+        click.echo(
+            f"{kind:14} {found.mae:10.2f} {found.r2:7.3f} {found.r2_log:7.3f} {found.rank:6.3f} {found.slope:6.2f} "
+            f"{fitted - start:6.1f}"
+        )
+
+
+@predict.command(cls=NamesWholeOption, short_help="What a saved model has learnt.")
+@click.argument("model", metavar="MODEL")
+@click.option("--png", metavar="FILE", help="Draw the shapes of a GA2M (needs bft-replay[report] and --table).")
+@click.option("--table", metavar="TABLE", help="Rows like those that it is used for.")
+def show(model: str, png: str | None, table: str | None) -> None:
+    """Tell what MODEL, a file of `predict train`, predicts from what: the rules of packing, the shapes of a GA2M."""
+    from bft.models.duration import DurationEstimator
+    from bft.models.forecast import FEATURES
+    from bft.models.packing import PackingAnalyser
+    from bft.models.saved_models import read_model
+    from bft.models.shapes import write_shapes
+
+    if (png is None) != (table is None):
+        raise click.UsageError("--png and --table go together")
+    learnt = read_model(model)
+    if isinstance(learnt, PackingAnalyser):
+        if png is not None:
+            raise InputError("a packing model has rules and no shapes", file=model)
+        click.echo(learnt.rules())
+        return
+    if isinstance(learnt, DurationEstimator):
+        features, target, what = learnt.features, "log(1 + s)", "durations"
+        told = f"durations, from {len(learnt.past.user):,} finished jobs"
+    else:
+        features, target, what = FEATURES, f"root of {learnt.column}", "submissions"
+        told = f"{learnt.column} per {learnt.slot_s:g} s over the next {learnt.horizon * learnt.slot_s:g} s"
+    click.echo(f"{learnt.kind}: {told}\nfeatures: {', '.join(features)}")
+    if png is not None and table is not None:
+        x = learnt.inputs(_read(what, table), source=table)
+        with drafted(png) as draft:
+            write_shapes(learnt.regressor, features, x, draft, target=target)
+        click.echo(f"{png}: drawn over {len(x):,} rows")
+
+
+def _read(what: str, table: str) -> pd.DataFrame:
+    """The table; of jobs, whose submissions are asked for, the slots."""
+    from bft.models import read_table
+    from bft.models.forecast import submissions
+
+    frame = read_table(table)
+    if what == "submissions" and "time" not in frame.columns and "submit_time" in frame.columns:
+        return submissions(frame, source=table)
+    return frame
+
+
+def _durations(frame: pd.DataFrame, table: str, share: float) -> _Run:
+    """What learns durations with a kind from a seed: how good it is, and when it had learnt."""
+    from bft.models.accuracy import accuracy
+    from bft.models.duration import DurationEstimator, split_in_time
+
+    before, after, past = split_in_time(frame, share, source=table)
+    click.echo(f"{len(before):,} jobs had finished before the last {share:.0%} were submitted, of which {len(after):,}")
+
+    def run(kind: str, seed: int) -> tuple[Accuracy, float]:
+        model = DurationEstimator.train(before, kind=kind, seed=seed, source=table)
+        fitted = time.perf_counter()
+        predicted = model.predict(after, past=past, source=table)
+        return accuracy(predicted, after["duration"].to_numpy(dtype=float)), fitted
+
+    return run
+
+
+def _submissions(frame: pd.DataFrame, table: str, share: float, column: str, horizon: int) -> _Run:
+    """The same for submissions."""
+    from bft.models.accuracy import accuracy
+    from bft.models.forecast import Forecaster, ahead
+
+    known = int(len(frame) * (1 - share))
+    click.echo(f"{known:,} slots, and {len(frame) - known:,} after them")
+
+    def run(kind: str, seed: int) -> tuple[Accuracy, float]:
+        model = Forecaster.train(frame[:known], column=column, horizon=horizon, kind=kind, seed=seed, source=table)
+        fitted = time.perf_counter()
+        predicted = model.predict(frame, source=table)[known - 1 : -horizon]
+        return accuracy(predicted, ahead(frame[column].to_numpy(dtype=float), horizon)[known - 1 :]), fitted
+
+    return run
+
+
+def _evaluate_packing(frame: pd.DataFrame, table: str, seed: int) -> None:
+    from bft.models.packing import leave_one_model_out
+
+    predicted = leave_one_model_out(frame, seed=seed, source=table)
+    label = frame["label"].to_numpy()
+    majority = frame["label"].value_counts(normalize=True).max()
+    click.echo(
+        f"{len(frame):,} profiles of {frame['model'].nunique():,} models, each scored by the other models' profiles\n"
+        f"right          {(predicted == label).mean():.3f}\nmajority       {majority:.3f}\n"
+        f"off by two     {(abs(predicted - label) == 2).mean():.3f}"
+    )

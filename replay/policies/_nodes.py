@@ -1,0 +1,54 @@
+"""Units of each node on paper: who keeps what, and what is left to hand out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from bft.replay.policies.interface import State
+
+
+class Nodes:
+    """What can be handed out when some jobs keep what they have and the others start from nothing.
+
+    Parameters
+    ----------
+    state
+        The moment.
+    keeping
+        Positions of the jobs that keep their units.
+    """
+
+    def __init__(self, state: State, keeping: Collection[int]) -> None:
+        self._per = state.machine.units_per_node
+        taken = {unit for at in keeping for unit in state.jobs[at].held}
+        self._free: list[list[int]] = [
+            [
+                unit
+                for unit in range(node * self._per, (node + 1) * self._per)
+                if unit not in taken and state.machine.is_idle(unit)
+            ]
+            if idle
+            else []
+            for node, idle in enumerate(state.machine.idle_by_node())
+        ]
+
+    def take(self, counts: Sequence[tuple[int, int]], held: Sequence[int] = ()) -> tuple[int, ...]:
+        """Take so many units of these nodes (node, units), those in `held` first."""
+        mine = set(held)
+        units: list[int] = []
+        for node, count in counts:
+            free = sorted(self._free[node], key=lambda unit: unit not in mine)
+            units += free[:count]
+            self._free[node] = free[count:]
+        return tuple(units)
+
+    def emptiest(self, count: int) -> list[tuple[int, int]]:
+        """The nodes with most free units, one after the other until there are `count`: (node, units)."""
+        chosen: list[tuple[int, int]] = []
+        for node in sorted(range(len(self._free)), key=lambda node: -len(self._free[node])):
+            if not count:
+                break
+            part = min(count, len(self._free[node]))
+            chosen.append((node, part))
+            count -= part
+        return chosen

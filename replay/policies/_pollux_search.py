@@ -1,0 +1,206 @@
+"""Pollux' genetic search for the placement of all jobs (OSDI'21, §4.2), over a whole population at once.
+
+A candidate says how many replicas each job has on each node. Its fitness is the generalised mean of the jobs'
+speed-ups, those that would have to restart counting less. Jobs that come first in the order of rows have precedence
+where room is short.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+# Replicas by candidate, job and node: small whole numbers, and many of them.
+States = NDArray[np.int16]
+
+# A job without units has this speed-up, per unit of a node, so that no mean is infinite (Pollux' artifact).
+FLOOR = 1e-3
+# Published chances: a row goes back to what the job has now; a row loses elements, and each of these its replicas.
+BACK, THINNED = 0.1, 0.1
+# Published chance that two parents exchange rows at all.
+CROSSED = 0.9
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """What is to be placed, on what, and how good a placement is.
+
+    Parameters
+    ----------
+    current
+        Replicas that each job has on each node now: whole numbers of shape (jobs, nodes).
+    capacity
+        Units of each node that are there: shape (nodes,).
+    speedup
+        Speed-up of each job by nodes (none, one, several) and replicas: float64 of shape (jobs, 3, most + 1).
+    least, most
+        Fewest and most replicas of each job, unless it has none: shape (jobs,).
+    penalty
+        Factor on the speed-up of a job whose row changes: shape (jobs,).
+    units_per_node
+        Speed-ups count relative to a whole node.
+    most_nodes
+        Nodes that a job may use.
+    power
+        Exponent of the mean; the lower, the more it cares for who has least.
+    """
+
+    current: IntArray
+    capacity: IntArray
+    speedup: FloatArray
+    least: IntArray
+    most: IntArray
+    penalty: FloatArray
+    units_per_node: int
+    most_nodes: int = 16
+    power: float = -1.0
+
+    def fitness(self, states: States) -> FloatArray:
+        """Fitness of each candidate, the higher the better: float64 of shape (candidates,)."""
+        replicas = states.sum(axis=2, dtype=np.int16)
+        nodes = np.minimum(np.count_nonzero(states, axis=2), 2)
+        reached = self.speedup[np.arange(states.shape[1]), nodes, replicas]
+        changed = (states != self.current).any(axis=2)
+        reached = np.where(changed, reached * self.penalty, reached) / self.units_per_node
+        return np.asarray(mean_term(reached, self.power).mean(axis=1))
+
+    def repair(self, states: States, rng: np.random.Generator) -> None:
+        """Make candidates feasible, in place.
+
+        A node has at most one job that is spread over several; a job has at most so many replicas and nodes, which of
+        them is left to chance; a node has no more replicas than units; a job with too few has none.
+        """
+        used = states > 0
+        spread = used & (np.count_nonzero(used, axis=2) > 1)[:, :, None]
+        at, node = np.nonzero(np.count_nonzero(spread, axis=1) > 1)
+        if len(at):
+            taken = spread[at, :, node]
+            column = states[at, :, node]
+            column[taken & (np.cumsum(taken, axis=1) > 1)] = 0
+            states[at, :, node] = column
+
+        replicas = states.sum(axis=2, dtype=np.int16)
+        wrong = replicas > self.most
+        if states.shape[2] > self.most_nodes:
+            wrong |= np.count_nonzero(states, axis=2) > self.most_nodes
+        at, job = np.nonzero(wrong)
+        if len(at):
+            states[at, job] = self._cut(states[at, job], self.most[job, None], rng)
+
+        at, node = np.nonzero(states.sum(axis=1, dtype=np.int16) > self.capacity)
+        if len(at):
+            filled = np.minimum(np.cumsum(states[at, :, node], axis=1), self.capacity[node, None])
+            states[at, :, node] = np.diff(filled, axis=1, prepend=0)
+
+        states[states.sum(axis=2, dtype=np.int16) < self.least] = 0
+
+    def _cut(self, rows: States, most: IntArray, rng: np.random.Generator) -> States:
+        """Rows with at most so many replicas and nodes, the nodes in an order left to chance."""
+        order = np.argsort(rng.random(rows.shape), axis=1)
+        shuffled = np.take_along_axis(rows, order, axis=1)
+        shuffled = np.diff(np.minimum(np.cumsum(shuffled, axis=1), most), axis=1, prepend=0)
+        shuffled[np.cumsum(shuffled > 0, axis=1) > self.most_nodes] = 0
+        cut = np.empty_like(rows)
+        np.put_along_axis(cut, order, shuffled, axis=1)
+        return cut
+
+    def mutate(self, states: States, rng: np.random.Generator) -> None:
+        """Change candidates at random, in place; they may become infeasible.
+
+        Rows go back to what jobs have now, lose some of their replicas, and get others: on a node with room an element
+        is raised with probability p1 + p2 - p1 p2, p1 = 1 / jobs, p2 = 1 / (jobs on this node) for these and 0 for
+        others, to anything up to the capacity of the node.
+        """
+        rows = states.shape[:2]
+        at, job = np.nonzero(rng.random(rows) < BACK)
+        states[at, job] = self.current[job]
+        at, job = np.nonzero(rng.random(rows) < THINNED)
+        thinned = states[at, job]
+        thinned[rng.random(thinned.shape) < THINNED] = 0
+        states[at, job] = thinned
+
+        room = states.sum(axis=1, dtype=np.int16) < self.capacity
+        raised = (rng.random(states.shape, dtype=np.float32) < 1 / rows[1]) & room[:, None, :]
+        own = states > 0
+        crowd = np.count_nonzero(own, axis=1)
+        at, job, node = np.nonzero(own & room[:, None, :])
+        nearby = rng.random(len(at)) * crowd[at, node] < 1
+        raised[at[nearby], job[nearby], node[nearby]] = True
+        at, job, node = np.nonzero(raised)
+        low = states[at, job, node]
+        states[at, job, node] = rng.integers(low, np.maximum(self.capacity[node], low) + 1)
+
+
+def mean_term(speedup: FloatArray, power: float) -> FloatArray:
+    """What a speed-up contributes to the generalised mean (mean of x^p)^(1/p), of any shape.
+
+    The mean of the terms ranks candidates as the generalised mean does: they are x^p, its negative where p < 0, and the
+    logarithm where p = 0. x is the speed-up and a little, so that one job without units does not outweigh all.
+    """
+    above = speedup + FLOOR
+    if power == 0:
+        return np.asarray(np.log(above))
+    return np.asarray(above**power if power > 0 else -(above**power))
+
+
+def search(
+    moment: Moment, start: States, rng: np.random.Generator, *, population: int = 100, generations: int = 100
+) -> tuple[States, FloatArray]:
+    """Evolve candidates and return the population, best first, with its fitness.
+
+    Parameters
+    ----------
+    moment
+        What is asked.
+    start
+        Candidates to begin with, feasible or not: shape (candidates, jobs, nodes). What jobs have now is added.
+    rng
+        Whence all chance comes: the same answers the same.
+    population, generations
+        Candidates that survive each generation, and how many generations, the first one being `start`.
+    """
+    states = np.concatenate([moment.current[None].astype(np.int16), start.astype(np.int16)])
+    moment.repair(states, rng)
+    states = states[_new(states, set())]
+    fitness = moment.fitness(states)
+    for _ in range(generations - 1):
+        children = _cross(states, _parents(fitness, population, rng), rng)
+        moment.mutate(children, rng)
+        moment.repair(children, rng)
+        children = children[_new(children, {state.tobytes() for state in states})]
+        states = np.concatenate([states, children])
+        fitness = np.concatenate([fitness, moment.fitness(children)])
+        best = np.argsort(-fitness, kind="stable")[:population]
+        states, fitness = states[best], fitness[best]
+    return states, fitness
+
+
+def _new(states: States, known: set[bytes]) -> list[int]:
+    """Positions of candidates that are neither known nor the same as an earlier one."""
+    fresh = []
+    for at, state in enumerate(states):
+        key = state.tobytes()
+        if key not in known:
+            known.add(key)
+            fresh.append(at)
+    return fresh
+
+
+def _parents(fitness: FloatArray, count: int, rng: np.random.Generator) -> IntArray:
+    """Winners of tournaments of two: positions, shape (2, pairs)."""
+    rivals = rng.integers(len(fitness), size=(2, 2, (count + 1) // 2))
+    winners: IntArray = np.where(fitness[rivals[0]] >= fitness[rivals[1]], rivals[0], rivals[1])
+    return winners
+
+
+def _cross(states: States, parents: IntArray, rng: np.random.Generator) -> States:
+    """Two children of each pair of parents: they exchange the rows before one point."""
+    pairs, jobs = parents.shape[1], states.shape[1]
+    point = np.where(rng.random(pairs) < CROSSED, rng.integers(jobs, size=pairs), 0)
+    swapped = (np.arange(jobs) < point[:, None])[:, :, None]
+    mother, father = states[parents[0]], states[parents[1]]
+    return np.concatenate([np.where(swapped, father, mother), np.where(swapped, mother, father)])

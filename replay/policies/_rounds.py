@@ -1,0 +1,26 @@
+"""Policies that decide at rounds: at whole multiples of an interval, in UTC, whatever happens between them."""
+
+from __future__ import annotations
+
+from bft.replay.policies.interface import Decision, State
+from bft.replay.trace import SECOND_NS
+
+
+def is_round(now_ns: int, interval_s: float) -> bool:
+    """Whether an instant begins a round; always, without an interval."""
+    step = round(interval_s * SECOND_NS)
+    return step <= 0 or now_ns % step == 0
+
+
+def next_round(now_ns: int, interval_s: float) -> int | None:
+    """The first instant after `now_ns` that begins a round; None without an interval."""
+    step = round(interval_s * SECOND_NS)
+    return (now_ns // step + 1) * step if step > 0 else None
+
+
+def keep_what_is_left(state: State, *, wake_ns: int | None) -> Decision:
+    """Change nothing but what cannot stay: a job that has lost so much that it cannot run gives the rest back."""
+    stopped: dict[int, tuple[int, ...]] = {
+        at: () for at, view in enumerate(state.jobs) if 0 < view.units < view.job.jmin
+    }
+    return Decision.placed(state, stopped, wake_ns=wake_ns)

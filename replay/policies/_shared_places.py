@@ -1,0 +1,139 @@
+"""Units that are free, and such as one job holds and would share: which of them a newcomer gets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator
+from itertools import chain, islice
+
+from bft.models import Job
+from bft.replay.interference import Interference
+from bft.replay.places import Places
+from bft.replay.policies.interface import State
+
+
+class SharedPlaces:
+    """Free and open units that can be handed out on paper.
+
+    Parameters
+    ----------
+    free
+        Units that nobody holds.
+    units_per_node
+        Units of a node; unit u lies on node u // units_per_node.
+    """
+
+    def __init__(self, free: Iterable[int], units_per_node: int = 1) -> None:
+        self._per = units_per_node
+        self._free = dict.fromkeys(free)
+        self._open: dict[int, dict[int, None]] = {}  # job -> its units that one more may hold
+        self._owner: dict[int, int] = {}  # open unit -> job
+
+    def __len__(self) -> int:
+        return len(self._free) + len(self._owner)
+
+    def hosts(self) -> Iterator[int]:
+        """Positions of the jobs with open units, in the order in which they were opened."""
+        return iter(self._open)
+
+    def open(self, host: int, units: Iterable[int]) -> None:
+        """A job lets others have these of its units too."""
+        opened = dict.fromkeys(units)
+        if opened:
+            self._open[host] = opened
+            self._owner.update(dict.fromkeys(opened, host))
+
+    def close(self, host: int) -> None:
+        """A job lets nobody in any more."""
+        for unit in self._open.pop(host, ()):
+            del self._owner[unit]
+
+    def find(self, units: int, hosts: Iterable[int] = (), *, spread: bool = False) -> tuple[int, ...] | None:
+        """So many units, None when they are not to be had.
+
+        Free ones alone where they suffice; otherwise those of the first hosts too, of as few as suffice. On a node
+        free units come first, then those of the first hosts.
+
+        Parameters
+        ----------
+        units
+            How many, at least 1.
+        hosts
+            Whose open units may be used, the best first.
+        spread
+            Whether they may lie on more nodes than needed; see `Places.take`.
+        """
+        if self._per == 1:  # all nodes are alike
+            opened = chain.from_iterable(self._open[host] for host in hosts)
+            first = tuple(islice(chain(self._free, opened), units))
+            return first if len(first) == units else None
+        line = list(self._free)
+        places = Places(line, self._per)
+        found = places.take(units, spread=spread)
+        for host in hosts:
+            if found is not None:
+                break
+            line.extend(self._open[host])
+            places.give_back(self._open[host])
+            found = places.take(units, spread=spread)
+        if found is None:
+            return None
+        wanted = Counter(unit // self._per for unit in found)
+        chosen = []
+        for unit in line:
+            if wanted[unit // self._per]:
+                wanted[unit // self._per] -= 1
+                chosen.append(unit)
+        return tuple(chosen)
+
+    def take(self, units: Iterable[int]) -> dict[int, int]:
+        """Units that `find` gave have been given: return those that are shared now, and with whom."""
+        shared = {}
+        for unit in units:
+            if unit in self._free:
+                del self._free[unit]
+                continue
+            host = shared[unit] = self._owner.pop(unit)
+            del self._open[host][unit]
+            if not self._open[host]:
+                del self._open[host]
+        return shared
+
+
+def free_units(state: State, places: Places, held: Container[int]) -> list[int]:
+    """The units that are free on paper: those of the nodes in `places` that are idle and not held."""
+    per = state.machine.units_per_node
+    nodes = places.by_node()
+    if per == 1:
+        return [unit for unit in reversed(nodes) if unit not in held]  # in the order in which they are handed out
+    on = (unit for node in nodes for unit in range(node * per, (node + 1) * per))
+    return [unit for unit in on if unit not in held and state.machine.is_idle(unit)]
+
+
+class Refused:
+    """Jobs that found no room in a walk from the shortest on, by kind.
+
+    Rooms only shrink in a walk, and a longer job of the same kind may join no host that a shorter one may not (see
+    `pairing.pays`): so what asks for as many units need not be tried. It shall not be either where a host that has been
+    slowed down meanwhile would now take it: the shorter one comes first, at the next decision.
+    """
+
+    def __init__(self, interference: Interference | None) -> None:
+        self._interference = interference
+        self._least: dict[object, int] = {}
+
+    def note(self, job: Job) -> None:
+        """A job found no room."""
+        kind = self._kind(job)
+        self._least[kind] = min(job.request, self._least.get(kind, job.request))
+
+    def surely(self, job: Job) -> bool:
+        """Whether a job will find none either."""
+        least = self._least.get(self._kind(job))
+        return least is not None and job.request >= least
+
+    def _kind(self, job: Job) -> object:
+        if self._interference is None:  # nobody shares: all are alike
+            return None
+        # With smaller batches it matters who of two was submitted first.
+        return self._interference.kind(job) if self._interference.memory is None else job

@@ -1,0 +1,32 @@
+"""First in, first out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from bft.replay.policies.interface import Decision, State
+from bft.replay.policies.rigid import start
+
+
+@dataclass
+class Fifo:
+    """Run jobs in order of submission; the first that does not fit blocks those behind it.
+
+    Parameters
+    ----------
+    backfill
+        Skip what does not fit, and continue.
+    consolidate
+        Place each job on as few nodes as it needs; otherwise any units will do.
+    """
+
+    backfill: bool = field(default=False, metadata={"help": "skip jobs that do not fit, and continue"})
+    consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
+    name: str = field(default="fifo", init=False)
+    rigid: ClassVar[bool] = True
+
+    def decide(self, state: State) -> Decision:
+        """Start those in front."""
+        waiting = (at for at, view in enumerate(state.jobs) if not view.units)
+        return start(state, waiting, spreads=lambda job: not self.consolidate, blocks=not self.backfill)

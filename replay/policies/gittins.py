@@ -1,0 +1,97 @@
+"""The Gittins index of attained service: who is most likely to finish soon for what that costs (Tiresias, §3.2)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from bft.models import InputError, read_table
+
+COLUMNS = ("service", "duration")
+
+
+class ServiceDistribution:
+    """How much service jobs take until they finish, as samples.
+
+    Parameters
+    ----------
+    samples
+        Unit-seconds of past jobs, in any order.
+    delta
+        Unit-seconds of the next quantum.
+    """
+
+    def __init__(self, samples: Iterable[float], delta: float) -> None:
+        self.delta = delta
+        self.samples = sorted(samples)
+        self._sums = np.concatenate([[0.0], np.cumsum(self.samples)])  # of the first k samples
+
+    def learn(self, sample: float) -> None:
+        """Another job has finished."""
+        at = bisect_right(self.samples, sample)
+        self.samples.insert(at, sample)
+        self._sums = np.concatenate([self._sums[: at + 1], self._sums[at:] + sample])
+
+    def index(self, attained: float) -> float:
+        """The index of a job that has attained so many unit-seconds; 0 beyond the largest sample.
+
+        With n samples d in ascending order, i of them up to a and e up to a + Δ (POLICIES.md; Gu et al., NSDI'19):
+
+            P = (e − i) / (n − i)        the job finishes within the quantum
+            E = (Σ d[i:e] + Δ·(n − e)) / (n − i)        the service it takes
+            index = P / E
+        """
+        samples, n = self.samples, len(self.samples)
+        first = bisect_right(samples, attained)
+        if first == n:
+            return 0.0
+        last = bisect_right(samples, attained + self.delta)
+        return (last - first) / self._service(first, last)  # n − i is a factor of both
+
+    def index_of_next_sample(self, attained: float) -> float:
+        """What Tiresias' public simulator looks up: the index one unit-second before the next sample is reached.
+
+        There the quantum never counts the largest sample as finished, P is rounded to five digits and E down to a whole
+        number, so that more indices are equal.
+        """
+        samples, n = self.samples, len(self.samples)
+        at = bisect_right(samples, attained)
+        if at == n:
+            return 0.0
+        before = samples[at] - 1
+        first, last = bisect_right(samples, before), min(bisect_right(samples, before + self.delta), n - 1)
+        chance = round((last - first) / (n - first), 5)
+        return round(chance * 1e6 / (self._service(first, last) // (n - first)), 4)
+
+    def _service(self, first: int, last: int) -> float:
+        """Σ d[i:e] + Δ·(n − e)."""
+        return float(self._sums[last] - self._sums[first]) + self.delta * (len(self.samples) - last)
+
+
+def read_samples(path: str | Path) -> list[float]:
+    """Read the service of past jobs: a table with a column `service` (unit-seconds), or `duration`.
+
+    Raises
+    ------
+    InputError
+        Naming file, row and column.
+    """
+    frame = read_table(path)
+    column = next((name for name in COLUMNS if name in frame.columns), None)
+    if column is None:
+        raise InputError(f"expected a column {' or '.join(COLUMNS)} with unit-seconds of past jobs", file=path)
+    if not len(frame):
+        raise InputError("has no rows", file=path)
+    samples = []
+    for row, value in enumerate(frame[column].tolist(), start=1):
+        try:
+            sample = float("nan") if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError):
+            sample = float("nan")
+        if not 0 < sample < float("inf"):
+            raise InputError(f"expected a finite number > 0, not {value!r}", file=path, row=row, column=column)
+        samples.append(sample)
+    return samples

@@ -1,0 +1,204 @@
+"""Pollux (OSDI'21): every minute all jobs are placed anew, such that the mean of their speed-ups is best."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bft.milp.exact import share_units
+from bft.models.dynamics import ApplicationDynamics
+from bft.models.goodput import Speed, replica_cap, speedup_table
+from bft.replay.policies._nodes import Nodes
+from bft.replay.policies._pollux_search import FloatArray, IntArray, Moment, States, mean_term, search
+from bft.replay.policies._rounds import is_round, keep_what_is_left, next_round
+from bft.replay.policies.interface import Decision, JobView, State
+from bft.replay.trace import SECOND_NS
+
+# A job's speed-up is relative to this many nodes with its fair share of units, whatever that share is: published.
+FAIR_NODES = 1
+
+
+@dataclass
+class Pollux:
+    """Maximise the generalised mean of the jobs' speed-ups over their fair share, restarts counted against it.
+
+    Speed-ups are of goodput, as the jobs' agents have fitted it; a job that has not run yet is taken to scale
+    perfectly, one that has only a scalability curve goes by that. The placement is found by a genetic search. Where a
+    unit is a whole node only counts matter, and the best are found exactly instead.
+
+    Parameters
+    ----------
+    interval_s
+        Seconds between decisions; 0 decides whenever something happens.
+    delay_s
+        Seconds that a restart is taken to cost.
+    power
+        Exponent of the mean: the lower, the more it cares for the slowest.
+    population, generations
+        Candidates of the search, and how often they breed.
+    most_nodes, most_replicas
+        Nodes that a job may use, where these have several units, and replicas, where its goodput is fitted: beyond
+        them nothing was measured.
+    seed
+        Of the search.
+    """
+
+    interval_s: float = field(default=60.0, metadata={"help": "seconds between decisions, 0: at every event"})
+    delay_s: float = field(default=30.0, metadata={"help": "seconds that a restart is taken to cost"})
+    power: float = field(default=-1.0, metadata={"help": "exponent of the mean of speed-ups"})
+    population: int = field(default=100, metadata={"help": "candidates of the search"})
+    generations: int = field(default=100, metadata={"help": "generations of the search"})
+    most_nodes: int = field(default=16, metadata={"help": "most nodes of a job, where nodes have several units"})
+    most_replicas: int = field(default=64, metadata={"help": "most replicas of a job whose goodput is fitted"})
+    seed: int = field(default=0, metadata={"help": "seed of the search"})
+    name: str = field(default="pollux", init=False)
+    migrates: ClassVar[bool] = True
+    tunes: ClassVar[bool] = True
+    # The last population: whose rows, which nodes' columns, replicas by candidate, job and node.
+    _jobs: tuple[str, ...] = field(default=(), init=False, repr=False)
+    _nodes: tuple[int, ...] = field(default=(), init=False, repr=False)
+    _states: States = field(default_factory=lambda: np.zeros((0, 0, 0), np.int16), init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for option, least in (
+            ("interval_s", 0), ("delay_s", 0), ("population", 2), ("generations", 1), ("most_nodes", 1),
+            ("most_replicas", 1), ("seed", 0),
+        ):  # fmt: skip
+            if not getattr(self, option) >= least:
+                raise ValueError(f"{option}: expected at least {least}, not {getattr(self, option)}")
+
+    def decide(self, state: State) -> Decision:
+        """Place all jobs at a round; between rounds they keep what they have."""
+        wake_ns = next_round(state.time_ns, self.interval_s)
+        if not is_round(state.time_ns, self.interval_s):
+            return keep_what_is_left(state, wake_ns=wake_ns)
+        begun = time.perf_counter()
+        if state.machine.units_per_node == 1:
+            decision = Decision(self._counts(state), wake_ns=wake_ns)
+        else:
+            decision = Decision.placed(state, self._placement(state), wake_ns=wake_ns)
+        return replace(decision, seconds=time.perf_counter() - begun)
+
+    # --- a unit is a node
+
+    def _counts(self, state: State) -> tuple[int, ...]:
+        """Units for each job that maximise the mean: as a sum of terms, a multiple-choice knapsack."""
+        views, penalty = state.jobs, self._penalties(state, state.jobs)
+        tables = []
+        for at, view in enumerate(views):
+            most = min(self._most(view), state.idle)
+            by_nodes = speedup_table(_speed(view), 2, most, FAIR_NODES, _fair(state))
+            speedup = np.concatenate([by_nodes[1, :2], by_nodes[2, 2:]])
+            others = np.arange(most + 1) != view.units
+            speedup[others] *= penalty[at]
+            table = mean_term(speedup, self.power)
+            table[1 : view.job.jmin] = -np.inf
+            tables.append(table)
+        return share_units(tables, np.array([view.units for view in views], dtype=np.int64), state.idle)
+
+    # --- nodes have several units
+
+    def _placement(self, state: State) -> dict[int, tuple[int, ...]]:
+        """The units of each job that moves, by the best candidate."""
+        per = state.machine.units_per_node
+        # Who has had least comes first, and has precedence where room is short.
+        order = sorted(range(len(state.jobs)), key=lambda at: (state.jobs[at].unit_seconds, state.jobs[at].job.tsub_ns))
+        views = [state.jobs[at] for at in order]
+        idle = np.array(state.machine.idle_by_node(), dtype=np.int64)
+        nodes = np.flatnonzero(idle)
+        moment = Moment(
+            current=_held(views, nodes, per),
+            capacity=idle[nodes],
+            speedup=self._speedups(state, views),
+            least=np.array([view.job.jmin for view in views]),
+            most=np.array([self._most(view) for view in views]),
+            penalty=self._penalties(state, views),
+            units_per_node=per,
+            most_nodes=self.most_nodes,
+            power=self.power,
+        )
+        names = tuple(view.job.name for view in views)
+        # A seed of its own for each round: what is resumed goes on as it would have.
+        rng = np.random.default_rng([self.seed, state.time_ns])
+        found, _ = search(
+            moment, self._remembered(names, nodes), rng, population=self.population, generations=self.generations
+        )
+        self._jobs, self._nodes, self._states = names, tuple(nodes.tolist()), found
+        best = found[0]
+        moved = [row for row in range(len(order)) if (best[row] != moment.current[row]).any()]
+        free = Nodes(state, set(order) - {order[row] for row in moved})
+        return {
+            order[row]: free.take(
+                [(int(nodes[column]), int(best[row, column])) for column in np.flatnonzero(best[row])], views[row].held
+            )
+            for row in moved
+        }
+
+    def _speedups(self, state: State, views: Sequence[JobView]) -> FloatArray:
+        """Speed-up by job, nodes (none, one, several) and replicas."""
+        most = max(self._most(view) for view in views)
+        return np.stack([speedup_table(_speed(view), 2, most, FAIR_NODES, _fair(state)) for view in views])
+
+    def _remembered(self, names: Sequence[str], nodes: IntArray) -> States:
+        """The last population for the jobs and nodes of today."""
+        states = np.zeros((len(self._states), len(names), len(nodes)), np.int16)
+        row_of = {name: row for row, name in enumerate(self._jobs)}
+        column_of = {node: column for column, node in enumerate(self._nodes)}
+        rows = [(row, row_of[name]) for row, name in enumerate(names) if name in row_of]
+        columns = [(column, column_of[node]) for column, node in enumerate(nodes.tolist()) if node in column_of]
+        if rows and columns:
+            (to_row, from_row), (to_column, from_column) = zip(*rows, strict=True), zip(*columns, strict=True)
+            states[:, np.array(to_row)[:, None], np.array(to_column)] = self._states[
+                :, np.array(from_row)[:, None], np.array(from_column)
+            ]
+        return states
+
+    # --- both
+
+    def _penalties(self, state: State, views: Sequence[JobView]) -> FloatArray:
+        """Factor on a job's speed-up if it restarts: the share of its life that it does not spend on restarts."""
+        age_s = np.array([(state.time_ns - view.job.tsub_ns) / SECOND_NS for view in views])
+        restarts = np.array([max(view.starts - 1, 0) + view.rescales for view in views])
+        return np.asarray(np.maximum(age_s - self.delay_s * restarts, 0.0) / (age_s + self.delay_s))
+
+    def _most(self, view: JobView) -> int:
+        """Most replicas worth trying: twice as many as were profiled."""
+        if isinstance(view.dynamics, ApplicationDynamics):
+            limits = view.dynamics.profile.application.limits
+            return min(replica_cap(view.dynamics.profiled, limits, self.most_replicas), view.job.jmax)
+        return view.job.jmax
+
+    def state(self) -> dict[str, Any]:
+        """The last population."""
+        return {"jobs": self._jobs, "nodes": self._nodes, "states": self._states.tolist()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Begin the next search with the population in `state`."""
+        self._jobs, self._nodes = tuple(state["jobs"]), tuple(state["nodes"])
+        shape = (len(state["states"]), len(self._jobs), len(self._nodes))
+        self._states = np.array(state["states"], dtype=np.int16).reshape(shape)
+
+
+def _speed(view: JobView) -> Speed:
+    """What is known of a job's speed."""
+    if isinstance(view.dynamics, ApplicationDynamics):
+        return view.dynamics.goodput
+    return view.job.scalability
+
+
+def _fair(state: State) -> int:
+    """A job's fair share of the units, rounded up."""
+    return -(-state.idle // len(state.jobs))
+
+
+def _held(views: Sequence[JobView], nodes: IntArray, units_per_node: int) -> IntArray:
+    """Units of each job on each of `nodes`: shape (jobs, nodes)."""
+    held = np.zeros((len(views), len(nodes)), dtype=np.int64)
+    for row, view in enumerate(views):
+        if view.held:
+            np.add.at(held[row], np.searchsorted(nodes, np.array(view.held) // units_per_node), 1)
+    return held

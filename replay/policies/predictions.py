@@ -1,0 +1,120 @@
+"""What saved models say of jobs before a replay, as columns that policies read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from bft.models import InputError, Job, JobTable
+from bft.replay.trace import SECOND_NS
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+ESTIMATE: Final = "estimate_s"
+SCORE: Final = "sharing_score"
+_PROFILE: Final = ("gpu_util", "gmem_util", "gmem", "amp")
+
+
+def with_estimates(jobs: JobTable, model: str | Path) -> JobTable:
+    """Predict seconds at the request into the column `estimate_s`, for the jobs that have none.
+
+    All at once, since a prediction follows from the submission and from what the model has learnt; it does not learn
+    from jobs of the replay.
+
+    Parameters
+    ----------
+    jobs
+        The jobs.
+    model
+        A saved `bft.models.duration.DurationEstimator`.
+
+    Raises
+    ------
+    InputError
+        When the file is no such model, or a job lacks what it wants.
+    """
+    from bft.models.duration import DurationEstimator
+    from bft.models.saved_models import read_model
+
+    estimator = read_model(model, DurationEstimator)
+    wanted = [at for at, job in enumerate(jobs) if ESTIMATE not in job.extra]
+    return _with_column(jobs, ESTIMATE, wanted, lambda frame: estimator.predict(frame, source=jobs.source), _submission)
+
+
+def with_scores(jobs: JobTable, model: str | Path) -> JobTable:
+    """Predict sharing scores into the column `sharing_score`, for jobs that have a profile and no score.
+
+    A profile is the columns gpu_util, gmem_util, gmem and amp.
+
+    Parameters
+    ----------
+    jobs
+        The jobs.
+    model
+        A saved `bft.models.packing.PackingAnalyser`.
+
+    Raises
+    ------
+    InputError
+        When the file is no such model, or a profile is none.
+    """
+    from bft.models.packing import PackingAnalyser
+    from bft.models.saved_models import read_model
+
+    analyser = read_model(model, PackingAnalyser)
+    wanted = [
+        at for at, job in enumerate(jobs) if SCORE not in job.extra and all(column in job.extra for column in _PROFILE)
+    ]
+    return _with_column(
+        jobs, SCORE, wanted, lambda frame: analyser.scores(frame, source=jobs.source), lambda job: dict(job.extra)
+    )
+
+
+def number_in(job: Job, column: str) -> float | None:
+    """A number in one of a job's further columns, None where there is none.
+
+    Raises
+    ------
+    InputError
+        When there is something else.
+    """
+    value = job.extra.get(column)
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"expected a finite number, not {value!r}", column=column, job=job.name)
+    return number
+
+
+def _submission(job: Job) -> Mapping[str, Any]:
+    """What is known of a job when it is submitted, as the estimator calls it."""
+    known = {"user": job.user, "vc": job.vc, "gpu_num": job.request, "submit_time": job.tsub_ns / SECOND_NS}
+    return {**job.extra, **known}
+
+
+def _with_column(
+    jobs: JobTable,
+    column: str,
+    wanted: Sequence[int],
+    predict: Callable[[pd.DataFrame], np.ndarray[Any, Any]],
+    row: Callable[[Job], Mapping[str, Any]],
+) -> JobTable:
+    import pandas as pd
+
+    if not wanted:
+        return jobs
+    predicted = predict(pd.DataFrame([row(jobs.jobs[at]) for at in wanted])).tolist()
+    found = list(jobs.jobs)
+    for at, value in zip(wanted, predicted, strict=True):
+        found[at] = replace(found[at], extra=MappingProxyType({**found[at].extra, column: value}))
+    return JobTable(tuple(found), jobs.source)

@@ -1,0 +1,81 @@
+"""Quasi-shortest-service-first: short and small jobs first, by prediction (Helios, SC'21).
+
+Hu et al., "Characterization and Prediction of Deep Learning Workloads in Large-Scale GPU Datacenters", SC 2021, §4.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from bft.models import Job
+from bft.replay.policies.interface import Decision, JobView, State
+from bft.replay.policies.predictions import ESTIMATE, number_in
+from bft.replay.policies.rigid import start
+
+
+@dataclass
+class QuasiShortestServiceFirst:
+    """Run jobs by predicted duration x units, ascending, without preemption.
+
+    The prediction is the job's column `estimate_s`, as a regressor trained on past jobs gives it. A job without one,
+    or with one that is not above 0, is expected to run as long as jobs have run in this replay, on the mean: those of
+    its user with its model and units, else those of its user with its units, of its user, with its units, of anybody.
+
+    Parameters
+    ----------
+    fallback_s
+        Expected seconds while no job has finished.
+    backfill
+        Skip what does not fit, and continue.
+    consolidate
+        Place each job on as few nodes as it needs; otherwise any units will do.
+    """
+
+    fallback_s: float = field(default=1000.0, metadata={"help": "predicted seconds while nothing is known"})
+    backfill: bool = field(default=False, metadata={"help": "skip jobs that do not fit, and continue"})
+    consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
+    name: str = field(default="qssf", init=False)
+    rigid: ClassVar[bool] = True
+    _priority: dict[str, float] = field(default_factory=dict, init=False, repr=False)  # of jobs in play
+    _past: dict[str, tuple[int, float]] = field(default_factory=dict, init=False, repr=False)  # jobs and mean, by kind
+
+    def decide(self, state: State) -> Decision:
+        """Start those that are predicted to need least."""
+        for view in state.finished:
+            self._learn(view)
+        for view in state.jobs:
+            if view.job.name not in self._priority:
+                self._priority[view.job.name] = self._predicted_s(view.job) * view.job.request
+        waiting = [at for at, view in enumerate(state.jobs) if not view.units]
+        waiting.sort(key=lambda at: self._priority[state.jobs[at].job.name])
+        return start(state, waiting, spreads=lambda job: not self.consolidate, blocks=not self.backfill)
+
+    def state(self) -> dict[str, Any]:
+        """Predictions made, and what it has learnt."""
+        return {"priority": self._priority, "past": {kind: list(mean) for kind, mean in self._past.items()}}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` says."""
+        self._priority = dict(state["priority"])
+        self._past = {kind: (mean[0], mean[1]) for kind, mean in state["past"].items()}
+
+    def _learn(self, view: JobView) -> None:
+        """A job has finished."""
+        self._priority.pop(view.job.name, None)
+        for kind in _kinds(view.job):
+            count, mean = self._past.get(kind, (0, 0.0))
+            self._past[kind] = count + 1, mean + (view.executed_s - mean) / (count + 1)
+
+    def _predicted_s(self, job: Job) -> float:
+        seconds = number_in(job, ESTIMATE)
+        if seconds is None or seconds <= 0:  # a regressor may say so of short jobs; it is no duration
+            seconds = next((self._past[kind][1] for kind in _kinds(job) if kind in self._past), self.fallback_s)
+        return seconds
+
+
+def _kinds(job: Job) -> list[str]:
+    """What a job is like, from the closest to anything; as texts, which a checkpoint can hold."""
+    user, units = f"user {job.user!r}", f"{job.request} units"
+    return [f"{user}, model {job.model!r}, {units}", f"{user}, {units}", user, units, ""]

@@ -1,0 +1,180 @@
+"""The walk of a queue by jobs that run with the units they ask for, or not at all.
+
+Both walks take positions in `State.jobs`, most urgent first. No running job is ever moved: it keeps its units, or gives
+all of them to somebody more urgent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from bft.models import Job
+from bft.replay.places import Places
+from bft.replay.policies.interface import Decision, State
+
+# Whether a job may lie on more nodes than it needs.
+Spreads: TypeAlias = Callable[[Job], bool]
+
+
+def start(state: State, waiting: Iterable[int], *, spreads: Spreads, blocks: bool = False) -> Decision:
+    """Start waiting jobs in turn on free units; running ones are not touched.
+
+    Parameters
+    ----------
+    state
+        The moment.
+    waiting
+        Jobs that hold no units, most urgent first.
+    spreads
+        Which jobs may lie on more nodes than they need.
+    blocks
+        Stop at the first job that does not fit; otherwise skip it.
+    """
+    if not state.idle - sum(view.units for view in state.jobs):
+        return Decision.keep(state)
+    places = state.machine.places()
+    refused = _Refused()
+    placed: dict[int, tuple[int, ...]] = {}
+    for at in waiting:
+        job = state.jobs[at].job
+        spread = spreads(job)
+        units = None
+        if not refused.surely(job.request, spread):
+            units = places.take(job.request, spread=spread)
+        if units is not None:
+            placed[at] = units
+        elif blocks:
+            break
+        else:
+            refused.note(job.request, spread)
+        if not len(places):
+            break
+    return Decision.placed(state, placed)
+
+
+def run(state: State, order: Sequence[int], *, spreads: Spreads) -> Decision:
+    """Run the most urgent jobs that fit, preempting those that no longer do.
+
+    Each job in turn takes what it needs of the units that nobody before it has taken; who does not fit is skipped. A
+    newcomer that finds too few free units, or too scattered ones, takes those of less urgent running jobs: first of
+    those for which, by number of units, no room is left behind it anyhow, then of the least urgent; nobody gives way
+    whose units are not needed. Who gave way though enough other units are free gets its chance at once: the decision
+    asks to be woken.
+
+    Parameters
+    ----------
+    state
+        The moment.
+    order
+        All jobs in play, most urgent first.
+    spreads
+        Which jobs may lie on more nodes than they need.
+    """
+    excess = _excess(state, order)
+    if excess is None:
+        return Decision.keep(state)
+    places = state.machine.places()
+    per = state.machine.units_per_node
+    refused = _Refused()
+    placed: dict[int, tuple[int, ...]] = {}
+    left = state.idle
+    for turn, at in enumerate(order):
+        view = state.jobs[at]
+        if view.units:
+            left -= view.units if at not in placed else 0
+            continue
+        needed = view.job.request
+        spread = spreads(view.job)
+        if needed > left or refused.surely(needed, spread):
+            continue
+        units = places.take(needed, spread=spread)
+        if units is None:
+            behind = [other for other in order[turn + 1 :] if state.jobs[other].units and other not in placed]
+            behind.sort(key=lambda other: other in excess)  # stable: the last give way first
+            for other in _giving_way(state, behind, places, needed, spread=spread, per=per):
+                placed[other] = ()
+                places.give_back(state.jobs[other].held)
+            units = places.take(needed, spread=spread)
+        if units is None:
+            refused.note(needed, spread)
+            continue
+        placed[at] = units
+        left -= needed
+        if not left:
+            break
+    elsewhere = any(not units and state.jobs[at].units <= len(places) for at, units in placed.items())
+    return Decision.placed(state, placed, wake_ns=state.time_ns + 1 if elsewhere else None)
+
+
+def _excess(state: State, order: Sequence[int]) -> set[int] | None:
+    """Running jobs that find no room, by number of units, once those before them have theirs; None: nobody starts."""
+    left = state.idle
+    starts = False
+    running: set[int] = {at for at, view in enumerate(state.jobs) if view.units}
+    for at in order:
+        view = state.jobs[at]
+        needed = view.units or view.job.request
+        if needed <= left:
+            left -= needed
+            starts = starts or not view.units
+            running.discard(at)
+            if not left:
+                break
+    return running if starts else None
+
+
+def _giving_way(
+    state: State, behind: Sequence[int], places: Places, needed: int, *, spread: bool, per: int
+) -> list[int]:
+    """Of running jobs, most important first, those whose units make room for a newcomer: none if all are too few."""
+    room = places.by_node()
+
+    def change(at: int, sign: int) -> None:
+        for unit in state.jobs[at].held:
+            room[unit // per] = room.get(unit // per, 0) + sign
+
+    chosen: list[int] = []
+    for at in reversed(behind):
+        change(at, 1)
+        chosen.append(at)
+        if _fits(room, needed, spread=spread, per=per):
+            break
+    else:
+        return []
+    for at in chosen[::-1]:  # the most important first: is it needed at all?
+        change(at, -1)
+        if _fits(room, needed, spread=spread, per=per):
+            chosen.remove(at)
+        else:
+            change(at, 1)
+    return chosen
+
+
+def _fits(room: dict[int, int], needed: int, *, spread: bool, per: int) -> bool:
+    """Whether `Places` with so much room on each node would have units for a job."""
+    if spread or per == 1:
+        return sum(room.values()) >= needed
+    whole, rest = divmod(needed, per)
+    full = sum(free == per for free in room.values())
+    if not rest:
+        return full >= whole
+    return full >= whole and (full > whole or any(rest <= free < per for free in room.values()))
+
+
+class _Refused:
+    """Sizes that found no room. What is free only shrinks in a walk, so nothing larger need be tried after them."""
+
+    def __init__(self) -> None:
+        self._least = {False: math.inf, True: math.inf}
+
+    def note(self, units: int, spread: bool) -> None:
+        """So many units were not to be had."""
+        self._least[spread] = min(self._least[spread], units)
+        if spread:  # what cannot even be scattered cannot be consolidated
+            self._least[False] = min(self._least[False], units)
+
+    def surely(self, units: int, spread: bool) -> bool:
+        """Whether so many units are not to be had either."""
+        return units >= self._least[spread]

@@ -1,0 +1,83 @@
+"""Shortest first, by those who know how long jobs take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from bft.models import Job
+from bft.replay.policies.interface import Decision, JobView, State
+from bft.replay.policies.rigid import run, start
+
+By = Literal["time", "unit-time", "units"]
+
+
+@dataclass
+class ShortestFirst:
+    """Run jobs by their total time at the size they ask for, shortest first, without preemption; knows the times.
+
+    Parameters
+    ----------
+    backfill
+        Skip what does not fit, and continue.
+    consolidate
+        Place each job on as few nodes as it needs; otherwise any units will do.
+    """
+
+    backfill: bool = field(default=False, metadata={"help": "skip jobs that do not fit, and continue"})
+    consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
+    name: str = field(default="sjf", init=False)
+    rigid: ClassVar[bool] = True
+    clairvoyant: ClassVar[bool] = True
+    _seconds: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+
+    def decide(self, state: State) -> Decision:
+        """Start the shortest."""
+        if not state.idle - sum(view.units for view in state.jobs):
+            return Decision.keep(state)
+        waiting = [at for at, view in enumerate(state.jobs) if not view.units]
+        waiting.sort(key=lambda at: self._total_s(state.jobs[at].job))
+        return start(state, waiting, spreads=lambda job: not self.consolidate, blocks=not self.backfill)
+
+    def _total_s(self, job: Job) -> float:
+        seconds = self._seconds.get(job.name)
+        if seconds is None:
+            seconds = self._seconds[job.name] = seconds_at_request(job, job.pmax)
+        return seconds
+
+
+@dataclass
+class ShortestRemainingFirst:
+    """Run the jobs with the shortest remaining time at the size they ask for, with preemption; knows the times.
+
+    Parameters
+    ----------
+    by
+        What is short: remaining `time`; remaining `unit-time`, time x units; or `units`, whatever the time.
+    consolidate
+        Place each job on as few nodes as it needs; otherwise any units will do.
+    """
+
+    by: By = field(default="time", metadata={"help": "what is short: remaining time, remaining unit-time, or units"})
+    consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
+    name: str = field(default="srtf", init=False)
+    rigid: ClassVar[bool] = True
+    clairvoyant: ClassVar[bool] = True
+
+    def decide(self, state: State) -> Decision:
+        """Run the shortest; of equals those that run already, then those with fewer units or submitted earlier."""
+        order = sorted(range(len(state.jobs)), key=lambda at: self._key(state.jobs[at]))
+        return run(state, order, spreads=lambda job: not self.consolidate)
+
+    def _key(self, view: JobView) -> tuple[float, bool, int]:
+        units = view.job.request
+        if self.by == "units":
+            return units, not view.units, 0
+        seconds = seconds_at_request(view.job, view.remaining)
+        return (seconds, not view.units, 0) if self.by == "time" else (seconds * units, not view.units, units)
+
+
+def seconds_at_request(job: Job, work: float) -> float:
+    """Seconds that so many samples take on the units that a job asks for; infinite where it makes no progress."""
+    rate = float(job.rates[job.request])
+    return work / rate if rate else float("inf")

@@ -1,0 +1,115 @@
+"""Shortest job first, with the best sharing benefit first (SJF-BSBF, Luo et al., IWQoS'24)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from bft.replay.interference import Interference
+from bft.replay.policies._shared_places import Refused, SharedPlaces, free_units
+from bft.replay.policies.interface import Decision, State
+from bft.replay.policies.pairing import pays, together_s
+from bft.replay.policies.shortest import seconds_at_request
+
+
+@dataclass
+class SjfBestSharing:
+    """Shortest first, without preemption; who finds too few free units joins running jobs where that pays.
+
+    It knows the times. Waiting jobs are tried by remaining time; who finds no room is skipped. A newcomer takes free
+    units, else those of running jobs too, first of the one with which both complete earliest on the mean, as long as
+    that is earlier than one after the other (`pairing.pays`). It may sit on several jobs, and a job may have several
+    newcomers, on a unit at most one. How long a running job still takes is counted at its present pace, and so is what
+    a further partner costs.
+
+    Parameters
+    ----------
+    consolidate
+        Place each job on as few nodes as it needs; otherwise any units will do.
+    interference
+        Who may share with whom, and their ratios.
+    """
+
+    consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
+    interference: Interference | None = field(default=None, metadata={"help": "pairs that may share"})
+    name: str = field(default="sjf-bsbf", init=False)
+    rigid: ClassVar[bool] = True
+    clairvoyant: ClassVar[bool] = True
+    shares: ClassVar[bool] = True
+
+    def decide(self, state: State) -> Decision:
+        """Start the shortest."""
+        waiting = [at for at, view in enumerate(state.jobs) if not view.units]
+        twice = sum(view.shared for view in state.jobs) // 2
+        if not waiting or twice == state.idle:  # every unit has two holders
+            return Decision.keep(state)
+        return _Walk(self, state).decision(waiting)
+
+
+class _Walk:
+    """One decision."""
+
+    def __init__(self, policy: SjfBestSharing, state: State) -> None:
+        self._policy, self._state, self._jobs = policy, state, state.jobs
+        self._seconds = [seconds_at_request(view.job, view.remaining) for view in state.jobs]
+        self._pace = [1.0] * len(state.jobs)  # how many times longer than alone each runs
+        for at, view in enumerate(state.jobs):
+            for partner, _ in view.partners:
+                self._slow_down(at, partner)
+        self._room = self._opened()
+
+    def decision(self, waiting: list[int]) -> Decision:
+        """Who starts where."""
+        room = self._room
+        refused = Refused(self._policy.interference)
+        placed = {}
+        for at in sorted(waiting, key=self._seconds.__getitem__):
+            job = self._jobs[at].job
+            if job.request > len(room) or refused.surely(job):
+                continue
+            units = room.find(job.request, self._ranked(at), spread=not self._policy.consolidate)
+            if units is None:
+                refused.note(job)
+                continue
+            placed[at] = units
+            shared = room.take(units)
+            room.open(at, (unit for unit in units if unit not in shared))
+            for host in dict.fromkeys(shared.values()):
+                self._slow_down(at, host)
+                self._slow_down(host, at)
+            if not len(room):
+                break
+        return Decision.placed(self._state, placed)
+
+    def _opened(self) -> SharedPlaces:
+        """What is free, and the units that one job holds."""
+        holders = Counter(unit for view in self._jobs for unit in view.held)
+        machine = self._state.machine
+        room = SharedPlaces(free_units(self._state, machine.places(), holders), machine.units_per_node)
+        for at, view in enumerate(self._jobs):
+            room.open(at, (unit for unit in view.held if holders[unit] == 1))
+        return room
+
+    def _ranked(self, newcomer: int) -> list[int]:
+        """Running jobs that a newcomer may join, best first."""
+        seconds = self._seconds[newcomer]
+        mean_s = {}
+        for host in self._room.hosts():
+            ratios = self._xi(newcomer, host)
+            if ratios is None:
+                continue
+            pace = self._pace[host]
+            pair = seconds, self._seconds[host] * pace, ratios[0], max(pace, ratios[1]) / pace
+            if pays(*pair):
+                mean_s[host] = together_s(*pair)
+        return sorted(mean_s, key=mean_s.__getitem__)
+
+    def _slow_down(self, at: int, beside: int) -> None:
+        ratios = self._xi(at, beside)
+        if ratios is not None:
+            self._pace[at] = max(self._pace[at], ratios[0])
+
+    def _xi(self, a: int, b: int) -> tuple[float, float] | None:
+        interference = self._policy.interference
+        return None if interference is None else interference.xi(self._jobs[a].job, self._jobs[b].job)

@@ -1,0 +1,251 @@
+"""Tiresias: least attained service first, in few queues (Gu et al., NSDI'19).
+
+docs/decisions/0010-tiresias.md says where its public simulator differs from what is built here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+from bft.models import Job
+from bft.models.skew import THRESHOLD
+from bft.replay.policies._rounds import is_round, next_round
+from bft.replay.policies.gittins import ServiceDistribution, read_samples
+from bft.replay.policies.interface import Decision, JobView, State
+from bft.replay.policies.rigid import run
+from bft.replay.trace import SECOND_NS
+
+# Service is a sum of doubles: a job that is due at an instant is due although it lacks so many unit-seconds.
+ROUNDING = 1e-6
+
+
+def _option(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(slots=True)
+class _Standing:
+    """What counts for a job's priority: its queue, and what it had when it was last promoted, or came.
+
+    `counted_ns` is when it first ran after that; it can have waited since then only.
+    """
+
+    queue: int = 0
+    unit_seconds: float = 0.0
+    executed_s: float = 0.0
+    counted_ns: int | None = None
+
+    def service(self, view: JobView) -> float:
+        """Unit-seconds since then."""
+        return view.unit_seconds - self.unit_seconds
+
+    def executed(self, view: JobView) -> float:
+        """Seconds that it ran since then."""
+        return view.executed_s - self.executed_s
+
+    def waited(self, view: JobView, now_ns: int) -> float:
+        """Seconds that it did not run, since it ran first."""
+        counted_ns = now_ns if self.counted_ns is None else self.counted_ns
+        return max((now_ns - counted_ns) / SECOND_NS - self.executed(view), 0.0)
+
+
+@dataclass
+class TiresiasL:
+    """Run the jobs with the least attained service (units x time) first, with preemption; knows no durations (2D-LAS).
+
+    A job enters the first queue, and the next one when its service crosses a limit. Queues are walked in order, each
+    first come first served with running jobs ahead of waiting ones; who does not fit is skipped.
+
+    Parameters
+    ----------
+    limits
+        Service at which a job leaves each queue but the last, ascending.
+    promote
+        PROMOTEKNOB: a job that has waited so many times as long as it ran goes back to the first queue, and is counted
+        anew; 0: never.
+    placement
+        `skewed`: jobs whose model's tensors are skewed lie on as few nodes as they need; `all` jobs do; or `none`.
+    skew_threshold
+        Skew above which a model is skewed.
+    interval_s
+        Seconds between decisions; 0 decides whenever something happens.
+    late_demotion
+        Find out about a crossing as late as the public simulator does: it takes executed seconds for service when it
+        looks for the next one.
+    """
+
+    limits: tuple[float, ...] = _option((3250.0, 7200.0), "unit-seconds at which a job leaves each queue but the last")
+    promote: float = _option(0.0, "back to the first queue after waiting so many times as long as it ran; 0: never")
+    placement: Literal["skewed", "all", "none"] = _option("skewed", "which jobs lie on as few nodes as they need")
+    skew_threshold: float = _option(THRESHOLD, "skew above which a model must not be spread")
+    interval_s: float = _option(0.0, "seconds between decisions, 0: at every event")
+    late_demotion: bool = _option(False, "demote as late as Tiresias' public simulator")
+    name: str = field(default="tiresias-l", init=False)
+    rigid: ClassVar[bool] = True
+    _queues: list[list[str]] = field(init=False, repr=False)
+    _standings: dict[str, _Standing] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if list(self.limits) != sorted(set(self.limits)) or not all(0 < limit < math.inf for limit in self.limits):
+            raise ValueError(f"limits must be > 0 and ascending, not {self.limits}")
+        if not 0 <= self.promote < math.inf:
+            raise ValueError(f"promote must be a number >= 0, not {self.promote}")
+        self._queues = [[] for _ in range(len(self.limits) + 1)]
+
+    def decide(self, state: State) -> Decision:
+        """Walk the queues."""
+        if not is_round(state.time_ns, self.interval_s):
+            return Decision.keep(state, wake_ns=next_round(state.time_ns, self.interval_s))
+        at = {view.job.name: position for position, view in enumerate(state.jobs)}
+        self._admit(at)
+        for view in state.jobs:
+            if view.starts:
+                self._place(view, state.time_ns)
+        self._sort(state, at)
+        decision = run(state, [at[name] for queue in self._queues for name in queue], spreads=self._spreads)
+        for queue in self._queues:
+            queue.sort(key=lambda name: not decision.counts[at[name]])  # stable: waiting ones go behind
+        for view, units in zip(state.jobs, decision.counts, strict=True):
+            one = self._standings[view.job.name]
+            if units and one.counted_ns is None:
+                one.counted_ns = state.time_ns
+        return decision.waking(self._next(state, decision))
+
+    def state(self) -> dict[str, Any]:
+        """Who is in which queue, and since when."""
+        standings = {
+            name: [one.queue, one.unit_seconds, one.executed_s, one.counted_ns] for name, one in self._standings.items()
+        }
+        return {"queues": self._queues, "standings": standings}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` says."""
+        self._queues = [list(queue) for queue in state["queues"]]
+        self._standings = {name: _Standing(*what) for name, what in state["standings"].items()}
+
+    def _admit(self, at: Mapping[str, int]) -> None:
+        """Forget those that have finished; new ones enter the first queue."""
+        self._queues = [[name for name in queue if name in at] for queue in self._queues]
+        self._standings = {name: one for name, one in self._standings.items() if name in at}
+        for name in at:
+            if name not in self._standings:
+                self._standings[name] = _Standing()
+                self._queues[0].append(name)
+
+    def _place(self, view: JobView, now_ns: int) -> None:
+        """Demote a job that has crossed limits, promote one that has waited for long."""
+        one = self._standings[view.job.name]
+        while one.queue < len(self.limits) and one.service(view) >= self.limits[one.queue] - ROUNDING:
+            if self.late_demotion and not view.units:  # there, only running jobs are looked at
+                break
+            self._move(view.job.name, one, one.queue + 1)
+            if self.late_demotion:  # and they are moved by one queue at an event
+                break
+        if not view.units and self._may_be_promoted(view, one) and self._promotion_s(view, one, now_ns) <= ROUNDING:
+            self._move(view.job.name, one, 0)
+            one.unit_seconds, one.executed_s, one.counted_ns = view.unit_seconds, view.executed_s, None
+
+    def _move(self, name: str, one: _Standing, queue: int) -> None:
+        self._queues[one.queue].remove(name)
+        self._queues[queue].append(name)
+        one.queue = queue
+
+    def _sort(self, state: State, at: Mapping[str, int]) -> None:
+        """Order jobs within queues: as they came."""
+
+    def _spreads(self, job: Job) -> bool:
+        if self.placement == "skewed":
+            return job.skew is None or job.skew <= self.skew_threshold
+        return self.placement == "none"
+
+    def _next(self, state: State, decision: Decision) -> int | None:
+        """When to decide anew though nothing happens: at the next crossing or promotion, or the round after it."""
+        waits = []
+        for view, units in zip(state.jobs, decision.counts, strict=True):
+            one = self._standings[view.job.name]
+            if units and one.queue < len(self.limits):
+                waits.append(self._crossing_s(one, view, units))
+            elif not units and self._may_be_promoted(view, one):
+                waits.append(self._promotion_s(view, one, state.time_ns))
+        wake_ns = decision.wake_ns
+        if wake_ns is None and waits:
+            wake_ns = state.time_ns + max(math.ceil(min(waits) * SECOND_NS), 1)
+        if wake_ns is None or self.interval_s <= 0:
+            return wake_ns
+        return next_round(wake_ns - 1, self.interval_s)
+
+    def _may_be_promoted(self, view: JobView, one: _Standing) -> bool:
+        """Whether a job is promoted if it waits for long: what is in the first queue, or has not run, gains nothing."""
+        return self.promote > 0 and one.queue > 0 and one.executed(view) > 0
+
+    def _promotion_s(self, view: JobView, one: _Standing, now_ns: int) -> float:
+        """Seconds until a waiting job will have waited for long enough."""
+        return self.promote * one.executed(view) - one.waited(view, now_ns)
+
+    def _crossing_s(self, one: _Standing, view: JobView, units: int) -> float:
+        """Seconds until a job that runs on so many units crosses the limit of its queue."""
+        limit = self.limits[one.queue]
+        if self.late_demotion:
+            return (limit - one.executed(view)) // units
+        return (limit - one.service(view)) / units
+
+
+@dataclass
+class TiresiasG(TiresiasL):
+    """Run first who is likely to finish soon: as tiresias-l, in each queue by the Gittins index of past services.
+
+    The index is looked up at decisions. Without samples the services of the jobs that have finished in this replay are
+    taken; while there are none all indices are 0. Of equal indices the job submitted first comes first.
+
+    Parameters
+    ----------
+    samples
+        File with unit-seconds of past jobs, see `read_samples`.
+    delta
+        Service quantum of the index, unit-seconds.
+    next_sample
+        Look the index up where the public simulator does: just before the next sample.
+    """
+
+    samples: str = _option("", "table of past services (column service or duration); else those of finished jobs")
+    delta: float = _option(3250.0, "unit-seconds that the Gittins index looks ahead")
+    next_sample: bool = _option(False, "look the index up as Tiresias' public simulator does")
+    name: str = field(default="tiresias-g", init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.delta < math.inf:
+            raise ValueError(f"delta must be a number > 0, not {self.delta}")
+
+    def decide(self, state: State) -> Decision:
+        """Learn from those that have finished, and walk the queues."""
+        if not self.samples:
+            for view in state.finished:
+                self._services.learn(view.unit_seconds)
+        return super().decide(state)
+
+    def state(self) -> dict[str, Any]:
+        """Queues, and the services of those that have finished."""
+        learnt: Sequence[float] = [] if self.samples else self._services.samples
+        return {**super().state(), "learnt": list(learnt)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` says."""
+        super().restore(state)
+        if not self.samples:
+            self._services = ServiceDistribution(state["learnt"], self.delta)
+
+    @cached_property
+    def _services(self) -> ServiceDistribution:
+        return ServiceDistribution(read_samples(self.samples) if self.samples else (), self.delta)
+
+    def _sort(self, state: State, at: Mapping[str, int]) -> None:
+        """Order jobs within queues: the highest index first."""
+        look_up = self._services.index_of_next_sample if self.next_sample else self._services.index
+        for queue in self._queues:
+            index = {name: look_up(self._standings[name].service(state.jobs[at[name]])) for name in queue}
+            queue.sort(key=lambda name: (-index[name], state.jobs[at[name]].job.tsub_ns))

@@ -1,0 +1,50 @@
+"""Tiresias as Pollux' artifact runs it, for comparison with that paper's figures (docs/decisions/0012-pollux.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bft.replay.policies._nodes import Nodes
+from bft.replay.policies._rounds import is_round, next_round
+from bft.replay.policies.interface import Decision, State
+from bft.replay.policies.tiresias import TiresiasL
+
+
+@dataclass
+class TiresiasPollux(TiresiasL):
+    """Tiresias-l at rounds, in two queues, where waiting jobs keep their turn among running ones.
+
+    Who fits, by number of units alone, runs; all others stop. Those that start, in this order, get the nodes with most
+    free units. `placement`, `skew_threshold` and `late_demotion` mean nothing here.
+    """
+
+    limits: tuple[float, ...] = field(
+        default=(57_600.0,), metadata={"help": "unit-seconds at which a job leaves each queue but the last"}
+    )
+    interval_s: float = field(default=60.0, metadata={"help": "seconds between decisions, 0: at every event"})
+    name: str = field(default="tiresias-pollux", init=False)
+
+    def decide(self, state: State) -> Decision:
+        """Walk the queues."""
+        wake_ns = next_round(state.time_ns, self.interval_s)
+        if not is_round(state.time_ns, self.interval_s):
+            return Decision.keep(state, wake_ns=wake_ns)
+        at = {view.job.name: position for position, view in enumerate(state.jobs)}
+        self._admit(at)
+        for view in state.jobs:
+            if view.starts:
+                self._place(view, state.time_ns)
+        left = state.idle
+        runs: list[int] = []
+        for position in (at[name] for queue in self._queues for name in queue):
+            if state.jobs[position].job.request <= left:
+                left -= state.jobs[position].job.request
+                runs.append(position)
+        nodes = Nodes(state, [position for position in runs if state.jobs[position].units])
+        changed: dict[int, tuple[int, ...]] = {
+            position: () for position, view in enumerate(state.jobs) if view.units and position not in runs
+        }
+        for position in runs:
+            if not state.jobs[position].units:
+                changed[position] = nodes.take(nodes.emptiest(state.jobs[position].job.request))
+        return Decision.placed(state, changed, wake_ns=wake_ns)

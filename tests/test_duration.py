@@ -1,0 +1,272 @@
+"""Durations: features against a second implementation, no look into the future, refusals, the published log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bft.models import InputError
+from bft.models.accuracy import accuracy
+from bft.models.duration import (
+    DAY_S,
+    LONG_AGO_S,
+    LONGEST_S,
+    OPTIONAL,
+    DurationEstimator,
+    feature_names,
+    split_in_time,
+)
+from bft.models.regressors import KINDS
+
+START = 1_600_000_000
+
+
+class Nothing:
+    """A regressor that says the same of all: what is tested is what it is shown."""
+
+    def __init__(self, says: float = 0.0) -> None:
+        self.says = says
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        return np.full(len(x), self.says)
+
+    def to_document(self) -> dict[str, Any]:
+        return {}
+
+
+def log(rows: int = 300, seed: int = 0) -> pd.DataFrame:
+    """Users who each run jobs of their own length, longer ones in the night."""
+    rng = np.random.default_rng(seed)
+    user = rng.integers(0, 8, rows)
+    submit = START + np.sort(rng.integers(0, 20 * 86400, rows))
+    return pd.DataFrame(
+        {
+            "user": [f"u{u}" for u in user],
+            "vc": [f"vc{u % 3}" for u in user],
+            "jobname": [f"run-{u % 2}-{i}" for i, u in enumerate(user)],
+            "gpu_num": rng.choice([1, 2, 8], rows),
+            "cpu_num": rng.choice([4, 8], rows),
+            "submit_time": submit,
+            "duration": np.round(np.exp(4 + user / 2 + 0.3 * rng.normal(size=rows))),
+        }
+    )
+
+
+SOMEBODY = DurationEstimator.train(log(), kind="random_forest").past
+
+
+def inputs(jobs: pd.DataFrame, past: pd.DataFrame, optional: tuple[str, ...] = OPTIONAL) -> pd.DataFrame:
+    """Features of jobs, given past ones."""
+    names = feature_names(optional)
+    none = type(SOMEBODY)(*(getattr(SOMEBODY, name)[:0] for name in SOMEBODY.__slots__))
+    return pd.DataFrame(
+        DurationEstimator("none", optional, names, none, Nothing()).inputs(jobs, past=past), columns=names
+    )
+
+
+def by_hand(job: pd.Series, past: pd.DataFrame) -> dict[str, float]:
+    """The features of a job, as their documentation puts it, one loop a group."""
+    finish = past["finish_time"] if "finish_time" in past else past["submit_time"] + past["duration"]
+    known = past.assign(finish=finish, y=np.log1p(past["duration"]))[finish < job.submit_time]
+    known = known.sort_values(["finish", "duration"], kind="stable")
+    hashed = known["jobname"].str.replace(r"\d+", "#", regex=True)
+    name = pd.Series([job.jobname]).str.replace(r"\d+", "#", regex=True)[0]
+    groups = {
+        "vc": known[known["vc"] == job.vc],
+        "user": known[known["user"] == job.user],
+        "user_gpus": known[(known["user"] == job.user) & (known["gpu_num"] == job.gpu_num)],
+        "user_name": known[(known["user"] == job.user) & (hashed == name) & (name != "")],
+    }
+    time = pd.Timestamp(job.submit_time, unit="s")
+    told = {"gpus": job.gpu_num, "cpus": job.cpu_num, "hour": time.hour + time.minute / 60 + time.second / 3600}
+    told["weekday"] = time.weekday()
+    mean = known["y"].sum() / (len(known) + 1)
+    for group, rows in groups.items():
+        mean = (rows["y"].sum() + mean) / (len(rows) + 1)
+        last = rows.iloc[-1] if len(rows) else None
+        told[f"{group}_mean"] = mean
+        told[f"{group}_count"] = np.log1p(len(rows))
+        told[f"{group}_last"] = mean if last is None else last.y
+        since = LONG_AGO_S if last is None else min(job.submit_time - last.finish, LONG_AGO_S)
+        told[f"{group}_since"] = np.log1p(since)
+    return told
+
+
+# Few instants, users and lengths, so that all ties come up, zero durations among them.
+tables = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b"]),
+        st.sampled_from(["v", "w"]),
+        st.sampled_from(["", "x1", "x22", "y"]),
+        st.sampled_from([1, 2]),
+        st.integers(0, 6).map(lambda slot: START + 3600 * slot),
+        st.sampled_from([0, 1, 3600, 7200]),
+    ),
+    min_size=1,
+    max_size=12,
+).map(
+    lambda rows: pd.DataFrame(rows, columns=["user", "vc", "jobname", "gpu_num", "submit_time", "duration"]).assign(
+        cpu_num=4
+    )
+)
+
+
+@given(tables)
+@settings(max_examples=25)
+def test_features_are_those_of_the_documentation(jobs: pd.DataFrame) -> None:
+    found = inputs(jobs, jobs)
+    expected = pd.DataFrame([by_hand(job, jobs) for job in jobs.itertuples()])
+    pd.testing.assert_frame_equal(found, expected[list(found.columns)], check_dtype=False, rtol=1e-12)
+
+
+@given(tables, tables, st.integers(0, 6))
+@settings(max_examples=40)
+def test_the_future_changes_no_bit_of_a_feature(jobs: pd.DataFrame, other: pd.DataFrame, slot: int) -> None:
+    now = START + 3600 * slot
+    jobs = jobs[jobs["submit_time"] <= now]
+    if not len(jobs):
+        return
+    # Whatever finishes from now on is replaced by something else, in another order and number.
+    finished = jobs["submit_time"] + jobs["duration"] < now
+    later = other.assign(submit_time=now, duration=other["duration"] * 3)
+    one, two = jobs, pd.concat([later, jobs[finished], later])
+    assert inputs(jobs, one).to_numpy().tobytes() == inputs(jobs, two).to_numpy().tobytes()
+
+
+@given(tables, st.randoms(use_true_random=False))
+@settings(max_examples=20)
+def test_the_order_of_the_past_does_not_matter(jobs: pd.DataFrame, random: Any) -> None:
+    order = list(range(len(jobs)))
+    random.shuffle(order)
+    np.testing.assert_allclose(inputs(jobs, jobs), inputs(jobs, jobs.iloc[order]), rtol=1e-12)
+
+
+def test_a_job_knows_nothing_of_itself() -> None:
+    job = pd.DataFrame({"user": ["a"], "gpu_num": [1], "submit_time": [START], "duration": [0]})
+    assert inputs(job, job, ())["user_count"].tolist() == [0.0]
+
+
+def test_finish_times_count_where_they_are_given() -> None:
+    past = log(1).assign(duration=60.0)
+    queued = past.assign(finish_time=past["submit_time"] + 7200)
+    soon = past.assign(submit_time=past["submit_time"] + 3600)
+    assert inputs(soon, past)["user_count"].iloc[0] > 0
+    assert inputs(soon, queued)["user_count"].iloc[0] == 0
+
+
+def test_dates_seconds_and_zones_say_the_same() -> None:
+    jobs = log(50)
+    stamps = jobs.assign(submit_time=pd.to_datetime(jobs["submit_time"], unit="s", utc=True))
+    shown = jobs.assign(submit_time=stamps["submit_time"].dt.tz_convert("Asia/Tokyo").map(str))
+    expected = inputs(jobs, jobs)
+    for other in (stamps, shown):
+        pd.testing.assert_frame_equal(inputs(other, other), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_tells_long_users_from_short_ones(kind: str) -> None:
+    jobs = log(900)
+    later = jobs["submit_time"] > START + 14 * DAY_S
+    model = DurationEstimator.train(jobs[~later], kind=kind)
+    predicted = model.predict(jobs[later], past=jobs[later])
+    assert predicted.dtype == np.float64
+    assert accuracy(predicted, jobs["duration"][later].to_numpy()).rank > 0.7
+
+
+def test_durations_of_the_jobs_predicted_are_not_looked_at() -> None:
+    jobs = log()
+    model = DurationEstimator.train(jobs[:200])
+    later = jobs[200:]
+    expected = model.predict(later)
+    assert (model.predict(later.drop(columns="duration")) == expected).all()
+    assert (model.predict(later.assign(duration=-1.0)) == expected).all()
+    assert (model.predict(later, past=later) != expected).any()
+
+
+def test_later_jobs_profit_from_what_was_learnt_from() -> None:
+    jobs = log(400)
+    model = DurationEstimator.train(jobs[:300])
+    assert (model.inputs(jobs[300:])[:, model.features.index("user_count")] > 0).all()
+
+
+@pytest.mark.parametrize("says", [-1e6, np.inf, 1e300])
+def test_predictions_stay_durations_whatever_a_regressor_says(says: float) -> None:
+    model = DurationEstimator.train(log())
+    wild = DurationEstimator(model.kind, model.optional, model.features, model.past, Nothing(says))
+    predicted = wild.predict(log(5))
+    assert ((predicted >= 0) & (predicted <= LONGEST_S * (1 + 1e-9))).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.drop(columns="user"), "j.csv: missing column user; a table of finished jobs"),
+        (lambda t: t.drop(columns=["gpu_num", "duration"]), "j.csv: missing columns gpu_num, duration;"),
+        (lambda t: t.assign(duration=[*t["duration"][:-1], np.nan]), "j.csv, row 300, column duration: expected a fin"),
+        (lambda t: t.assign(duration=-t["duration"]), "j.csv, row 1, column duration: expected a finite number >= 0"),
+        (lambda t: t.assign(gpu_num="many"), "j.csv, row 1, column gpu_num: expected a finite number >= 0, not 'many'"),
+        (
+            lambda t: t.assign(gpu_num=[[1]] * 300),
+            "j.csv, row 1, column gpu_num: expected a finite number >= 0, not [1]",
+        ),
+        (lambda t: t.assign(gpu_num=[10**400] * 300), "j.csv, column gpu_num: expected numbers: int too large"),
+        (lambda t: t.assign(user=[*t["user"][:-1], None]), "j.csv, row 300, column user: expected a name, it is empty"),
+        (lambda t: t.assign(submit_time="noon"), "j.csv, row 1, column submit_time: expected a date and time or sec"),
+        (lambda t: t.assign(submit_time=np.inf), "j.csv, row 1, column submit_time: expected a finite number, not inf"),
+        (lambda t: t.assign(finish_time=0), "j.csv, row 1, column finish_time: the job finishes before it is subm"),
+        (lambda t: t[:19], "19 rows to learn from, expected at least 20"),
+        (lambda t: t[:0], "j.csv: no jobs"),
+    ],
+)
+def test_what_cannot_be_learnt_from_is_told_where(change: Any, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        DurationEstimator.train(change(log()), source="j.csv")
+    assert str(caught.value).startswith(message)
+
+
+def test_a_split_in_time_leaves_nobody_out_and_mixes_nothing() -> None:
+    jobs = log(200)
+    before, after, past = split_in_time(jobs, 0.25)
+    assert len(after) == 50
+    finish = jobs["submit_time"] + jobs["duration"]
+    assert finish[before.index].max() < after["submit_time"].min()
+    assert sorted([*before.index, *past.index]) == list(range(200))
+    assert set(after.index) <= set(past.index)
+    with pytest.raises(InputError, match="no jobs"):
+        split_in_time(jobs[:0], 0.5)
+
+
+def test_columns_learnt_from_are_wanted_later_and_empty_ones_not() -> None:
+    jobs = log().assign(jobname=None)
+    model = DurationEstimator.train(jobs)
+    assert model.optional == ("vc", "cpu_num")
+    model.predict(jobs.drop(columns=["jobname", "duration"]))
+    with pytest.raises(InputError, match="missing column vc; a table of submitted jobs"):
+        model.predict(jobs.drop(columns="vc"))
+    with pytest.raises(InputError, match="missing column duration"):
+        model.predict(jobs, past=jobs.drop(columns="duration"))
+
+
+@pytest.mark.reference
+def test_later_jobs_of_venus_are_ordered_better_than_by_the_published_estimates(reference: Path) -> None:
+    jobs = pd.read_csv(reference / "lucid" / "venus_sept_jobs_relative.csv.gz")
+    until = jobs["submit_time"].min() // DAY_S * DAY_S + 20 * DAY_S
+    known, test = jobs["submit_time"] + jobs["duration"] < until, jobs["submit_time"] >= until
+    predicted = DurationEstimator.train(jobs[known]).predict(jobs[test], past=jobs[~known])
+    told = pd.read_csv(reference / "lucid" / "Venus_Sept_ebm_weekly_updated.csv.gz").drop_duplicates("job_id")
+    told = told.set_index("job_id")["priority"].reindex(jobs["job_id"][test]).to_numpy(dtype=float)
+    actual = jobs["duration"][test].to_numpy(dtype=float)
+    ours, published = accuracy(predicted, actual), accuracy(told, actual)
+    # Measured: rank 0.440 against 0.258, R² of the logarithm 0.201 against -1.9, slope 1.00.
+    assert ours.rank > published.rank + 0.1
+    assert ours.r2_log > 0.1 > published.r2_log
+    assert 0.8 < ours.slope < 1.2
+    # In seconds the published ones are better (0.494 against -0.027): they hit the few very long jobs. What they were
+    # learnt from is not told; perhaps names of jobs, which the trace does not have.
+    assert published.r2 > ours.r2

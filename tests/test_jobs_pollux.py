@@ -1,0 +1,274 @@
+"""Jobs of Pollux' artifact: how they are read, how fast they truly go, and what their agent makes of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy_application import EPOCHS, step_s, workload, write_application
+
+from bft.models import InputError, Job
+from bft.models.applications import read_application
+from bft.models.dynamics import SECOND_NS, ApplicationDynamics, split_batch
+from bft.models.goodput import BatchLimits
+from bft.models.jobs_pollux import read_pollux_jobs
+from bft.models.throughput import Observations, fit_throughput, objective
+from bft.replay import EqualShare, Replay, Rules, always_idle
+
+
+@pytest.fixture(scope="module")
+def applications(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pollux") / "traces"
+    write_application(folder / "toy")
+    return folder
+
+
+def dynamics(job: Job, *, tunes: bool = False) -> ApplicationDynamics:
+    assert job.profile is not None
+    made = job.profile.start(tunes=tunes)
+    assert isinstance(made, ApplicationDynamics)
+    return made
+
+
+# --- reading
+
+
+def test_a_row_becomes_a_job(applications: Path) -> None:
+    (job,) = workload(applications, "a,7,toy,2,128")
+    assert (job.name, job.tsub_ns, job.model, job.batch_size) == ("a", 7 * SECOND_NS, "toy", 128.0)
+    assert (job.jmin, job.request, job.jmax) == (1, 2, 512 // 16)
+    assert job.pmax == EPOCHS[-1] * 64
+
+
+def test_the_curve_takes_as_long_as_the_training(applications: Path) -> None:
+    """At the user's batch of 128 on 2 units of a node: 64 each, 0.84 s a step, each worth 301 / 151 steps at 64."""
+    (job,) = workload(applications, "a,0,toy,2,128")
+    assert job.pmax / job.rates[2] == pytest.approx(EPOCHS[-1] / (301 / 151) * 0.84)
+    assert job.rates[32] == job.rates[8]  # replicas would get fewer than 16 samples
+    assert not workload(applications, "a,0,toy,2,128").beyond_curve()
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("a,0,nobody,1,64", "column application, job a: no folder nobody"),
+        ("a,0,../traces/toy,1,64", "column application, job a: no folder"),
+        ("a,0,,1,64", "column application, job a: expected a name"),
+        ("a,-1,toy,1,64", "column time, job a: expected a number >= 0, not -1"),
+        ("a,soon,toy,1,64", "column time, job a: expected a number >= 0, not 'soon'"),
+        ("a,1e300,toy,1,64", "column time, job a: expected a number"),
+        ("a,,toy,1,64", "column time, job a: expected a number >= 0, not nan"),
+        ("a,0,toy,0,64", "column num_replicas, job a: expected a whole number >= 1, not 0"),
+        ("a,0,toy,1.5,64", "column num_replicas, job a: expected a whole number >= 1, not 1.5"),
+        ("a,0,toy,33,64", "column num_replicas, job a: expected 1 to 32 for toy, not 33"),
+        ("a,0,toy,1,32", "column batch_size, job a: expected 64 to 512"),
+        ("a,0,toy,1,1024", "column batch_size, job a: expected 64 to 512"),
+        (",0,toy,1,64", "column name: expected a name"),
+    ],
+)
+def test_a_wrong_cell_is_named(applications: Path, row: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        workload(applications, row)
+    assert message in str(caught.value)
+    assert "row 1" in str(caught.value)
+
+
+def test_wrong_files_are_named(applications: Path, tmp_path: Path) -> None:
+    table = tmp_path / "jobs.csv"
+    with pytest.raises(InputError, match="no such file"):
+        read_pollux_jobs(table, applications)
+    table.write_text("name,time,application,num_replicas\na,0,toy,1\n")
+    with pytest.raises(InputError, match="missing column batch_size"):
+        read_pollux_jobs(table, applications)
+    table.write_text("name,time,application,num_replicas,batch_size\n")
+    with pytest.raises(InputError, match="no rows"):
+        read_pollux_jobs(table, applications)
+    table.write_text("name,time,application,num_replicas,batch_size\na,0,toy,1,64\n")
+    with pytest.raises(InputError, match="no folder `traces`"):
+        read_pollux_jobs(table)
+    with pytest.raises(InputError, match="no folder toy"):
+        read_pollux_jobs(table, tmp_path)
+    with pytest.raises(InputError, match="twice"):
+        workload(applications, "a,0,toy,1,64", "a,1,toy,1,64")
+
+
+def test_the_artifacts_layout_is_found(applications: Path) -> None:
+    jobs = workload(applications, "a,0,toy,1,64")
+    assert len(read_pollux_jobs(jobs.source)) == 1
+
+
+# --- batches
+
+
+@given(st.integers(1, 64), st.integers(64, 4096))
+def test_a_batch_is_shared_out_within_memory(replicas: int, batch: int) -> None:
+    limits = BatchLimits(64, 4096, 1, 100)
+    split = split_batch(batch, replicas, limits)
+    whole = replicas * split.atomic * (split.accumulation + 1)
+    assert 1 <= split.atomic <= limits.atomic_max
+    assert whole <= max(limits.most, replicas)
+    assert whole >= batch or whole > limits.most - replicas * (split.accumulation + 1)
+    if replicas == 1 and batch > 64:
+        assert split.accumulation >= 1
+    elif batch <= replicas * limits.atomic_max:
+        assert split.accumulation == 0
+
+
+# --- speed
+
+
+def test_true_speed_by_hand(applications: Path) -> None:
+    """2 units of a node at a batch of 128: the first epoch of 1000 steps ends after 1000 / gain steps of 0.84 s."""
+    (job,) = workload(applications, "a,0,toy,2,128")
+    rate, until = dynamics(job).rate((2,), 0.0, 0)
+    assert until is not None
+    step, _ = step_s("2", 64)
+    assert rate == pytest.approx(64 * (301 / 151) / step, rel=1e-9)
+    assert until == pytest.approx(1000 / (301 / 151) * step * SECOND_NS, abs=2)
+
+
+def test_asked_again_it_answers_the_same_and_hits_the_end_of_the_epoch(applications: Path) -> None:
+    (job,) = workload(applications, "a,0,toy,2,128")
+    one = dynamics(job)
+    rate, until = one.rate((2,), 0.0, 0)
+    assert until is not None
+    later = until // 3
+    again, same = one.rate((2,), rate * later / SECOND_NS, later)
+    assert same == until
+    assert again == pytest.approx(rate, rel=1e-12)
+    _, after = one.rate((2,), rate * until / SECOND_NS, until)
+    assert after == pytest.approx(2 * until, abs=4)
+
+
+def test_work_that_was_lost_is_done_again(applications: Path) -> None:
+    """Progress may go back between two questions: the epoch ends later."""
+    (job,) = workload(applications, "a,0,toy,2,128")
+    one = dynamics(job)
+    rate, until = one.rate((2,), 0.0, 0)
+    assert until is not None
+    half = until // 2
+    _, after = one.rate((2,), rate * half / SECOND_NS - rate * 10, half)
+    assert after == pytest.approx(until + 10 * SECOND_NS, abs=10)
+
+
+def test_whole_seconds(applications: Path) -> None:
+    """An epoch of 1000 steps takes 421.4 s: the three end at 421, 842 and 1263 s, or at 1264.2 s."""
+    trace = always_idle(1, 0, 10**5 * SECOND_NS, units_per_node=4)
+    step, _ = step_s("2", 64)
+    epoch_s = 1000 / (301 / 151) * step
+
+    class Two(EqualShare):
+        def decide(self, state):  # type: ignore[no-untyped-def]
+            from bft.replay import Decision
+
+            return Decision((2,))
+
+    (record,) = Replay(trace, workload(applications, "a,0,toy,2,128", whole_seconds=True), Two(), Rules()).run().records
+    assert record.finish_ns == 3 * round(epoch_s) * SECOND_NS
+    (record,) = Replay(trace, workload(applications, "a,0,toy,2,128"), Two(), Rules()).run().records
+    assert record.finish_ns == pytest.approx(3 * epoch_s * SECOND_NS, abs=10)
+
+
+@settings(max_examples=15)
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=8), st.booleans(), st.booleans())
+def test_progress_is_conserved_however_often_it_is_moved(
+    applications: Path, sizes: list[int], tunes: bool, whole: bool
+) -> None:
+    """A job moved every 100 s finishes, with exactly its work done."""
+    jobs = workload(applications, "a,0,toy,2,128", whole_seconds=whole)
+
+    class Moves(EqualShare):
+        migrates = True
+
+        def decide(self, state):  # type: ignore[no-untyped-def]
+            from bft.replay import Decision
+
+            at = state.time_ns // (100 * SECOND_NS)
+            return Decision((sizes[at % len(sizes)],), wake_ns=(at + 1) * 100 * SECOND_NS)
+
+    Moves.tunes = tunes  # type: ignore[attr-defined]
+    trace = always_idle(5, 0, 10**6 * SECOND_NS, units_per_node=4)
+    (record,) = Replay(trace, jobs, Moves(), Rules()).run().records
+    assert record.finish_ns is not None
+    assert record.work == pytest.approx(jobs.jobs[0].pmax, rel=1e-9)
+
+
+# --- the agent
+
+
+def test_the_agent_learns_what_it_has_run_only(applications: Path) -> None:
+    (job,) = workload(applications, "a,0,toy,2,128")
+    one = dynamics(job, tunes=True)
+    assert one.goodput is None
+    assert one.profiled == 0
+    rate, until = one.rate((2,), 0.0, 0)
+    assert until == 60 * SECOND_NS  # the agent looks again
+    assert one.goodput is None  # asked at the start: nothing has run
+    assert one.split.atomic == 32  # M0 = 64 on 2 replicas until something is known
+    one.rate((2, 2), rate * 60, until)
+    assert one.profiled == 2
+    assert list(one.observed) == [(1, 2, 32)]
+    assert one.goodput is not None
+    assert one.goodput.pgns == 300 * 64
+    # One batch size seen: half of 0.42 s is taken for constant.
+    assert one.goodput.parameters.alpha_c == pytest.approx(0.42 / 2)
+
+
+def test_a_job_that_may_not_tune_keeps_the_users_batch(applications: Path) -> None:
+    (job,) = workload(applications, "a,0,toy,2,256")
+    one = dynamics(job, tunes=False)
+    one.rate((4,), 0.0, 0)
+    assert one.split == (64, 0)
+    one.rate((1,), 0.0, 0)
+    assert one.split == (64, 3)
+
+
+def test_memory_survives_a_checkpoint(applications: Path) -> None:
+    (job,) = workload(applications, "a,0,toy,2,128")
+    one = dynamics(job, tunes=True)
+    progress, now = 0.0, 0
+    for placement in ((1,), (2,), (2, 2), (4, 4)):
+        rate, until = one.rate(placement, progress, now)
+        assert until is not None
+        progress, now = progress + rate * (until - now) / SECOND_NS, until
+    other = dynamics(job, tunes=True)
+    other.restore(json.loads(json.dumps(one.state())))
+    assert other.goodput == one.goodput
+    assert other.rate((4, 4), progress, now) == one.rate((4, 4), progress, now)
+    assert other.state() == one.state()
+
+
+@pytest.mark.reference
+def test_published_applications_are_read_whole(reference: Path) -> None:
+    jobs = read_pollux_jobs(reference / "pollux" / "workloads" / "workload-6.csv")
+    assert len(jobs) == 160
+    assert {job.model for job in jobs} == {"bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3"}
+    assert {job.jmax for job in jobs if job.model == "ncf"} == {1}
+    assert all(np.isfinite(job.rates).all() and job.rates[1] > 0 for job in jobs)
+
+
+@pytest.mark.reference
+def test_an_agents_fit_stays_within_bounds(reference: Path) -> None:
+    """What a job of a replay had seen when the fit's line search once left what doubles can hold."""
+    application = read_application(reference / "pollux" / "traces" / "cifar10")
+    seen = {
+        (1,): [128],
+        (1, 1): [140, 121, 199, 213, 229, 246, 264, 283, 304, 326],
+        (2, 1): [289, 383, 411],
+        (2,): [264, 403, 433, 464],
+        (3,): [441, 508, 585, 628, 674, 723, 776],
+    }
+    runs = [(placement, atomic) for placement, batches in seen.items() for atomic in batches]
+    taken = [application.step_time(placement, atomic) for placement, atomic in runs]
+    observed = Observations(
+        np.array([float(len(placement)) for placement, _ in runs]),
+        np.array([float(sum(placement)) for placement, _ in runs]),
+        np.array([float(atomic) for _, atomic in runs]),
+        np.array([one.step_s for one in taken]),
+        np.array([one.gradient_s for one in taken]),
+    )
+    assert objective(fit_throughput(observed), observed) < 0.1

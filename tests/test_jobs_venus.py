@@ -1,0 +1,175 @@
+"""Helios job tables and measured pairs, as Lucid's artifact has them."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+from pathlib import Path
+
+import pytest
+
+from bft.models import InputError, Job
+from bft.models.jobs_venus import read_colocation, read_venus_jobs
+
+HEADER = "job_id,user,vc,jobname,gpu_num,cpu_num,state,submit_time,duration,model,batchsize,amp,gpu_util,gmem_util,gmem"
+ROW = "765472,u1,vcA,,4,1,COMPLETED,2020-09-01 00:00:03,97,ResNet18,64,1,62.0,34.0,3584.0"
+PAIRS = "model1,batchsize1,amp1,speed1,model2,batchsize2,amp2,speed2"
+
+
+def table(folder: Path, *rows: str, header: str = HEADER, name: str = "jobs.csv") -> Path:
+    path = folder / name
+    path.write_text("\n".join((header, *rows)) + "\n")
+    return path
+
+
+def test_a_row_becomes_a_rigid_job(tmp_path: Path) -> None:
+    (job,) = read_venus_jobs(table(tmp_path, ROW))
+    assert (job.name, job.user, job.vc, job.model, job.batch_size) == ("765472", "u1", "vcA", "ResNet18+amp", 64)
+    assert job.tsub_ns == 1_598_918_403_000_000_000
+    assert (job.jmin, job.jmax, job.request, job.tcup_s, job.tcdw_s) == (4, 4, 4, 0, 0)
+    assert job.rates.tolist() == [0, 0, 0, 0, 1]
+    assert job.pmax == 97
+    assert job.memory_gib == 3.5
+    assert dict(job.extra) == {
+        "cpu_num": 1, "state": "COMPLETED", "amp": 1, "gpu_util": 62.0, "gmem_util": 34.0, "gmem": 3584.0
+    }  # fmt: skip
+
+
+def test_only_four_columns_are_needed(tmp_path: Path) -> None:
+    (job,) = read_venus_jobs(table(tmp_path, "007,8,12.5,0.5", header="job_id,gpu_num,submit_time,duration"))
+    assert (job.model, job.user, job.vc) == ("", "", "")
+    assert (job.batch_size, job.memory_gib, dict(job.extra)) == (None, None, {})
+    assert job.pmax == 0.5
+
+
+@pytest.mark.parametrize(
+    ("value", "origin", "instant"),
+    [
+        ("0", "2020-04-01", 1_585_699_200_000_000_000),
+        ("13219203", "2020-04-01", 1_598_918_403_000_000_000),
+        ("1.5", "1970-01-01T00:00:00Z", 1_500_000_000),
+        ("1970-01-01T01:00:00+01:00", "2020-04-01", 0),
+    ],
+)
+def test_submit_times_are_dates_or_seconds_from_the_origin(
+    tmp_path: Path, value: str, origin: str, instant: int
+) -> None:
+    (job,) = read_venus_jobs(
+        table(tmp_path, f"a,1,{value},1", header="job_id,gpu_num,submit_time,duration"), origin=origin
+    )
+    assert job.tsub_ns == instant
+
+
+def test_the_order_of_the_file_is_kept(tmp_path: Path) -> None:
+    header = "job_id,gpu_num,submit_time,duration"
+    jobs = read_venus_jobs(table(tmp_path, "c,1,5,1", "a,1,0,1", "b,1,5,1", header=header))
+    assert [job.name for job in jobs] == ["c", "a", "b"]
+    assert jobs.by_submit() == [1, 0, 2]
+
+
+def test_jobs_that_used_no_units_are_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    header = "job_id,gpu_num,submit_time,duration"
+    caplog.set_level(logging.INFO)
+    jobs = read_venus_jobs(table(tmp_path, "cpu,0,0,9", "run,1,0,9", "none,1,0,0", header=header))
+    assert [job.name for job in jobs] == ["run"]
+    assert "2 jobs without GPUs or duration" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "expected"),
+    [
+        ("job_id", "", "name is missing"),
+        ("gpu_num", "2.5", "whole number"),
+        ("gpu_num", "-1", ">= 0"),
+        ("gpu_num", "many", ">= 0"),
+        ("gpu_num", "1e12", "at most"),
+        ("duration", "", ">= 0"),
+        ("duration", "-3", ">= 0"),
+        ("duration", "inf", ">= 0"),
+        ("submit_time", "", "date and time"),
+        ("submit_time", "yesterday", "date and time"),
+        ("batchsize", "big", ">= 0"),
+        ("gmem", "-5", ">= 0"),
+    ],
+)
+def test_bad_cells_are_named(tmp_path: Path, column: str, value: str, expected: str) -> None:
+    names, cells = HEADER.split(","), ROW.split(",")
+    cells[names.index(column)] = value
+    cells[0] = value if column == "job_id" else "j2"
+    path = table(tmp_path, ROW, ",".join(cells))
+    with pytest.raises(InputError, match=expected) as caught:
+        read_venus_jobs(path)
+    assert (caught.value.file, caught.value.row, caught.value.column) == (str(path), 2, column)
+
+
+def test_bad_files_are_refused(tmp_path: Path) -> None:
+    header = "job_id,gpu_num,submit_time,duration"
+    with pytest.raises(InputError, match="missing column duration"):
+        read_venus_jobs(table(tmp_path, "a,1,0", header="job_id,gpu_num,submit_time"))
+    with pytest.raises(InputError, match="appears twice"):
+        read_venus_jobs(table(tmp_path, "a,1,0,1", "a,1,0,1", header=header))
+    with pytest.raises(InputError, match="no job with"):
+        read_venus_jobs(table(tmp_path, "a,0,0,1", header=header))
+    with pytest.raises(InputError, match="no job with"):
+        read_venus_jobs(table(tmp_path, header=header))
+    with pytest.raises(InputError, match="no such file"):
+        read_venus_jobs(tmp_path / "missing.csv")
+    with pytest.raises(InputError, match="directory"):
+        read_venus_jobs(tmp_path)
+    (tmp_path / "empty.csv").touch()
+    with pytest.raises(InputError, match="empty"):
+        read_venus_jobs(tmp_path / "empty.csv")
+    (tmp_path / "binary.csv").write_bytes(b"\x00\xff\xfe" * 50)
+    with pytest.raises(InputError):
+        read_venus_jobs(tmp_path / "binary.csv")
+    with pytest.raises(InputError, match="origin"):
+        read_venus_jobs(table(tmp_path, "a,1,0,1", header=header), origin="spring")
+
+
+def job(tmp_path: Path, model: str, batch: int, amp: int) -> Job:
+    header = "job_id,gpu_num,submit_time,duration,model,batchsize,amp"
+    return read_venus_jobs(table(tmp_path, f"a,1,0,1,{model},{batch},{amp}", header=header, name="one.csv")).jobs[0]
+
+
+def test_speeds_become_ratios(tmp_path: Path) -> None:
+    xi = read_colocation(table(tmp_path, "A,32,0,0.8,B,64,1,1.25", header=PAIRS), indifferent=["Big"])
+    a, b, big = job(tmp_path, "A", 32, 0), job(tmp_path, "B", 64, 1), job(tmp_path, "Big", 7, 1)
+    assert xi.xi(a, b) == (1.25, 1.0)  # faster together is noise
+    assert xi.xi(b, a) == (1.0, 1.25)
+    assert xi.clipped == 1
+    assert xi.xi(a, job(tmp_path, "B", 64, 0)) is None  # mixed precision is another load
+    assert xi.xi(a, job(tmp_path, "B", 32, 1)) is None
+    assert xi.xi(a, a) is None
+    assert xi.xi(a, big) == xi.xi(big, b) == xi.xi(big, big) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [("A,32,0,0,B,64,1,1", "speed1"), ("A,32,0,1,B,x,1,1", "batchsize2"), (",32,0,1,B,1,1,1", "model1")],
+)
+def test_bad_pairs_are_named(tmp_path: Path, row: str, column: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_colocation(table(tmp_path, row, header=PAIRS))
+    assert (caught.value.row, caught.value.column) == (1, column)
+
+
+def test_pairs_need_their_columns_and_a_row(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="missing column"):
+        read_colocation(table(tmp_path, "A,1", header="model1,speed1"))
+    with pytest.raises(InputError, match="empty"):
+        read_colocation(table(tmp_path, header=PAIRS))
+
+
+@pytest.mark.reference
+def test_the_venus_trace(reference: Path) -> None:
+    folder = reference / "lucid"
+    jobs = read_venus_jobs(folder / "venus_sept_jobs_relative.csv.gz")
+    with gzip.open(folder / "venus_sept_original_order.txt.gz", "rt") as lines:
+        assert [job.name for job in jobs] == lines.read().split()
+    assert len(jobs) == 23_859
+    assert len({job.vc for job in jobs}) == 15
+    assert jobs.by_submit() == list(range(len(jobs)))
+    xi = read_colocation(folder / "colocate_info.csv")
+    kinds = list({(job.model, job.batch_size): job for job in jobs if job.request <= 8}.values())
+    assert len(kinds) == 66
+    assert all(xi.xi(a, b) is not None for a in kinds for b in kinds)
