@@ -3,8 +3,8 @@
 Tiresias (§3.3) consolidates jobs whose tensor sizes are skewed: one large tensor makes one parameter server, or one
 message, a hot spot. We have no formula of theirs. Of two measures the share of the largest tensor is the default,
 because it tells apart the nine models of Tiresias' artifact: VGG-11/16/19 and AlexNet have 0.61 to 0.78, Inception
-and ResNet 0.04 to 0.14. The statistical skewness does not: many small layers make Inception-4 (3.5) more skewed than VGG-19 (3.4)
-and AlexNet (1.5).
+and ResNet 0.04 to 0.14. The statistical skewness does not: many small layers make Inception-4 (3.5) more skewed than
+VGG-19 (3.4) and AlexNet (1.5).
 """
 
 from __future__ import annotations

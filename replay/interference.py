@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
-from bft.models import Job, XiTable
+from bft.models import Job, UnitMemory, XiTable, fit_beside
+from bft.models.sub_batch import THRESHOLD
 
 # Partners that a replay considers per job: more make a decision slower and hardly better (DESIGN §6.3).
 XI_PARTNERS = 3
+
+Kind: TypeAlias = tuple[str, float | None, float | None]
+Ratios: TypeAlias = tuple[float, float] | None
 
 
 @dataclass(frozen=True)
@@ -22,23 +27,50 @@ class Interference:
         A pair is not allowed when either ratio exceeds this.
     unit_memory_gib
         Memory of a unit; a pair whose memory sum exceeds it is not allowed. None: memory is not looked at. A job that
-        states no memory then shares with nobody.
+        states no memory, and of which `memory` tells nothing, then shares with nobody.
     forbidden
         Pairs of models that may not share, whatever their ratios.
+    memory
+        Memory by model and batch size. With it, of two jobs that do not fit together the one submitted later runs
+        beside the other with a smaller batch and gradient accumulation (`fit_beside`), and what that costs it counts
+        into its ratio. None: batches stay as they are. Which of the two it is must not depend on what happens in a
+        replay, so that engine and policies say the same of a pair.
+    sub_batch_threshold
+        Least share of its goodput that it keeps by that, in (0, 1].
     """
 
     table: XiTable
     xi_max: float = float("inf")
     unit_memory_gib: float | None = None
     forbidden: frozenset[frozenset[str]] = frozenset()
+    memory: UnitMemory | None = None
+    sub_batch_threshold: float = THRESHOLD
+    _known: dict[tuple[Kind, Kind, bool], Ratios] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def xi(self, a: Job, b: Job) -> tuple[float, float] | None:
+    def xi(self, a: Job, b: Job) -> Ratios:
         """Ratios (xi_a, xi_b) of two jobs that may share, None when they may not."""
-        if frozenset((a.model, b.model)) in self.forbidden:
+        first = (a.tsub_ns, a.name) < (b.tsub_ns, b.name)
+        key = (self.kind(a), self.kind(b), first)
+        if key not in self._known:
+            ratios = self._of(a, b) if first else self._of(b, a)
+            self._known[key] = ratios if first or ratios is None else (ratios[1], ratios[0])
+        return self._known[key]
+
+    @staticmethod
+    def kind(job: Job) -> Kind:
+        """Jobs of one kind, submitted together, may share with the same others at the same ratios."""
+        return job.model, job.batch_size, job.memory_gib
+
+    def _of(self, earlier: Job, later: Job) -> Ratios:
+        if frozenset((earlier.model, later.model)) in self.forbidden:
             return None
-        if self.unit_memory_gib is not None and (
-            a.memory_gib is None or b.memory_gib is None or a.memory_gib + b.memory_gib > self.unit_memory_gib
-        ):
+        fit = fit_beside(later, earlier, self.unit_memory_gib, memory=self.memory, threshold=self.sub_batch_threshold)
+        if fit is None:
             return None
-        ratios = self.table.xi(a, b)
-        return None if ratios is None or max(ratios) > self.xi_max else ratios
+        if fit.accumulation > 1:
+            later = replace(later, batch_size=fit.batch)
+        ratios = self.table.xi(earlier, later)
+        if ratios is None:
+            return None
+        ratios = ratios[0], ratios[1] / fit.goodput_share
+        return None if max(ratios) > self.xi_max else ratios

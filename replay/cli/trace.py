@@ -12,6 +12,8 @@ from bft.replay.cli.parameters import NamesWholeOption
 from bft.replay.trace import SECOND_NS
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from bft.replay.trace import NodeTrace
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -66,6 +68,8 @@ def info(as_json: bool, **given: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Every event as one JSON object a line.")
 def show(shown: int, as_json: bool, **given: Any) -> None:
     """Draw the idle nodes over time and list the first events."""
+    from bft.replay.trace_stats import SPANS, idle_over_time
+
     read = _read(given)
     idle = read.idle_counts()
     joined, left = np.diff(read.joined_at), np.diff(read.left_at)
@@ -81,7 +85,7 @@ def show(shown: int, as_json: bool, **given: Any) -> None:
         return
     if len(read):
         click.echo(f"idle nodes, {_moment(read.start)} to {_moment(read.end)}, most {int(idle.max())}")
-        click.echo(_sparkline(read))
+        click.echo(_sparkline(idle_over_time(read, SPANS)))
     click.echo(f"{'time':<22}{'joined':>8}{'left':>8}{'idle':>8}")
     for event in range(min(shown, len(read))):
         moment = _moment(int(read.times[event]))
@@ -94,13 +98,9 @@ _reading(info)
 _reading(show)
 
 
-def _sparkline(read: NodeTrace, width: int = 72) -> str:
-    """Mean idle nodes in `width` equal spans, as a line of blocks."""
-    edges = np.linspace(read.start, max(read.end, read.start + 1), width + 1)
-    at = np.append(read.times, read.end).astype(np.float64)
-    held = np.concatenate([[0.0], np.cumsum(read.idle_counts() * np.diff(at))])
-    span = np.diff(np.interp(edges, at, held)) / np.diff(edges)
-    level = np.ceil(span / max(span.max(), 1e-9) * (len(BLOCKS) - 1)).astype(int)
+def _sparkline(means: NDArray[np.float64]) -> str:
+    """Mean idle nodes over time as a line of blocks."""
+    level = np.ceil(means / max(means.max(), 1e-9) * (len(BLOCKS) - 1)).astype(int)
     return "".join(BLOCKS[k] for k in level)
 
 
@@ -113,6 +113,7 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("events", f"{found['events']:,} ({found['joins']:,} joins, {found['leaves']:,} leaves)"),
         ("idle", f"{found['idle_node_seconds'] / 3600:,.0f} node-hours, {found['idle_share']:.1%} of all"),
         ("idle nodes", f"mean {found['idle_nodes_mean']:.1f}, most {found['idle_nodes_max']:,}"),
+        ("idle nodes over time", _sparkline(np.array(found["idle_nodes_over_time"]))),
     ]
     fragments = found.get("fragments")
     if fragments:
