@@ -6,11 +6,11 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bft.replay.trace import NodeTrace, always_idle, from_changes
-from bft.replay.trace_stats import STARTUPS_S, fragments, trace_statistics, usable_share
+from bft.replay.trace_stats import STARTUPS_S, fragments, idle_over_time, trace_statistics, usable_share
 
 SECOND = 1_000_000_000
 NODES = 4
@@ -161,3 +161,16 @@ def test_a_window_without_length_has_no_shares() -> None:
     assert told["idle_nodes_mean"] == 0.0
     assert told["fragments"]["up_to_1_h"]["by_node_time"] == 0.0
     json.dumps(told, allow_nan=False)
+
+
+@given(traces(), st.integers(1, 9))
+def test_idle_over_time_adds_up_and_is_what_each_part_holds(trace: NodeTrace, parts: int) -> None:
+    assume(trace.end > trace.start)
+    means = idle_over_time(trace, parts)
+    assert len(means) == parts
+    length = trace.end - trace.start
+    assert means.mean() * length / SECOND == pytest.approx(trace.idle_node_seconds(), abs=1e-6)
+    for part, mean in enumerate(means):
+        low, high = trace.start + length * part / parts, trace.start + length * (part + 1) / parts
+        held = sum(max(0.0, min(end, high) - max(start, low)) for _, start, end, _ in scan(trace))
+        assert mean == pytest.approx(held / (high - low), abs=1e-6)

@@ -1,0 +1,206 @@
+"""`bft-replay ingest`: from a scheduler's own logs to a node trace."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bft.models import InputError
+from bft.replay.cli.output import drafted
+from bft.replay.cli.parameters import NamesWholeOption, Seconds
+
+if TYPE_CHECKING:
+    from bft.replay.logs import Clock, Collector, Coverage, Diagnosis, Settings
+    from bft.replay.trace import NodeTrace
+
+AUTO = "auto"
+# What --events may be, besides Slurm's.
+CSV_EVENTS = ("intervals", "cobalt")
+# Lines looked at to find a log's format.
+_LOOKED_AT = 100
+
+
+def _print_recipe(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    from bft.replay.logs.recipes import RECIPES
+
+    if value is None:
+        return
+    if value not in RECIPES:
+        raise click.BadParameter(f"no recipe for {value!r}; there are {', '.join(RECIPES)}", ctx, param)
+    click.echo(RECIPES[value], nl=False)
+    ctx.exit()
+
+
+@click.command(cls=NamesWholeOption, short_help="Make a node trace of a scheduler's logs.")
+@click.argument("log_format", metavar="FORMAT")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("-o", "--output", metavar="FILE", required=True, help="Target: .parquet, .csv or .csv.gz.")
+@click.option("--nodes", metavar="FILE|LIST", multiple=True, help="Nodes of the machine: a host list such as "
+              "cn[001-128], or what scontrol show node, sinfo, pbsnodes -a, bhosts or qhost print.")  # fmt: skip
+@click.option("--events", metavar="FILE", multiple=True, help="When nodes were down or drained: "
+              "sacctmgr -P show event, or CSV with node,start,end,state.")  # fmt: skip
+@click.option("--reservations", metavar="FILE", multiple=True, help="When nodes were reserved: "
+              "scontrol or sacctmgr -P show reservation.")  # fmt: skip
+@click.option("--tz", metavar="ZONE", help="Zone of times that state none, such as Europe/Berlin. [UTC, with a note]")
+@click.option("--from", "begin", metavar="TIME", help="Begin of the window of observation, in --tz. "
+              "[when the first job ended]")  # fmt: skip
+@click.option("--to", "end", metavar="TIME", help="Its end, in --tz. [the last start or end of a job]")
+@click.option("--min-gap", "min_gap_s", type=Seconds(zero=True), default=10.0, show_default=True,
+              help="Idle gaps shorter than this many seconds do not count as idle.")  # fmt: skip
+@click.option("--fields", metavar="A,B,...", default="", help="Names of the columns of a file without a header line, "
+              "in sacct's words; xdmod for XDMoD's.")  # fmt: skip
+@click.option("--delimiter", metavar="TEXT", default="", help="What separates columns. [as in the header]")
+@click.option("--cluster", metavar="NAME", default="", help="Use only rows of this cluster. [all]")
+@click.option("--processors-per-node", type=click.IntRange(min=1), help="For logs that count processors (SWF).")
+@click.option("--machine-nodes", type=click.IntRange(min=1), help="Size of the machine, for logs that name no nodes.")
+@click.option("--machine", metavar="NAME", default="", help="Name of the machine, for people.")
+@click.option("--units-per-node", type=click.IntRange(min=1), default=1, show_default=True,
+              help="Units (GPUs) of a node.")  # fmt: skip
+@click.option("--strict", is_flag=True, help="Refuse the first row that would be skipped.")
+@click.option("--json", "as_json", is_flag=True, help="The diagnosis as JSON.")
+@click.option("--force", is_flag=True, help="Replace the target if it exists.")
+@click.option("--recipe", metavar="SCHEDULER", callback=_print_recipe, expose_value=False, is_eager=True,
+              help="Print the commands that export what is needed and exit: slurm, pbs, lsf, sge, cobalt.")  # fmt: skip
+def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, force: bool, **given: Any) -> None:
+    """Make a node trace of a scheduler's logs, and tell what they hold.
+
+    FORMAT is one of slurm, slurm-json, pbs, lsf, lsf-events, sge, cobalt, swf, intervals, or auto. FILEs may be
+    compressed (gzip, xz, zstd, bzip2); - is standard input. A node is idle while no job runs on it and it is neither
+    down, drained nor reserved, as far as --events and --reservations say.
+    """
+    from dataclasses import replace
+
+    from bft.replay.logs import FORMATS, Clock, Collector, Diagnosis, Settings, node_trace
+    from bft.replay.trace import SECOND_NS
+    from bft.replay.trace_files import write_trace
+
+    target = Path(output)
+    if target.exists() and not force:
+        raise InputError("exists; --force replaces it", file=target)
+    if not target.name.lower().endswith((".parquet", ".csv", ".csv.gz")):
+        raise InputError("a node trace is written as .parquet, .csv or .csv.gz", file=target)
+    if log_format != AUTO and log_format not in FORMATS:
+        raise InputError(f"unknown format {log_format!r}; known are {AUTO}, {', '.join(FORMATS)}")
+    diagnosis = Diagnosis(strict=given["strict"])
+    clock = Clock(given["tz"], diagnosis)
+    window = {name: _instant(given[option], f"--{flag}", clock) for name, option, flag in
+              (("start_ns", "begin", "from"), ("end_ns", "end", "to"))}  # fmt: skip
+    settings = Settings(
+        fields=tuple(name.strip() for name in given["fields"].split(",") if name.strip()),
+        delimiter=given["delimiter"].replace("\\t", "\t"),
+        cluster=given["cluster"],
+        processors_per_node=given["processors_per_node"],
+    )
+    collected = Collector(min_gap_ns=round(given["min_gap_s"] * SECOND_NS))
+    for name in given["nodes"]:
+        if Path(name).exists():
+            _read(name, "slurm-nodes", Settings(), collected, diagnosis, clock)
+        else:
+            _take_list(name, collected)
+    for name in files:
+        _read(name, log_format, settings, collected, diagnosis, clock)
+    for option in ("events", "reservations"):  # after the jobs: an outage may be one of all nodes known so far
+        for name in given[option]:
+            _read(name, f"slurm-{option}", Settings(cluster=settings.cluster), collected, diagnosis, clock)
+    diagnosis.balance()
+    made, coverage = node_trace(
+        collected,
+        diagnosis,
+        start_ns=window["start_ns"],
+        end_ns=window["end_ns"],
+        machine_nodes=given["machine_nodes"],
+        source=", ".join(files),
+    )
+    made = replace(
+        made,
+        machine=given["machine"] or collected.machine,
+        source=", ".join(files),
+        units_per_node=given["units_per_node"],
+    )
+    with drafted(target) as draft:
+        write_trace(made, draft)
+    if as_json:
+        click.echo(json.dumps({"output": output, **diagnosis.as_dict(), "coverage": coverage.as_dict()}, indent=2))
+        return
+    for line in _summary(made, diagnosis, coverage):
+        click.echo(line)
+    click.echo(f"{output}: {len(made.nodes)} nodes, {len(made)} events; bft-replay trace info {output} tells more")
+
+
+def _read(name: str, kind: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock) -> None:
+    """Read one file as a format, as what it looks like (auto), or, of events, as the CSV it may be instead."""
+    from bft.replay.logs import detect, open_log, reader
+
+    with _progress(name) as told, open_log(name, told) as lines:
+        head: list[str] = []
+        if kind in (AUTO, "slurm-events"):
+            for line in lines:
+                head.append(line)
+                if (line.strip() and line[0] not in "#;") or len(head) == _LOOKED_AT:
+                    break
+            found = detect(head[-1]) if head else None
+            if kind == AUTO and found is None:
+                raise InputError("is of no format that can be told from its first line; name its FORMAT", file=name)
+            kind = found if found and (kind == AUTO or found in CSV_EVENTS) else kind
+        reader(kind)(chain(head, lines), name, settings, into, diagnosis, clock)
+
+
+def _take_list(text: str, into: Collector) -> None:
+    from bft.replay.logs.hostlists import HostListError, expand
+
+    try:
+        into.known(expand(text))
+    except HostListError as error:
+        raise InputError(f"--nodes: neither a file nor a host list: {error}") from error
+
+
+def _instant(text: str | None, option: str, clock: Clock) -> int | None:
+    if text is None:
+        return None
+    found = clock.parse(f"{text}T00:00:00" if len(text) == 10 and "-" in text else text, option, 0)
+    if found is None:
+        raise InputError(f"{option}: expected a date and time such as 2021-02-10T20:21:15, not {text!r}")
+    return found
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Callable[[int], None] | None]:
+    """A bar by bytes read, on a terminal and for files large enough to wait for."""
+    path = Path(name)
+    if not sys.stderr.isatty() or name == "-" or not path.is_file() or path.stat().st_size < 8 << 20:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(path.name, total=path.stat().st_size)
+        yield lambda so_far: bar.update(task, completed=so_far)
+
+
+def _summary(made: NodeTrace, diagnosis: Diagnosis, coverage: Coverage) -> list[str]:
+    from bft.replay.trace_stats import iso
+
+    lines = [
+        f"{'lines':<28}{diagnosis.lines:,}, rows {diagnosis.rows:,}",
+        f"{'rows used':<28}{diagnosis.used:,}",
+    ]
+    for label, tallies in (("skipped", diagnosis.skipped), ("left out", diagnosis.left_out), ("note", diagnosis.notes)):
+        lines += [f"{label:<28}{reason}{f': {tally}' if str(tally) else ''}" for reason, tally in tallies.items()]
+    lines += [
+        f"{'window':<28}{iso(made.start)} to {iso(made.end)} ({made.duration_s / 86400:.2f} days)",
+        f"{'nodes':<28}{coverage.nodes:,}, {coverage.nodes_never_busy:,} of them never busy",
+        f"{'intervals of nodes':<28}{coverage.intervals:,}; {coverage.overlaps_merged:,} overlapped or touched "
+        f"another; {coverage.gaps_closed:,} gaps were too short to be idle",
+        f"{'node-time':<28}{coverage.node_seconds / 3600:,.0f} h: busy {coverage.busy:.1%}, unavailable "
+        f"{coverage.unavailable:.1%}, idle {coverage.idle:.1%}, short gaps {coverage.short_gaps:.2%}",
+    ]
+    return lines

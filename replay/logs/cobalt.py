@@ -1,0 +1,179 @@
+"""Cobalt: job tables and machine status tables as CSV, as Argonne's ALCF publishes them.
+
+Of the job table (DIM_JOB_COMPOSITE): START_TIMESTAMP, END_TIMESTAMP, NODES_USED (older: USED_NODES), LOCATION (older:
+MACHINE_PARTITION). Of the machine status: START_TIMESTAMP, END_TIMESTAMP, IS_ALL_MACHINE_DOWN.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Sequence
+
+from bft.models import InputError
+from bft.replay.logs.cobalt_locations import expand, listed
+from bft.replay.logs.collector import Collector
+from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.formats import Settings
+from bft.replay.logs.records import LeftOut, Unusable, each_record, in_order
+from bft.replay.logs.times import MISSING, Clock
+
+_START, _END, _DOWN = "START_TIMESTAMP", "END_TIMESTAMP", "IS_ALL_MACHINE_DOWN"
+_NODES, _LOCATIONS, _MACHINE = ("NODES_USED", "USED_NODES"), ("LOCATION", "MACHINE_PARTITION"), "MACHINE_NAME"
+_MOST_NODES = 10**7
+_MOST_FIELD = 16 << 20
+
+
+def read(
+    lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
+) -> None:
+    """Read a job table or a machine status table; see `Reader` for parameters and errors.
+
+    Job tables come before the machine status: an outage of the whole machine is one of all nodes they name.
+    """
+    table = _Table(file, settings, into, diagnosis, clock)
+    limit = csv.field_size_limit(_MOST_FIELD)
+    try:
+        each_record(table.below_header(lines), file, diagnosis, table.record)
+    finally:
+        csv.field_size_limit(limit)
+
+
+class _Table:
+    """One file."""
+
+    def __init__(self, file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock) -> None:
+        self.file, self.settings, self.into, self.diagnosis, self.clock = file, settings, into, diagnosis, clock
+        self.header = ""
+        self.width = 0
+        self.column: dict[str, int] = {}
+        self.use: Callable[[Sequence[str], int, int], None] = self._job
+        self.expanded: dict[str, tuple[str, ...]] = {}
+        if settings.fields:
+            self._columns(settings.fields)
+
+    def below_header(self, lines: Iterable[str]) -> Iterable[str]:
+        """The lines; the header, also where files were joined, is replaced by a blank line."""
+        for line in lines:
+            if not self.column and line and not line.isspace():
+                self.header = line
+                try:
+                    self._columns(self._cells(line))
+                except Unusable as why:
+                    raise InputError(f"the header {why.reason}: {why.detail}", file=self.file, row=1) from why
+            yield "" if line == self.header else line
+
+    def record(self, text: str, line: int) -> None:
+        """Use one row."""
+        row = self._cells(text)
+        if len(row) != self.width:
+            raise Unusable("the row has not as many fields as the header", f"{len(row)}, expected {self.width}")
+        machine = self._cell(row, _MACHINE)
+        if self.settings.cluster and machine and machine.casefold() != self.settings.cluster.casefold():
+            raise LeftOut("a row of another machine (--cluster)")
+        self.into.machine = self.into.machine or machine[:200].encode("ascii", "replace").decode()
+        if self._cell(row, _START) in MISSING:
+            raise LeftOut(f"no {_START}: it never began")
+        start_ns = self._time(row, _START, line, None)
+        if start_ns is None:
+            raise Unusable(f"{_START} is no date and time", ascii(self._cell(row, _START)[:40]))
+        self.use(row, start_ns, line)
+
+    def _columns(self, names: Sequence[str]) -> None:
+        self.width = len(names)
+        self.column = {name.strip().upper(): index for index, name in enumerate(names)}
+        missing = [name for name in (_START, _END) if name not in self.column]
+        if _DOWN in self.column:
+            self.use = self._outage
+            if not self.into.names:
+                raise InputError(
+                    "a machine status table, but no job table before it says which nodes there are",
+                    file=self.file,
+                    hint="give the job tables first",
+                )
+        elif not any(name in self.column for name in _NODES):
+            missing.append(" or ".join(_NODES))
+        if missing:
+            raise InputError(
+                f"is no table of Cobalt's: no column {', '.join(missing)}",
+                file=self.file,
+                row=1,
+                hint="expected ALCF's DIM_JOB_COMPOSITE or machine status as CSV",
+            )
+
+    def _job(self, row: Sequence[str], start_ns: int, line: int) -> None:
+        end_ns = self._time(row, _END, line, start_ns)
+        if end_ns is None and self._cell(row, _END) not in MISSING:
+            raise Unusable(f"{_END} is no date and time", ascii(self._cell(row, _END)[:40]))
+        if end_ns is None:
+            self.diagnosis.note("a job has no end: it counts as still running", self.file, line)
+        else:
+            in_order(start_ns, end_ns)
+        used = self._nodes_used(row)
+        names = [name for name in _LOCATIONS if name in self.column]
+        if not names:
+            self.into.count(used, start_ns, end_ns)
+            return
+        location = next((cell for name in names if (cell := self._cell(row, name)) not in MISSING), "")
+        hosts = self._hosts(location, used, line)
+        self.into.busy(hosts, start_ns, end_ns)
+
+    def _hosts(self, location: str, used: int, line: int) -> tuple[str, ...]:
+        hosts = self.expanded.get(location)
+        if hosts is None:
+            try:
+                hosts = expand(location)
+            except Unusable:
+                return self._cut_off(location, used, line)
+            if len(self.expanded) < 10_000:  # blocks are few and used again, lists of nodes are not
+                self.expanded[location] = hosts
+        return hosts if len(hosts) >= used else self._cut_off(location, used, line)
+
+    def _cut_off(self, location: str, used: int, line: int) -> tuple[str, ...]:
+        hosts = listed(location)
+        told = "LOCATION is cut off: it names fewer nodes than NODES_USED, the others look idle"
+        self.diagnosis.note(told, self.file, line, f"{len(hosts)} of {used}")
+        return hosts
+
+    def _outage(self, row: Sequence[str], start_ns: int, line: int) -> None:
+        down = self._cell(row, _DOWN)
+        if down not in ("1", "1.0", "true", "True", "TRUE"):
+            raise LeftOut(f"{_DOWN} is not 1: which part of the machine was down is not stated")
+        end_ns = self._time(row, _END, line, start_ns)
+        if end_ns is None and self._cell(row, _END) not in MISSING:
+            raise Unusable(f"{_END} is no date and time", ascii(self._cell(row, _END)[:40]))
+        if end_ns is None:
+            end_ns = self._next_start(start_ns)
+            told = "an outage has no end: it is taken to last until the next job starts"
+            self.diagnosis.note(told, self.file, line)
+        else:
+            in_order(start_ns, end_ns)
+        self.into.unavailable(list(self.into.names), start_ns, end_ns)
+
+    def _next_start(self, after_ns: int) -> int | None:
+        """Start of the first job after a time."""
+        starts = self.into.busy_intervals.merged()[1]
+        later = starts[starts > after_ns]
+        return int(later.min()) if len(later) else None
+
+    def _time(self, row: Sequence[str], name: str, line: int, not_before: int | None) -> int | None:
+        return self.clock.parse(self._cell(row, name), self.file, line, not_before)
+
+    def _nodes_used(self, row: Sequence[str]) -> int:
+        text = next(self._cell(row, name) for name in _NODES if name in self.column)
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1
+        if not 0 <= value <= _MOST_NODES or value != int(value):
+            raise Unusable(f"{_NODES[0]} is no number of nodes", ascii(text[:40]))
+        return int(value)
+
+    def _cell(self, row: Sequence[str], name: str) -> str:
+        index = self.column.get(name)
+        return "" if index is None else row[index].strip()
+
+    def _cells(self, line: str) -> list[str]:
+        try:
+            return next(csv.reader([line], delimiter=self.settings.delimiter or ",", strict=True))
+        except csv.Error as error:
+            raise Unusable("is no row of CSV", str(error)) from error

@@ -1,0 +1,261 @@
+"""Collects when nodes were busy or unavailable, in flat arrays whose size follows the fragments, not the rows."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from bft.models import InputError
+from bft.replay.trace import SECOND_NS, IndexArray, TimeArray
+
+# Node index, start and end of intervals, a row each.
+Columns: TypeAlias = tuple[IndexArray, TimeArray, TimeArray]
+# The end of what is still running when the log ends.
+OPEN = 2**63 - 1
+MIN_GAP_NS = 10 * SECOND_NS
+MOST_NODES = 1_000_000
+# Node-intervals that are merged at once. Blocks that fit a processor's cache sort fastest.
+BLOCK = 500_000
+# Merged node-intervals, 20 bytes each, from which on blocks are united and short gaps closed before the end.
+MANY = 2_000_000
+
+
+class Intervals:
+    """Intervals [start, end) of nodes, of which overlapping and touching ones are merged now and then.
+
+    Parameters
+    ----------
+    min_gap_ns
+        Gaps shorter than this may be closed: here only when memory calls for it, in the end all by `node_trace`.
+
+    Attributes
+    ----------
+    given, closed
+        Node-intervals added, and gaps closed, so far.
+    """
+
+    def __init__(self, min_gap_ns: int) -> None:
+        self.min_gap_ns = min_gap_ns
+        self.given = 0
+        self.closed = 0
+        self._nodes, self._starts, self._ends, self._counts = array("i"), array("q"), array("q"), array("i")
+        # Each sorted and merged in itself; the first one holds most.
+        self._runs: list[Columns] = []
+
+    def add(self, nodes: array[int], start: int, end: int) -> None:
+        """Add one interval of several nodes."""
+        self._nodes.extend(nodes)
+        self._starts.append(start)
+        self._ends.append(end)
+        self._counts.append(len(nodes))
+        if len(self._nodes) >= BLOCK:
+            self._settle()
+
+    def merged(self) -> Columns:
+        """Node index, start and end of the merged intervals, sorted by node and start."""
+        self._settle()
+        self._unite()
+        return self._runs[0]
+
+    def _settle(self) -> None:
+        """Merge what waits; unite all once the later runs hold as much as the first, so that each row moves rarely."""
+        self.given += len(self._nodes)
+        counts = np.frombuffer(self._counts, dtype=np.int32)
+        waiting = (
+            np.frombuffer(self._nodes, dtype=np.int32),
+            np.repeat(np.frombuffer(self._starts, dtype=np.int64), counts),
+            np.repeat(np.frombuffer(self._ends, dtype=np.int64), counts),
+        )
+        self._nodes, self._starts, self._ends, self._counts = array("i"), array("q"), array("q"), array("i")
+        self._runs.append(merge(*waiting))
+        if sum(len(run[0]) for run in self._runs[1:]) > max(len(self._runs[0][0]), MANY):
+            self._unite()
+            if len(self._runs[0][0]) > MANY:
+                closed = merge(*self._runs[0], gap_ns=self.min_gap_ns)
+                self.closed += len(self._runs[0][0]) - len(closed[0])
+                self._runs = [closed]
+
+    def _unite(self) -> None:
+        if len(self._runs) > 1:
+            columns = [np.concatenate(column) for column in zip(*self._runs, strict=True)]
+            self._runs.clear()
+            self._runs.append(merge(columns[0], columns[1], columns[2]))
+
+
+class Collector:
+    """What readers hand over: which nodes there are, and when they were busy or unavailable.
+
+    All times are UTC nanoseconds, an end of None is that of the observation.
+
+    Parameters
+    ----------
+    min_gap_ns
+        As `Intervals` has it.
+    most_nodes
+        Names of nodes beyond this number are refused: a damaged log must not fill the memory.
+
+    Attributes
+    ----------
+    names
+        Node name -> index, in the order in which they were met.
+    universe
+        Indices of the nodes that belong to the machine; empty as long as no list of them was read.
+    machine, machine_nodes
+        Name of the machine and, for logs with counts alone, how many nodes it has; readers may set both.
+    first_start, first_end, last, running
+        Of the jobs: earliest start, earliest end, latest start or end, and how many had no end yet.
+    stated
+        Window of observation that the log itself states.
+    """
+
+    def __init__(self, *, min_gap_ns: int = MIN_GAP_NS, most_nodes: int = MOST_NODES) -> None:
+        self.min_gap_ns = min_gap_ns
+        self.most_nodes = most_nodes
+        self.names: dict[str, int] = {}
+        self.universe: set[int] = set()
+        self.machine = ""
+        self.machine_nodes: int | None = None
+        self.first_start = self.first_end = OPEN
+        self.last = 0
+        self.running = 0
+        self.stated: tuple[int, int] | None = None
+        self.busy_intervals = Intervals(min_gap_ns)
+        self.unavailable_intervals = Intervals(min_gap_ns)
+        self._counted = (array("q"), array("q"), array("q"))
+
+    def indices(self, hosts: Sequence[str]) -> array[int]:
+        """Indices of nodes by name, new names included; they stay valid, so that readers may keep them.
+
+        Raises
+        ------
+        InputError
+            When that makes more nodes than any machine has.
+        """
+        names = self.names
+        try:
+            return array("i", map(names.__getitem__, hosts))
+        except KeyError:
+            found = array("i", (names.setdefault(host, len(names)) for host in hosts))
+        if len(names) > self.most_nodes:
+            raise InputError(
+                f"the logs name more than {self.most_nodes:,} nodes, the last one {next(reversed(names))!r}"
+            )
+        return found
+
+    def busy(self, hosts: Sequence[str], start_ns: int, end_ns: int | None) -> None:
+        """A job ran on these nodes."""
+        self.busy_nodes(self.indices(hosts), start_ns, end_ns)
+
+    def busy_nodes(self, nodes: array[int], start_ns: int, end_ns: int | None) -> None:
+        """A job ran on these nodes, by `indices`: for readers in a hurry."""
+        self.busy_intervals.add(nodes, start_ns, self._seen(start_ns, end_ns))
+
+    def unavailable(self, hosts: Sequence[str], start_ns: int, end_ns: int | None) -> None:
+        """These nodes were down, draining, in maintenance or reserved: neither busy nor idle.
+
+        Does not extend the default window of observation: a node may be down for years.
+        """
+        self.unavailable_nodes(self.indices(hosts), start_ns, end_ns)
+
+    def unavailable_nodes(self, nodes: array[int], start_ns: int, end_ns: int | None) -> None:
+        """These nodes, by `indices`, were unavailable."""
+        self.unavailable_intervals.add(nodes, start_ns, OPEN if end_ns is None else end_ns)
+
+    def known(self, hosts: Sequence[str]) -> None:
+        """These nodes belong to the machine. Once any is known, nodes not known do not belong to it."""
+        self.universe.update(self.indices(hosts))
+
+    def count(self, nodes: int, start_ns: int, end_ns: int | None) -> None:
+        """A job ran on so many nodes of which the log has no names: they are chosen later, first fit."""
+        for column, value in zip(self._counted, (nodes, start_ns, self._seen(start_ns, end_ns)), strict=True):
+            column.append(value)
+
+    def observe(self, start_ns: int, end_ns: int) -> None:
+        """The log states a window of observation of its own; several make the one that spans them."""
+        if self.stated is not None:
+            start_ns, end_ns = min(start_ns, self.stated[0]), max(end_ns, self.stated[1])
+        self.stated = start_ns, end_ns
+
+    def counted(self) -> tuple[TimeArray, TimeArray, TimeArray]:
+        """Nodes, start and end of each job given to `count`."""
+        nodes, starts, ends = (np.array(column, dtype=np.int64) for column in self._counted)
+        return nodes, starts, ends
+
+    def _seen(self, start_ns: int, end_ns: int | None) -> int:
+        """Widen the window that jobs are seen in, and return the end, `OPEN` for None."""
+        if start_ns < self.first_start:
+            self.first_start = start_ns
+        if end_ns is None:
+            self.running += 1
+            if start_ns > self.last:
+                self.last = start_ns
+            return OPEN
+        if end_ns < self.first_end:
+            self.first_end = end_ns
+        if end_ns > self.last:
+            self.last = end_ns
+        return end_ns
+
+
+def merge(node: IndexArray, start: TimeArray, end: TimeArray, *, gap_ns: int = 0) -> Columns:
+    """The union of intervals per node, sorted by node and start; gaps shorter than `gap_ns` are closed.
+
+    Parameters
+    ----------
+    node, start, end
+        One entry an interval, in any order; those with end <= start are dropped.
+    gap_ns
+        0 merges overlapping and touching intervals only.
+    """
+    some = end > start
+    if not some.all():
+        node, start, end = node[some], start[some], end[some]
+    del some
+    if not len(node):
+        return node, start, end
+    # One number for node and time makes sorting, and a maximum over each node's intervals so far, quick. Times are
+    # counted in seconds for it if they can be; "open" is one unit beyond the last.
+    open_ended = end == OPEN
+    low = int(start.min())
+    top = max(int(start.max()), int(end[~open_ended].max(initial=0)))
+    offsets = (start - low, (end - low)[~open_ended])
+    unit = next(unit for unit in (SECOND_NS, 10**6, 1) if not any((offset % unit).any() for offset in offsets))
+    del offsets
+    span = (top - low) // unit + 2
+    if span * (int(node.max()) + 1) >= 2**63:
+        return _merge_by_rank(node, start, end, gap_ns)
+    at = node.astype(np.int64) * span
+    until = (end - low) // unit
+    until[open_ended] = span - 1
+    until += at
+    at += (start - low) // unit
+    order = np.argsort(at, kind="stable")
+    at, until = at[order], until[order]
+    del order
+    np.maximum.accumulate(until, out=until)
+    opens = np.ones(len(at), dtype=bool)
+    # The last end so far is that of this node, as later nodes are above all before; a new node opens of itself.
+    opens[1:] = at[1:] > until[:-1]
+    if gap_ns:
+        opens[1:] &= (at[1:] - until[:-1] >= -(-gap_ns // unit)) | (at[1:] // span != at[:-1] // span)
+    closes = np.append(opens[1:], True)
+    at, until = at[opens], until[closes]
+    which = at // span
+    at -= which * span
+    until -= which * span
+    return which.astype(np.int32), at * unit + low, np.where(until == span - 1, OPEN, until * unit + low)
+
+
+def _merge_by_rank(node: IndexArray, start: TimeArray, end: TimeArray, gap_ns: int) -> Columns:
+    """`merge` of times so fine and so far apart that node and time do not fit one number."""
+    order = np.lexsort((start, node))
+    node, start, end = node[order], start[order], end[order]
+    ranked = np.unique(end)
+    lift = node.astype(np.int64) * len(ranked)
+    reach = ranked[np.maximum.accumulate(np.searchsorted(ranked, end) + lift) - lift]
+    opens = np.ones(len(node), dtype=bool)
+    opens[1:] = (node[1:] != node[:-1]) | (start[1:] - reach[:-1] >= max(gap_ns, 1))
+    return node[opens], start[opens], reach[np.append(opens[1:], True)]

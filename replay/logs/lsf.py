@@ -1,0 +1,154 @@
+"""LSF: lsb.acct, a record a finished job.
+
+Fields are separated by blanks, strings are quoted and double the quotes in them; the order of fields is that of the
+LSF configuration reference, lsb.acct(5). The tail grows with the version and is not read, but for one case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from bft.replay.logs.collector import Collector
+from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.formats import Settings
+from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record, host_names, in_order
+from bft.replay.logs.times import Clock
+from bft.replay.trace import SECOND_NS
+
+_FIELD = re.compile(r'"[^"]*(?:""[^"]*)*"|[^\s"]+')
+_REPEATED = re.compile(r"\d+\*")
+_FLOAT = re.compile(r"\d+\.\d+", re.ASCII)
+_EVENT_TIME, _JOB, _START, _ASKED = 2, 3, 10, 22
+# From jStatus on, in fields: to the number of -R extensions; from the end of host usages to runTime.
+_TO_EXTENSIONS, _TO_RUN_TIME = 53, 13
+_OTHERS: Final = {
+    '"EVENT_ADRSV_FINISH"': "record type EVENT_ADRSV_FINISH: reservations of LSF are not read",
+    '"JOB_RESIZE"': "record type JOB_RESIZE: resized jobs count as on the nodes of their end from their start on",
+}
+
+
+def read(
+    lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
+) -> None:
+    """Read lsb.acct; see `Reader` for parameters and errors."""
+
+    def record(text: str, line: int) -> None:
+        row = fields(text)
+        if row[0] != '"JOB_FINISH"':
+            if row[0] in _OTHERS:
+                raise LeftOut(_OTHERS[row[0]])
+            raise Foreign("is no record of lsb.acct, such as JOB_FINISH", ascii(row[0][:40]))
+        asked, at = _asked(row)
+        job = f"job {row[_JOB][:40]}"
+        if asked and at + 1 < len(row) and _FLOAT.fullmatch(row[at + 1]):
+            diagnosis.note("numExHosts is missing: the hosts of askedHosts count as execHosts", file, line, job)
+            hosts = asked
+        else:
+            hosts, at = hosts_at(row, at)
+        if not hosts:
+            raise LeftOut("a job that never started")
+        end_ns = time_at(row, _EVENT_TIME, "event time", clock)
+        lost = row[_START] == "0"
+        start_ns = end_ns - _run_time_ns(row, at) if lost else time_at(row, _START, "startTime", clock)
+        in_order(start_ns, end_ns)
+        if any("@" in host for host in hosts):
+            diagnosis.note("hosts of another cluster (host@cluster) count as nodes of their own", file, line, job)
+        into.busy(hosts, start_ns, end_ns)
+
+    each_record(lines, file, diagnosis, record)
+
+
+def fields(text: str) -> list[str]:
+    """Fields of a record of lsb.acct or lsb.events, strings in their quotes; at least one.
+
+    Raises
+    ------
+    Unusable
+        When a quote is not closed.
+    """
+    if text.count('"') % 2:
+        raise Unusable("a quote is not closed", ascii(text[-40:]))
+    return _FIELD.findall(text)
+
+
+def unquoted(field: str) -> str:
+    """The text of a field."""
+    return field[1:-1].replace('""', '"') if field[0] == '"' else field
+
+
+def number_at(row: list[str], index: int, what: str) -> int:
+    """A whole number that is not quoted.
+
+    Raises
+    ------
+    Unusable
+        When there is none.
+    """
+    if index >= len(row):
+        raise Unusable(f"ends before {what}", f"field {index + 1} of {len(row)}")
+    text = row[index]
+    if not text.removeprefix("-").isdecimal() or len(text) > 18:
+        raise Unusable(f"{what} is no whole number", f"field {index + 1}: {text[:40]!a}")
+    return int(text)
+
+
+def time_at(row: list[str], index: int, what: str, clock: Clock) -> int:
+    """A time, UTC nanoseconds.
+
+    Raises
+    ------
+    Unusable
+        When there is none.
+    """
+    number_at(row, index, what)
+    time_ns = clock.epoch(row[index])
+    if time_ns is None:
+        raise Unusable(f"{what} is no time in seconds since 1970", f"field {index + 1}: {row[index]}")
+    return time_ns
+
+
+def hosts_at(row: list[str], index: int) -> tuple[tuple[str, ...], int]:
+    """The hosts whose number is at `index`, each once, and where the next field is.
+
+    A host is repeated for each of its slots, or written once as 16*host (SHORT_EVENTFILE, LSB_SHORT_HOSTLIST).
+
+    Raises
+    ------
+    Unusable
+        When they are not there.
+    """
+    count = number_at(row, index, "numExHosts")
+    hosts = _texts(row, index + 1, count)
+    if hosts is None:
+        raise Unusable("execHosts are not as many hosts as numExHosts says", f"field {index + 1}: {count}")
+    return host_names((_REPEATED.sub("", host, count=1) for host in hosts), "execHosts"), index + 1 + count
+
+
+def _asked(row: list[str]) -> tuple[tuple[str, ...], int]:
+    """The hosts that the user asked for, and where the next field is.
+
+    That is numExHosts, but records are found that lack it: then it is jStatus, and hostFactor, a fraction, follows.
+    """
+    asked = number_at(row, _ASKED, "numAskedHosts")
+    hosts = _texts(row, _ASKED + 1, asked)
+    if hosts is None:
+        raise Unusable("askedHosts are not as many hosts as numAskedHosts says", f"field {_ASKED + 1}: {asked}")
+    return host_names(hosts, "askedHosts"), _ASKED + 1 + asked
+
+
+def _texts(row: list[str], at: int, count: int) -> list[str] | None:
+    """So many quoted fields, each text once; None where there are fewer."""
+    found = row[at : at + max(0, count)]
+    if len(found) != count or any(field[0] != '"' for field in found):
+        return None
+    return [unquoted(field) for field in dict.fromkeys(found)]
+
+
+def _run_time_ns(row: list[str], at: int) -> int:
+    """RunTime, for a job whose start LSF has lost (startTime 0) though it names hosts; `at` is where jStatus is."""
+    at += _TO_EXTENSIONS
+    at += 1 + 2 * max(0, number_at(row, at, "the number of -R extensions"))
+    at += 1 + 5 * max(0, number_at(row, at, "numHostRusage"))
+    return max(0, number_at(row, at + _TO_RUN_TIME, "runTime of a job with startTime 0")) * SECOND_NS

@@ -1,0 +1,155 @@
+"""PBS Pro, OpenPBS and Torque: accounting files, one a day.
+
+A record is `MM/DD/YYYY HH:MM:SS;type;id;key=value key=value ...` (OpenPBS and Torque administrator's guides, chapter
+on accounting). Times within the message are epochs; the stamp is local and used only where they are missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from bft.replay.logs.collector import Collector
+from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.formats import Settings
+from bft.replay.logs.records import (
+    Foreign,
+    LeftOut,
+    UnderWay,
+    Unusable,
+    each_record,
+    host_names,
+    in_order,
+)
+from bft.replay.logs.times import Clock
+
+_RECORD = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d:\d\d:\d\d)(?:\.\d+)?;(\w\w?);([^;]*);?(.*)", re.DOTALL | re.ASCII)
+# A quote opens a quoted part where a value or a part of one may begin; anywhere else it is an apostrophe.
+_PAIR = re.compile(r"""(?:^|(?<=\s))([A-Za-z_][\w.\-]*)=((?:[^\s"']+|(?<=[=:,+(])(?:"[^"]*"|'[^']*')|\S)*)""")
+_WANTED = frozenset({"start", "end", "exec_host", "exec_vnode", "nodes"})
+# Sockets or NUMA domains of a host that are nodes of their own: host[0], host[1].
+_PART_OF_HOST = re.compile(r"(?<=.)\[\d+\]$")
+
+
+def read(
+    lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
+) -> None:
+    """Read an accounting file; see `Reader` for parameters and errors. Several files: in order of time."""
+    log = _Accounting(file, into, diagnosis, clock)
+    each_record(lines, file, diagnosis, log.record)
+    log.close()
+
+
+class _Accounting:
+    """One file of records."""
+
+    def __init__(self, file: str, into: Collector, diagnosis: Diagnosis, clock: Clock) -> None:
+        self.file, self.into, self.diagnosis, self.clock = file, into, diagnosis, clock
+        self.under_way = UnderWay(into)
+        self.jobs, self.reservations = self.under_way.jobs, self.under_way.outages
+        self.line = 0
+        # Last time stated by epochs, and by stamps: those are hours off where --tz was not given.
+        self.last_epoch_ns = self.last_stamp_ns = 0
+
+    def record(self, text: str, line: int) -> None:
+        """Use one record."""
+        self.line = line
+        found = _RECORD.match(text)
+        if found is None:
+            raise Foreign("is no record of PBS accounting: MM/DD/YYYY HH:MM:SS;type;id;message", ascii(text[:60]))
+        month, day, year, hour, kind, job, message = found.groups()
+        stamp = f"{year}-{month}-{day}T{hour}"
+        values = _values(message)
+        match kind:
+            case "E" | "R":
+                self._ended(kind, job, stamp, values)
+            case "S":
+                self._started(job, stamp, values)
+            case "A":
+                if not self.jobs.end(job, self._time(values, "end", stamp)):
+                    raise LeftOut("record type A: aborted before it started")
+            case "c":
+                self._shrunk(job, stamp, values)
+            case "B":
+                start_ns = self._time(values, "start", stamp)
+                self.reservations.begin(job, _hosts(values), start_ns)
+            case "F" | "K" | "k":
+                if not self.reservations.end(job, self._time({}, "end", stamp)):
+                    raise LeftOut(f"record type {kind}: the end of a reservation whose beginning is not in the logs")
+            case _:
+                raise LeftOut(f"record type {kind}: says nothing of when nodes are taken or given back")
+
+    def close(self) -> None:
+        """Account for what has not ended."""
+        self.under_way.file_ends(self.last_epoch_ns or self.last_stamp_ns, self.file, self.diagnosis)
+
+    def _ended(self, kind: str, job: str, stamp: str, values: dict[str, str]) -> None:
+        """E: a job has ended; R: it goes back to the queue. Both state the whole, or S has stated the start."""
+        begun = self.jobs.under_way(job)
+        end_ns = self._time(values, "end", stamp)
+        if "start" not in values and begun is not None:
+            in_order(begun[1], end_ns)
+            self.jobs.end(job, end_ns)
+            return
+        if "start" not in values and kind == "R":
+            raise LeftOut("record type R: sent back to the queue, its start is not in the logs")
+        if "start" not in values:
+            raise Unusable("a job has ended but states no start", f"job {job[:80]}")
+        start_ns = self._time(values, "start", stamp)
+        in_order(start_ns, end_ns)
+        if begun is not None and begun[1] == start_ns:
+            # Nodes released on the way (c) are not the job's any more, though E may list them.
+            self.jobs.end(job, end_ns)
+            return
+        self.into.busy(_hosts(values), start_ns, end_ns)
+        self.jobs.forget(job)
+
+    def _started(self, job: str, stamp: str, values: dict[str, str]) -> None:
+        start_ns = self._time(values, "start", stamp)
+        if self.jobs.begin(job, _hosts(values), start_ns):
+            told = "a job starts again without having ended: its nodes count as taken until then"
+            self.diagnosis.note(told, self.file, self.line, f"job {job[:80]}")
+
+    def _shrunk(self, job: str, stamp: str, values: dict[str, str]) -> None:
+        """A running job has released nodes (pbs_release_nodes); the record lists those it keeps."""
+        begun = self.jobs.under_way(job)
+        if begun is None:
+            raise LeftOut("record type c: nodes released by a job whose start is not in the logs")
+        kept, now_ns = _hosts(values), self._time({}, "end", stamp)
+        released = tuple(host for host in begun[0] if host not in set(kept))
+        self.into.busy(released, begun[1], max(now_ns, begun[1]))
+        self.jobs.forget(job)
+        self.jobs.begin(job, kept, begun[1])
+
+    def _time(self, values: dict[str, str], key: str, stamp: str) -> int:
+        """An epoch of the message, or the record's stamp where the message states none."""
+        if key in values:
+            time_ns = self.clock.epoch(values[key])
+            if time_ns is None:
+                raise Unusable(f"{key}= is no time in seconds since 1970", ascii(values[key][:40]))
+            self.last_epoch_ns = max(self.last_epoch_ns, time_ns)
+        else:
+            time_ns = self.clock.parse(stamp, self.file, self.line)
+            if time_ns is None:
+                raise Unusable("the date of the record does not exist", stamp)
+            self.last_stamp_ns = max(self.last_stamp_ns, time_ns)
+        return time_ns
+
+
+def _values(message: str) -> dict[str, str]:
+    return {key: _unquoted(value) for key, value in _PAIR.findall(message) if key in _WANTED}
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
+
+
+def _hosts(values: dict[str, str]) -> tuple[str, ...]:
+    """Hosts of exec_host (h/7+h/6, h/0*13, h/0-3), else of exec_vnode or nodes ((n1:ncpus=4)+(n2:ncpus=4))."""
+    if values.get("exec_host"):
+        return host_names((part.partition("/")[0] for part in values["exec_host"].split("+")), "exec_host")
+    key = "exec_vnode" if values.get("exec_vnode") else "nodes"
+    if not values.get(key):
+        raise Unusable("names no hosts: no exec_host, no exec_vnode")
+    parts = (part.strip("()").partition(":")[0] for part in values[key].split("+"))
+    return host_names((_PART_OF_HOST.sub("", part) for part in parts), key)

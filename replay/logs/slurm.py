@@ -1,0 +1,80 @@
+"""Slurm's accounting as `sacct -P` prints it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+from bft.replay.logs.collector import Collector
+from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.formats import Settings
+from bft.replay.logs.hostlists import NO_HOSTS, HostListError, NodeLists
+from bft.replay.logs.slurm_jobs import Job, judge
+from bft.replay.logs.slurm_table import Table
+from bft.replay.logs.times import MISSING, Clock
+
+COMMAND = "sacct -P -X --format=JobID,NodeList,AllocNodes,Start,End,State"
+
+
+def read(
+    lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
+) -> None:
+    """Read the jobs of `sacct -P` or `-p`, with any delimiter and any columns that hold those of `COMMAND`.
+
+    Job steps are left out; each record of a requeued job counts, as each held nodes of its own. Without a column
+    NodeList jobs are counted only (`Collector.count`).
+    """
+    names = (("jobid", "jobidraw"), ("start",), ("end",), ("nodelist", "allocnodes", "nnodes"))
+    optional = (("state",), ("allocnodes", "nnodes"), ("cluster",))
+    table = Table(lines, file, settings, diagnosis, needed=names, optional=optional, command=COMMAND)
+    at_id, at_start, at_end, at_nodes = (table.at[name[0]] for name in names)
+    at_state, at_count, at_cluster = (table.at[name[0]] for name in optional)
+    named = at_nodes >= 0 and table.columns[at_nodes] == "nodelist"
+    cluster = settings.cluster if at_cluster >= 0 else ""
+    nodes_of, parse, busy = NodeLists(into.indices), clock.parse, into.busy_nodes
+    steps = first_step = others = first_other = used = 0
+    try:
+        for number, fields in table:
+            if "." in fields[at_id]:
+                steps += 1
+                first_step = first_step or number
+                continue
+            if cluster and fields[at_cluster] != cluster:
+                others += 1
+                first_other = first_other or number
+                continue
+            start_text, end_text, nodes_text = fields[at_start], fields[at_end], fields[at_nodes]
+            start = parse(start_text, file, number)
+            end = parse(end_text, file, number, start)
+            nodes: array[int] | None
+            try:
+                nodes = nodes_of(nodes_text) if named else None
+            except HostListError as error:
+                diagnosis.skip("column NodeList holds no host list", file, number, str(error))
+                continue
+            # The most frequent row, without a detour.
+            if nodes and start is not None and end is not None and start < end:
+                busy(nodes, start, end)
+                used += 1
+                if at_count >= 0 and fields[at_count] != str(len(nodes)):
+                    diagnosis.note("NodeList and AllocNodes (NNodes) tell different numbers of nodes", file, number,
+                                   f"{len(nodes)} and {fields[at_count]!r}")  # fmt: skip
+                continue
+            for column, text, time in (("Start", start_text, start), ("End", end_text, end)):
+                if time is None and text not in MISSING:
+                    diagnosis.skip(f"column {column} holds no time", file, number, ascii(text[:80]))
+                    break
+            else:
+                state = fields[at_state] if at_state >= 0 else ""
+                count = None
+                if not named:
+                    if not nodes_text.isdecimal() and nodes_text not in NO_HOSTS:
+                        diagnosis.skip("the column of the number of nodes holds no number", file, number,
+                                       ascii(nodes_text[:80]))  # fmt: skip
+                        continue
+                    count = int(nodes_text[:9]) if nodes_text.isdecimal() else 0
+                used += judge(Job(state, start, end, nodes, count), file, number, into, diagnosis)
+    finally:
+        diagnosis.used += used
+        diagnosis.leave_out("job step", file, first_step, count=steps)
+        diagnosis.leave_out("job of another cluster", file, first_other, count=others)

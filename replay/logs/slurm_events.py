@@ -1,0 +1,41 @@
+"""When nodes were down or drained, as `sacctmgr -P show event` prints it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from bft.replay.logs.collector import Collector
+from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.formats import Settings
+from bft.replay.logs.slurm_table import Table
+from bft.replay.logs.slurm_times import outage
+from bft.replay.logs.times import Clock
+
+COMMAND = "sacctmgr -P show event all_time format=NodeName,TimeStart,TimeEnd,State"
+# States of a node that can run jobs. Slurm records a node's event when it stops being so: all others are outages.
+_UP = frozenset({"IDLE", "ALLOCATED", "MIXED", "COMPLETING", "UP"})
+
+
+def read(
+    lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
+) -> None:
+    """Read events of nodes: whatever made a node unfit for jobs makes it unavailable, until the event's end.
+
+    Events of a whole cluster, which name no node, tell of its size and are left out.
+    """
+    names = (("timestart", "start"), ("timeend", "end"), ("nodename", "nodelist"))
+    optional = (("state",), ("cluster",))
+    table = Table(lines, file, settings, diagnosis, needed=names, optional=optional, command=COMMAND)
+    at_start, at_end, at_node = (table.at[name[0]] for name in names)
+    at_state, at_cluster = (table.at[name[0]] for name in optional)
+    for number, fields in table:
+        states = set(re.split(r"[^A-Z_]+", fields[at_state])) - {""} if at_state >= 0 else set()
+        if settings.cluster and at_cluster >= 0 and fields[at_cluster] != settings.cluster:
+            diagnosis.leave_out("event of another cluster", file, number)
+        elif not fields[at_node]:
+            diagnosis.leave_out("event of the whole cluster", file, number)
+        elif states and states <= _UP:
+            diagnosis.leave_out("event of a node that could run jobs", file, number)
+        else:
+            outage(fields[at_node], fields[at_start], fields[at_end], file, number, into, diagnosis, clock)

@@ -1,0 +1,54 @@
+"""What a Slurm job says of nodes, by its state, times and node list."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+
+from bft.replay.logs.collector import Collector
+from bft.replay.logs.diagnosis import Diagnosis
+
+# States in which a job that has started still holds its nodes.
+HOLDING = frozenset(
+    {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING", ""}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """State, UTC nanoseconds of start and end (None: unknown), and node indices, or None and their count."""
+
+    state: str
+    start: int | None
+    end: int | None
+    nodes: array[int] | None
+    count: int | None = None
+
+
+def judge(job: Job, file: str, line: int, into: Collector, diagnosis: Diagnosis) -> bool:
+    """Hand a job over, or tell why it is left out or skipped; True when it is used."""
+    state = job.state.split(" ")[0].rstrip("+*")
+    size = job.count if job.nodes is None else len(job.nodes)
+    if job.start is None:
+        diagnosis.leave_out("job that never started", file, line)
+    elif job.end is None and state not in HOLDING:
+        if size:
+            diagnosis.skip("has ended, but its end is missing", file, line, job.state)
+        else:
+            diagnosis.leave_out("job that never started", file, line)
+    elif job.end is not None and job.end < job.start:
+        diagnosis.skip("ends before it starts", file, line, f"{(job.start - job.end) / 1e9:g} s before")
+    elif job.end == job.start:
+        diagnosis.leave_out("job of zero length" if size else "job that never started", file, line)
+    elif not size:
+        if job.end is None:
+            diagnosis.leave_out("job that never started", file, line)
+        else:
+            diagnosis.skip("job ran, but names no nodes", file, line, job.state)
+    else:
+        if job.nodes is not None:
+            into.busy_nodes(job.nodes, job.start, job.end)
+        else:
+            into.count(size, job.start, job.end)
+        return True
+    return False

@@ -1,0 +1,115 @@
+"""Slurm's accounting as `sacct --json` prints it."""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from bft.models import InputError
+from bft.replay.logs.collector import Collector
+from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.formats import Settings
+from bft.replay.logs.hostlists import HostListError, NodeLists
+from bft.replay.logs.slurm_jobs import Job, judge
+from bft.replay.logs.times import MOST_EPOCH_S, Clock
+from bft.replay.trace import SECOND_NS
+
+# A job with all its steps takes some 10 kB.
+MOST_ELEMENT = 64 << 20
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
+
+
+def read(
+    lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
+) -> None:
+    """Read the jobs of `sacct --json`, one at a time, so that a month of them need not fit the memory.
+
+    Times are seconds since 1970 there. Releases differ in how they print numbers and states; all ways are taken.
+    """
+    nodes_of = NodeLists(into.indices)
+    for number, text in elements(lines, "jobs", file):
+        diagnosis.lines += 1
+        diagnosis.rows += 1
+        try:
+            job = _job(json.loads(text), settings.cluster, nodes_of)
+        except HostListError as error:
+            diagnosis.skip("nodes holds no host list", file, number, str(error))
+        except (ValueError, RecursionError) as error:
+            diagnosis.skip("is not JSON", file, number, str(error))
+        except (KeyError, TypeError, AttributeError) as error:
+            diagnosis.skip(
+                "is no job: expected nodes and time.start, time.end as whole numbers", file, number, repr(error)
+            )
+        else:
+            if job is None:
+                diagnosis.leave_out("job of another cluster", file, number)
+            else:
+                diagnosis.used += judge(job, file, number, into, diagnosis)
+
+
+def elements(lines: Iterable[str], key: str, file: str) -> Iterator[tuple[int, str]]:
+    """The text of each object in the list that the outermost object has under `key`, with the line it begins on.
+
+    Raises
+    ------
+    InputError
+        When there is no such list, or an object in it has no end within reason.
+    """
+    depth = begun = size = 0
+    last, inside, found = "", False, False
+    pieces: list[str] = []
+    for number, line in enumerate(lines, 1):
+        at = 0  # what of this line belongs to the object begun
+        for token in _TOKENS.finditer(line):
+            kind = token[0][0]
+            if kind == '"':
+                if depth == 1:
+                    last = token[0][1:-1]
+            elif kind in "{[":
+                depth += 1
+                if depth == 2 and kind == "[":
+                    inside = last == key
+                    found = found or inside
+                elif depth == 3 and inside and kind == "{":
+                    begun, at, size = number, token.start(), 0
+            else:
+                depth -= 1
+                if depth == 1:
+                    inside = False
+                elif depth == 2 and begun:
+                    yield begun, "\n".join([*pieces, line[at : token.end()]])
+                    begun, pieces = 0, []
+        if begun:
+            pieces.append(line[at:])
+            size += len(line) - at
+            if size > MOST_ELEMENT:
+                raise InputError(f"line {begun}: an object here has no end", file=file)
+    if begun:
+        yield begun, "\n".join(pieces)
+    if not found:
+        raise InputError(f"is not JSON with a list {key!r}", file=file, hint="export with sacct --json")
+
+
+def _job(entry: dict[str, Any], cluster: str, nodes_of: NodeLists) -> Job | None:
+    if cluster and entry.get("cluster", cluster) != cluster:
+        return None
+    state = entry.get("state", {}).get("current", "")
+    state = state[0] if isinstance(state, list) and state else state
+    text = entry["nodes"]
+    if not isinstance(text, str):
+        raise TypeError("nodes is no text")
+    nodes: array[int] = nodes_of(text)
+    start, end = (_instant(entry["time"][name]) for name in ("start", "end"))
+    return Job(state if isinstance(state, str) else "", start, end, nodes)
+
+
+def _instant(value: Any) -> int | None:
+    """UTC nanoseconds; 0 and unset numbers are no time."""
+    if isinstance(value, dict):  # {"set": true, "infinite": false, "number": 5}
+        value = value["number"] if value.get("set", True) else 0
+    if not isinstance(value, int) or not 0 <= value < MOST_EPOCH_S:
+        raise TypeError(f"{value!r} is no time")
+    return value * SECOND_NS or None

@@ -1,0 +1,73 @@
+"""When nodes were reserved, as `scontrol show reservation` or `sacctmgr -P show reservation` print it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import chain
+
+from bft.replay.logs.collector import Collector
+from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.formats import Settings
+from bft.replay.logs.slurm_table import Table
+from bft.replay.logs.slurm_times import outage
+from bft.replay.logs.times import Clock
+
+COMMAND = "sacctmgr -P show reservation format=NodeNames,TimeStart,TimeEnd"
+_PAIRS = re.compile(r"(?<!\S)(\w+)=(\S*)")
+# A reservation takes some ten lines.
+_MOST_LINES = 1_000
+
+
+def read(
+    lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
+) -> None:
+    """Read reservations: reserved nodes are unavailable, also when only some of their cores are reserved.
+
+    What scontrol shows of itself it knows of the past only what has not been purged; sacctmgr knows all.
+    """
+    source = iter(lines)
+    before: list[str] = []
+    for line in source:
+        before.append(line)
+        if line.strip():
+            break
+    if before and ("ReservationName=" in before[-1] or before[-1].startswith("No reservations")):
+        _blocks(chain(before, source), file, into, diagnosis, clock)
+        return
+    names = (("timestart", "start"), ("timeend", "end"), ("nodenames", "nodes", "nodelist"))
+    table = Table(
+        chain(before, source), file, settings, diagnosis, needed=names, optional=[("cluster",)], command=COMMAND
+    )
+    at_start, at_end, at_nodes = (table.at[name[0]] for name in names)
+    at_cluster = table.at["cluster"]
+    for number, fields in table:
+        if settings.cluster and at_cluster >= 0 and fields[at_cluster] != settings.cluster:
+            diagnosis.leave_out("reservation of another cluster", file, number)
+        else:
+            outage(fields[at_nodes], fields[at_start], fields[at_end], file, number, into, diagnosis, clock)
+
+
+def _blocks(lines: Iterable[str], file: str, into: Collector, diagnosis: Diagnosis, clock: Clock) -> None:
+    """Blocks of key=value that begin with ReservationName, over several lines or on one (scontrol -o)."""
+
+    def use(block: list[str], number: int) -> None:
+        pairs = dict(_PAIRS.findall("\n".join(block[:_MOST_LINES])))
+        outage(pairs.get("Nodes", ""), pairs.get("StartTime", ""), pairs.get("EndTime", ""), file, number, into,
+               diagnosis, clock)  # fmt: skip
+
+    block: list[str] = []
+    begun = 0
+    for number, line in enumerate(lines, 1):
+        diagnosis.lines += 1
+        if line.lstrip().startswith("ReservationName="):
+            if block:
+                use(block, begun)
+            diagnosis.rows += 1
+            block, begun = [line], number
+            continue
+        diagnosis.no_record += 1
+        if block and len(block) < _MOST_LINES:
+            block.append(line)
+    if block:
+        use(block, begun)

@@ -1,0 +1,308 @@
+"""Tables as Slurm's commands print them with -p or -P: fields with a delimiter between them, and nothing escaped.
+
+A delimiter or a line break in a job's name, comment or command line is therefore printed as it is. Records are put
+together again here: lines are joined until all fields are there, and fields in excess go to columns of free text such
+that the columns of a known kind (times, numbers, ids) hold what they should.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from bft.models import InputError
+from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.fields import split_fields
+from bft.replay.logs.formats import Settings
+from bft.replay.logs.times import MISSING
+
+# What XDMoD's ingestion has sacct print, without a header.
+PRESETS = {
+    "xdmod": ("JobID", "JobIDRaw", "Cluster", "Partition", "QOS", "Account", "Group", "GID", "User", "UID", "Submit",
+              "Eligible", "Start", "End", "Elapsed", "ExitCode", "State", "NNodes", "NCPUS", "ReqCPUS", "ReqMem",
+              "ReqTRES", "AllocTRES", "Timelimit", "NodeList", "JobName"),
+}  # fmt: skip
+# A record's lines, their characters, and fields in excess of its columns.
+MOST_JOINED = 1_000
+MOST_LENGTH = 4 << 20
+MOST_EXCESS = 64
+# Columns in which a user (or admin: reason) may have written anything.
+FREE_TEXT = frozenset(
+    {"admincomment", "comment", "constraints", "container", "extra", "jobname", "reason", "stderr", "stdin", "stdout",
+     "submitline", "systemcomment", "wckey", "workdir"}
+)  # fmt: skip
+_STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\d{9,11}$")
+_LENGTH = re.compile(r"(\d+-)?(\d+:)?\d+:\d+(\.\d+)?$|Partition_Limit$|UNLIMITED$|INVALID$")
+_WHOLE = re.compile(r"\d+$")
+_STATE = re.compile(r"[A-Z_]+[*~#!%$@^-]?( by \d+)?(\+[A-Z_]+)*[*~#!%$@^-]?$")
+_KINDS = {
+    "jobid": re.compile(r"\d+(_(\d+|\[[^\]]*\]))?(\+\d+)?(\.\S+)?$"),
+    "jobidraw": re.compile(r"\d+(\.\S+)?$"),
+    "exitcode": re.compile(r"\d+:\d+$"),
+    "derivedexitcode": re.compile(r"\d+:\d+$"),
+    "state": _STATE,
+    "nodelist": re.compile(r"[\w.,:+@\[\]-]+$|None assigned$", re.ASCII),
+    "nodename": re.compile(r"[\w.,:+@\[\]-]+$", re.ASCII),
+    **dict.fromkeys(("submit", "eligible", "start", "end", "timestart", "timeend"), _STAMP),
+    **dict.fromkeys(("elapsed", "timelimit", "cputime", "reserved", "planned", "suspended", "totalcpu"), _LENGTH),
+    **dict.fromkeys(
+        ("nnodes", "ncpus", "reqcpus", "allocnodes", "alloccpus", "elapsedraw", "cputimeraw", "uid", "gid", "dbindex",
+         "associd", "priority", "qosraw", "ntasks", "timelimitraw", "consumedenergyraw", "wckeyid"), _WHOLE
+    ),
+}  # fmt: skip
+_HEADER = re.compile(r'"?([A-Za-z]\w*)"?([^\w"]+)"?[A-Za-z]')
+
+
+class Table:
+    """The records of one table.
+
+    Parameters
+    ----------
+    lines, file, settings, diagnosis
+        As a reader receives them.
+    needed
+        Columns that are read: each a name, or several of which the first that is there counts. In lower case.
+    optional
+        Further ones that may be missing.
+
+    Attributes
+    ----------
+    at
+        For each name of `needed` and `optional` (the first of several) the index of its column, or -1.
+
+    Raises
+    ------
+    InputError
+        When there is no header, or it lacks a column.
+    """
+
+    def __init__(
+        self,
+        lines: Iterable[str],
+        file: str,
+        settings: Settings,
+        diagnosis: Diagnosis,
+        *,
+        needed: Sequence[Sequence[str]],
+        optional: Sequence[Sequence[str]] = (),
+        command: str,
+    ) -> None:
+        self._lines = enumerate(lines, 1)
+        self._file, self._diagnosis = file, diagnosis
+        self._first: tuple[int, str] | None = None
+        self._header = ""
+        self._rows = 0
+        self._unsure: list[str] = []
+        wanted = {names[0]: names for names in (*needed, *optional)}
+        self.columns = self._begin(settings, needed, command)
+        places = {name: k for k, name in reversed(list(enumerate(self.columns)))}
+        self.at = {
+            first: next((places[name] for name in names if name in places), -1) for first, names in wanted.items()
+        }
+        for names in needed:
+            if self.at[names[0]] < 0:
+                raise InputError(
+                    f"the table has no column {' or '.join(names)}; it has {', '.join(self.columns)[:400]}",
+                    file=file,
+                    hint=f"export with {command}",
+                )
+        needed_at = [self.at[names[0]] for names in needed]
+        self._last_needed = max(needed_at)
+        self._aligner = _Aligner(self.columns, needed_at, self.delimiter)
+        if self._unsure:  # sacct -p ends every line with a delimiter; a name with a delimiter in it looks alike
+            ended = _Aligner([*self.columns, ""], needed_at, self.delimiter)
+            if ended.begins(self._unsure):
+                self.columns, self._aligner = [*self.columns, ""], ended
+
+    def __iter__(self) -> Iterator[tuple[int, list[str]]]:
+        """Number of its first line and fields of each record, one field a column."""
+        columns, delimiter, header = len(self.columns), self.delimiter, self._header
+        pending: list[str] = []  # lines of a record that has lines to come
+        begun = size = length = number = 0
+        try:
+            for number, line in self._numbered():
+                fields = line.split(delimiter)
+                if len(fields) == columns and not pending:
+                    if line != header:
+                        self._rows += 1
+                        yield number, fields
+                    continue
+                if delimiter == ",":  # no output of Slurm's, but what spreadsheets make of it
+                    fields = split_fields(line, delimiter)
+                if pending:
+                    if line == header or self._aligner.begins(fields):
+                        yield from self._cut_off(pending, begun)
+                        pending = []
+                    else:
+                        pending.append(line)
+                        size += len(fields) - 1
+                        length += len(line)
+                        if size >= columns or len(pending) > MOST_JOINED or length > MOST_LENGTH:
+                            yield from self._whole("\n".join(pending).split(delimiter), begun)
+                            pending = []
+                        continue
+                if not line.strip() or line.startswith("#") or line == header:
+                    continue
+                if len(fields) < columns:
+                    pending, begun, size, length = [line], number, len(fields), len(line)
+                else:
+                    yield from self._whole(fields, number)
+            if pending:
+                yield from self._cut_off(pending, begun)
+        finally:
+            self._diagnosis.lines += number
+            self._diagnosis.rows += self._rows
+            self._diagnosis.no_record += number - self._rows
+
+    def _whole(self, fields: list[str], number: int) -> Iterator[tuple[int, list[str]]]:
+        """A record with at least one field a column."""
+        self._rows += 1
+        aligned = self._aligner.align(fields)
+        if aligned is not None:
+            yield number, aligned
+        else:
+            self._diagnosis.skip("has another number of fields than columns, and which belong together is not clear",
+                                 self._file, number, f"{len(fields)} of {len(self.columns)}")  # fmt: skip
+
+    def _cut_off(self, pending: list[str], number: int) -> Iterator[tuple[int, list[str]]]:
+        """A record that ends too early: of use when the rest was not needed."""
+        self._rows += 1
+        fields = "\n".join(pending).split(self.delimiter)
+        if len(fields) > self._last_needed + 1 and self._aligner.begins(fields):
+            self._diagnosis.note("has fewer fields than columns, but those that are needed", self._file, number)
+            yield number, fields + [""] * (len(self.columns) - len(fields))
+        else:
+            self._diagnosis.skip("has fewer fields than columns: cut off?", self._file, number,
+                                 f"{len(fields)} of {len(self.columns)}")  # fmt: skip
+
+    def _numbered(self) -> Iterator[tuple[int, str]]:
+        if self._first is not None:
+            yield self._first
+        yield from self._lines
+
+    def _begin(self, settings: Settings, needed: Sequence[Sequence[str]], command: str) -> list[str]:
+        """Read up to the header, or to the first record when the user names the columns."""
+        wanted = {name for names in needed for name in names}
+        for number, line in self._lines:
+            self._first = number, line
+            if not line.strip() or line.startswith("#"):
+                continue
+            parts = _HEADER.match(line.strip())
+            self.delimiter = settings.delimiter or (parts[2] if parts else "|")
+            names = [name.strip('"').strip().lower() for name in line.strip("\r").split(self.delimiter)]
+            if parts and len(wanted.intersection(names)) >= 2:
+                if not self.delimiter.strip(" "):
+                    break
+                self._header = line
+                return names
+            if parts and len(wanted.intersection(line.lower().split())) >= 2:  # columns of spaces
+                break
+            if settings.fields:
+                self.delimiter = settings.delimiter or "|"
+                columns = [name.split("%")[0].lower() for name in PRESETS.get(settings.fields[0], settings.fields)]
+                fields = line.split(self.delimiter)
+                self._unsure = fields if len(fields) == len(columns) + 1 and not fields[-1] else []
+                return columns
+            raise InputError(
+                f"line {number}: expected a header with the columns {', '.join(names[0] for names in needed)}",
+                file=self._file,
+                hint=f"export with {command}, or name the columns with --fields",
+            )
+        else:
+            raise InputError(f"holds no table; export with {command}", file=self._file)
+        raise InputError(
+            "is a table with spaces between its columns, which cut what is long", file=self._file,
+            hint=f"export with {command}",
+        )  # fmt: skip
+
+
+class _Aligner:
+    """Finds which fields belong together in a record that has more fields than columns.
+
+    Columns of free text cut the table into segments. All columns of a segment are shifted by as many fields as the
+    free text before them holds in excess. Of all ways to spread the excess, the one is taken in which most fields are
+    what their column should hold; when two such ways differ in what is needed, none.
+    """
+
+    def __init__(self, columns: Sequence[str], needed: Sequence[int], delimiter: str) -> None:
+        self._columns, self._needed, self._delimiter = columns, needed, delimiter
+        free = [k for k, name in enumerate(columns) if name in FREE_TEXT]
+        self._free = free
+        bounds = [-1, *free, len(columns)]
+        # Typed columns between two of free text.
+        self._segments = [
+            [(k, _KINDS[columns[k]], k in needed) for k in range(low + 1, high) if columns[k] in _KINDS]
+            for low, high in pairwise(bounds)
+        ]
+
+    def begins(self, fields: list[str]) -> bool:
+        """Whether a line is a record of its own rather than the continuation of one."""
+        if len(fields) <= max(self._needed) or not fields[self._needed[0]]:
+            return False
+        if len(fields) > len(self._columns):
+            return self.align(fields) is not None
+        typed = [column for segment in self._segments for column in segment if column[0] < len(fields)]
+        return _score(typed, fields, 0) is not None
+
+    def align(self, fields: list[str]) -> list[str] | None:
+        """One field a column, or None."""
+        excess = len(fields) - len(self._columns)
+        if not excess:
+            return fields
+        if not self._free or not 0 < excess <= MOST_EXCESS:
+            return None
+        # Shift so far -> (score, {what is needed: shifts of all segments}).
+        start = _score(self._segments[0], fields, 0)
+        if start is None:
+            return None
+        best: Mapping[int, tuple[int, dict[tuple[str, ...], tuple[int, ...]]]]
+        best = {0: (start, {self._values(0, fields, 0): (0,)})}
+        last = len(self._segments) - 1
+        for s in range(1, last + 1):
+            grown: dict[int, tuple[int, dict[tuple[str, ...], tuple[int, ...]]]] = {}
+            for shift in range(excess + 1) if s < last else (excess,):
+                score = _score(self._segments[s], fields, shift)
+                if score is None:
+                    continue
+                values = self._values(s, fields, shift)
+                for before, (so_far, ways) in best.items():
+                    if before > shift:
+                        continue
+                    more = {(*known, *values): (*path, shift) for known, path in ways.items()}
+                    total, others = grown.get(shift, (-(10**9), {}))
+                    if so_far + score > total:
+                        grown[shift] = so_far + score, more
+                    elif so_far + score == total:
+                        # Two that differ are as bad as more; of equal ones the first path stays.
+                        grown[shift] = total, dict(list({**more, **others}.items())[:2])
+            best = grown
+        if excess not in best or len(best[excess][1]) != 1:
+            return None
+        ((_, path),) = best[excess][1].items()
+        aligned: list[str] = []
+        for k in range(len(self._columns)):
+            segment = sum(k > at for at in self._free)
+            begin = k + path[segment]
+            end = k + path[segment + 1] + 1 if k in self._free else begin + 1
+            aligned.append(self._delimiter.join(fields[begin:end]))
+        return aligned
+
+    def _values(self, segment: int, fields: list[str], shift: int) -> tuple[str, ...]:
+        return tuple(fields[k + shift] for k, _, needed in self._segments[segment] if needed)
+
+
+def _score(segment: Sequence[tuple[int, re.Pattern[str], bool]], fields: list[str], shift: int) -> int | None:
+    """How well fields fit the columns of a segment; None when one that is needed does not."""
+    score = 0
+    for k, kind, needed in segment:
+        text = fields[k + shift]
+        if text in MISSING:
+            continue
+        if kind.match(text):
+            score += 1
+        elif needed:
+            return None
+        else:
+            score -= 1
+    return score

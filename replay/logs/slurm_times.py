@@ -1,0 +1,32 @@
+"""Outages of nodes in Slurm's events and reservations."""
+
+from __future__ import annotations
+
+from bft.replay.logs.collector import Collector
+from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.hostlists import HostListError, expand
+from bft.replay.logs.times import MISSING, Clock
+
+
+def outage(
+    nodes: str, start: str, end: str, file: str, line: int, into: Collector, diagnosis: Diagnosis, clock: Clock
+) -> None:
+    """Account for one row: these nodes were unavailable; an end that is missing is still to come."""
+    began = clock.parse(start, file, line)
+    ended = clock.parse(end, file, line, began)
+    try:
+        hosts = expand(nodes)
+    except HostListError as error:
+        diagnosis.skip("names no nodes that can be read", file, line, str(error))
+        return
+    if began is None:
+        diagnosis.skip("its start is no time", file, line, ascii(start[:80]))
+    elif ended is None and end not in MISSING:
+        diagnosis.skip("its end is no time", file, line, ascii(end[:80]))
+    elif ended is not None and ended < began:
+        diagnosis.skip("ends before it starts", file, line, f"{(began - ended) / 1e9:g} s before")
+    elif not hosts:
+        diagnosis.leave_out("names no nodes", file, line)
+    else:
+        into.unavailable(hosts, began, ended)
+        diagnosis.used += 1

@@ -1,0 +1,126 @@
+"""Times in logs: stamps with and without a zone, epochs, and clocks that are changed twice a year."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo
+
+from bft.models import InputError
+from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.trace import SECOND_NS
+
+# What schedulers write where they know no time.
+MISSING = frozenset({"", "Unknown", "None", "N/A", "NONE", "UNKNOWN", "(null)", "-"})
+# Nanoseconds in 64 bits end in 2262; no scheduler's log is older than 1970.
+MOST_EPOCH_S = 9_200_000_000
+_TAILS = {f":{m:02}:{s:02}": (60 * m + s) * SECOND_NS for m in range(60) for s in range(60)}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_HOUR = timedelta(hours=1)
+_CACHED_HOURS = 100_000
+_FRACTION = re.compile(r"[.,](\d{1,9})\d*")
+
+
+class Clock:
+    """Turns the times of a log into UTC nanoseconds.
+
+    Local times are ambiguous during the hour that is repeated when clocks go back: the first pass is taken, unless
+    that would be before `not_before` (the start, where the end is read); they do not exist in the hour that is left
+    out when clocks go forward: they are taken as if the clocks had not been changed yet. Both are noted.
+
+    Parameters
+    ----------
+    zone
+        The zone of times that state none, such as Europe/Berlin; None: UTC, which is noted as a guess.
+    diagnosis
+        What receives the notes.
+    """
+
+    def __init__(self, zone: str | None, diagnosis: Diagnosis) -> None:
+        self.zone: tzinfo = UTC if zone is None else _zone(zone)
+        self._told = zone is None
+        self._diagnosis = diagnosis
+        self._hours: dict[str, int | None] = {}
+
+    def parse(self, text: str, file: str, line: int, not_before: int | None = None) -> int | None:
+        """UTC nanoseconds of an ISO stamp (2021-02-10T20:21:15, T or blank, fraction and zone optional).
+
+        Seconds since 1970 are taken too. None when it is neither; compare with `MISSING` before where a missing time
+        is no mistake.
+        """
+        # An hour is looked up, minutes and seconds are added: two dictionaries instead of a parser.
+        hour = self._hours.get(text[:13])
+        tail = _TAILS.get(text[13:])
+        if hour is not None and tail is not None:
+            return hour + tail
+        return self._slowly(text.strip(), file, line, not_before)
+
+    def epoch(self, text: str) -> int | None:
+        """UTC nanoseconds of seconds since 1970, whole or with a fraction; None when it is no such number, or 0."""
+        try:
+            if text.isdecimal():
+                seconds = int(text) if len(text) < 12 else -1
+                return seconds * SECOND_NS if 0 < seconds < MOST_EPOCH_S else None
+            value = float(text)
+        except ValueError:
+            return None
+        return round(value * 1000) * (SECOND_NS // 1000) if 0 < value < MOST_EPOCH_S else None
+
+    def local(self, naive: datetime, file: str, line: int, not_before: int | None = None) -> int:
+        """UTC nanoseconds of a time that states no zone; whole seconds."""
+        if self._told:
+            self._told = False
+            self._diagnosis.note("times state no zone and are taken as UTC: --tz names the machine's", file, line)
+        first, second = (_instant(naive.replace(tzinfo=self.zone, fold=fold)) for fold in (0, 1))
+        if first == second:
+            return first
+        if first > second:  # the clocks jumped over it
+            self._diagnosis.note("a local time does not exist: clocks went forward over it", file, line, str(naive))
+            return first
+        self._diagnosis.note("a local time came twice, when clocks went back", file, line, str(naive))
+        return second if not_before is not None and first < not_before else first
+
+    def _slowly(self, text: str, file: str, line: int, not_before: int | None) -> int | None:
+        if text.isdecimal():  # SLURM_TIME_FORMAT=%s
+            return self.epoch(text) if len(text) >= 9 else None
+        # Python knows stamps such as 2021W07 and days without a time; they are none of a scheduler's.
+        if len(text) < 16 or text[4] != "-" or text[7] != "-" or text[10] not in "T " or not text.isascii():
+            return None
+        fraction = _FRACTION.search(text, 16)
+        below_ns = 0
+        if fraction:
+            below_ns = int(fraction[1].ljust(9, "0"))
+            text = text[: fraction.start()] + text[fraction.end() :]
+        try:
+            stamp = datetime.fromisoformat(text)
+            if not 1970 < stamp.year < 2262:
+                return None
+            if stamp.tzinfo is not None:
+                return _instant(stamp) + below_ns
+        except (ValueError, OverflowError):
+            return None
+        self._remember(stamp.replace(minute=0, second=0), text[:13])
+        return self.local(stamp, file, line, not_before) + below_ns
+
+    def _remember(self, hour: datetime, key: str) -> None:
+        """Let `parse` look this hour up from now on, if the clocks are not changed during it."""
+        if len(self._hours) >= _CACHED_HOURS:
+            self._hours.clear()
+        ends = (hour, hour + _HOUR - timedelta(seconds=1))
+        offsets = {end.replace(tzinfo=self.zone, fold=fold).utcoffset() for end in ends for fold in (0, 1)}
+        if len(offsets) == 1 and len(key) == 13:
+            self._hours[key] = _instant(hour.replace(tzinfo=self.zone))
+
+
+def _instant(stamp: datetime) -> int:
+    since = stamp.astimezone(UTC) - _EPOCH
+    return (since.days * 86_400 + since.seconds) * SECOND_NS
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise InputError(
+            f"--tz: unknown time zone {name!r}", hint="names are such as UTC, Europe/Berlin or America/Chicago"
+        ) from error

@@ -1,0 +1,106 @@
+"""Grid Engine's accounting file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_logs_more import (
+    BEGIN_S,
+    SyntheticJob,
+    damages,
+    idle_seconds,
+    idle_seconds_of,
+    ingest,
+    intervals,
+    job_lists,
+    read_into,
+    sge,
+    survives,
+)
+
+from bft.models import InputError
+from bft.replay.logs import Collector, Diagnosis
+
+
+def record(
+    host: str = "a", start: object = BEGIN_S, end: object = BEGIN_S + 9, job: object = 7, pe: str = "NONE:1:0"
+) -> str:
+    return f"q:{host}:g:u:name:{job}:sge:0:{BEGIN_S}:{start}:{end}:0:0:1{':0' * 19}:{pe}:0:0:0:-l h_rt=1:0:NONE:0:0:0"
+
+
+def busy(*lines: str) -> tuple[set[tuple[str, float, float]], Diagnosis]:
+    collected, diagnosis = Collector(), Diagnosis()
+    read_into(collected, diagnosis, "sge", "\n".join(lines))
+    return intervals(collected), diagnosis
+
+
+@given(job_lists())
+def test_round_trip(jobs: list[SyntheticJob]) -> None:
+    assert np.array_equal(idle_seconds_of(ingest("sge", sge(jobs))), idle_seconds(jobs))
+
+
+@given(st.data())
+def test_damaged_logs_are_read_or_refused(data: st.DataObject) -> None:
+    survives("sge", data.draw(damages(sge(data.draw(job_lists())))))
+
+
+def test_milliseconds() -> None:
+    assert busy(record(start=BEGIN_S * 1000 + 250, end=f"{BEGIN_S + 9}750"))[0] == {("a", 0.25, 9.75)}
+
+
+@pytest.mark.parametrize(
+    "job", [{"start": 0, "end": 0}, {"end": 0}, {"start": "-/-", "end": "-/-"}, {"host": "UNKNOWN"}]
+)
+def test_jobs_that_never_ran_are_left_out(job: dict[str, object]) -> None:
+    found, diagnosis = busy(record(**job))  # type: ignore[arg-type]
+    assert not found
+    assert list(diagnosis.left_out) == ["a job that never ran: no start, no end or no host"]
+
+
+def test_a_rescheduled_job_ran_twice() -> None:
+    assert busy(record("a"), record("b", BEGIN_S + 20, BEGIN_S + 30))[0] == {("a", 0, 9), ("b", 20, 30)}
+
+
+def test_a_parallel_job_of_one_record_may_have_more_hosts() -> None:
+    _, diagnosis = busy(
+        record(pe="mpi:64:0"), record(pe="mpi:64:1"), record("b", pe="mpi:64:1"), record(pe="smp:1:0", job=8)
+    )
+    ((told, tally),) = diagnosis.notes.items()
+    assert "names one host only" in told
+    assert (tally.count, tally.line, tally.detail) == (1, 1, "job 7, 64 slots")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (record(start="x"), "start_time, field 10, is no time"),
+        (record(end="1612900000123456"), "end_time, field 11, is no time"),
+        (record(end=BEGIN_S - 1), "ends before it starts"),
+        (record(job="x"), "job_number"),
+        (record(host="a b"), "no name of a host"),
+        (record(host=""), "no name of a host"),
+    ],
+)
+def test_what_cannot_be_used_is_told(text: str, reason: str) -> None:
+    found, diagnosis = busy(text)
+    assert not found
+    assert [reason in told for told in diagnosis.skipped] == [True], diagnosis.skipped
+    with pytest.raises(InputError, match=r"log\.0: line 1: "):
+        read_into(Collector(), Diagnosis(strict=True), "sge", text)
+
+
+def test_a_file_of_something_else_is_refused() -> None:
+    with pytest.raises(InputError, match="line 1 is no record of Grid Engine, with at least 13 fields: 3 fields"):
+        busy("a:b:c", "dd")
+
+
+@pytest.mark.reference
+def test_published_accounting_log(reference: Path) -> None:
+    text = (reference / "logs" / "sge" / "xdmod-unit-accounting.log").read_text()
+    found, diagnosis = busy(*text.splitlines())
+    assert (diagnosis.rows, diagnosis.used) == (2, 2)
+    assert found == {("testhost", 1311095354 - BEGIN_S, 1311095414 - BEGIN_S)}
