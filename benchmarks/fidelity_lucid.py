@@ -247,8 +247,8 @@ def _row(case: Case, venus: Venus, vcs: list[str], *, whole: bool) -> dict[str, 
     wrong = whole and abs(jct.mean() / case.avg_jct_s - 1) > case.within
     print(
         f"{case.name:>20} {jct.mean():10.2f} {theirs} {np.median(jct):8.1f} {queue.mean():10.2f} "
-        f"{case.avg_queue_s if whole else float('nan'):10.2f} {'-' if np.isnan(same) else f'{same:.2%}':>9} {seconds:8.1f}"
-        f"{f'  beyond {case.within:.2%}' if wrong else ''}"
+        f"{case.avg_queue_s if whole else float('nan'):10.2f} {'-' if np.isnan(same) else f'{same:.2%}':>9} "
+        f"{seconds:8.1f}{f'  beyond {case.within:.2%}' if wrong else ''}"
     )
     of: dict[str, list[float]] = defaultdict(list)
     for record, value in zip(records, jct, strict=True):

@@ -209,7 +209,8 @@ def _owners(jobs: Sequence[JobView], order: Sequence[int]) -> tuple[tuple[JobVie
         if view.partners:
             own = tuple(unit for unit in view.held if unit not in owned)
             owned.update(own)
-            views[at] = replace(view, units=len(own), held=own)
+            if len(own) < view.units:
+                views[at] = JobView(view.job, len(own), view.unit_seconds, own)
         if views[at].units or not view.units:
             left.append(at)
     return tuple(views), left
