@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from bft.models import Job, JobTable
-from bft.models.jobs_venus import ORIGIN, read_colocation, read_venus_jobs
+from bft.models.workloads.jobs_venus import ORIGIN, read_colocation, read_venus_jobs
 from bft.replay import Replay, Rules, always_idle
 from bft.replay.interference import Interference
 from bft.replay.ledger import JobRecord

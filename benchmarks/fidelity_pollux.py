@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from _common import reference_folder
 
-from bft.models.jobs_pollux import read_pollux_jobs
+from bft.models.workloads.jobs_pollux import read_pollux_jobs
 from bft.replay import Replay, Rules, always_idle
 from bft.replay.policies import Policy
 from bft.replay.policies._pollux_search import Moment, search

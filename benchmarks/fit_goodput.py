@@ -21,8 +21,8 @@ import numpy as np
 from _common import reference_folder
 from numpy.typing import NDArray
 
-from bft.models.applications import read_application
-from bft.models.throughput import Observations, fit_throughput
+from bft.models.speed.applications import read_application
+from bft.models.speed.throughput import Observations, fit_throughput
 
 MOST = 0.10
 

@@ -16,12 +16,12 @@ import numpy as np
 import pandas as pd
 from _common import reference_folder
 
-from bft.models.accuracy import Accuracy, accuracy, calibration
-from bft.models.duration import DurationEstimator
-from bft.models.forecast import FEATURES, Forecaster, ahead
-from bft.models.packing import PackingAnalyser, leave_one_model_out, sharing_scores
-from bft.models.regressors import KINDS
-from bft.models.shapes import write_shapes
+from bft.models.prediction.accuracy import Accuracy, accuracy, calibration
+from bft.models.prediction.duration import DurationEstimator
+from bft.models.prediction.forecast import FEATURES, Forecaster, ahead
+from bft.models.prediction.packing import PackingAnalyser, leave_one_model_out, sharing_scores
+from bft.models.prediction.regressors import KINDS
+from bft.models.prediction.shapes import write_shapes
 
 # From when Venus' submit times count, the first day of the test of durations, and of that of submissions.
 ORIGIN, LATER, SEPTEMBER = (pd.Timestamp(day, tz="UTC") for day in ("2020-04-01", "2020-09-21", "2020-09-01"))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias, cast
 
 from bft.models.errors import InputError
-from bft.models.safe_pickle import read_frame
+from bft.models.pickles.safe_pickle import read_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +58,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
     | .parquet                     | Parquet; a pandas index is restored                              |
     | .csv, .csv.gz                | CSV in UTF-8 with a header line; rows are numbered, no index     |
     | .jsonl, .jsonl.gz            | an object a line                                                 |
-    | .pkl, .pickle, .pkl.gz       | a pickled DataFrame, read by `bft.models.safe_pickle`            |
+    | .pkl, .pickle, .pkl.gz       | a pickled DataFrame, read by `bft.models.pickles.safe_pickle`            |
     | .tar.gz, .tgz                | an archive with exactly one file of the above kinds              |
     | none, and no such file       | that name with .pkl, else with .tar.gz, as the published ones    |
 

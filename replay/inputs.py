@@ -23,11 +23,11 @@ from bft.replay.watcher import Watcher
 PUBLISHED_SKIP_ROWS = 1000
 # What else a job table may be written as -> what reads it (DESIGN §4).
 JOB_FORMATS = {
-    "tiresias": "bft.models.jobs_tiresias:read_tiresias_jobs",
-    "venus": "bft.models.jobs_venus:read_venus_jobs",
-    "pollux": "bft.models.jobs_pollux:read_pollux_jobs",
-    "philly": "bft.models.jobs_philly:read_philly_jobs",
-    "swf": "bft.models.jobs_swf:read_swf_jobs",
+    "tiresias": "bft.models.workloads.jobs_tiresias:read_tiresias_jobs",
+    "venus": "bft.models.workloads.jobs_venus:read_venus_jobs",
+    "pollux": "bft.models.workloads.jobs_pollux:read_pollux_jobs",
+    "philly": "bft.models.workloads.jobs_philly:read_philly_jobs",
+    "swf": "bft.models.workloads.jobs_swf:read_swf_jobs",
 }
 # A workload for users who bring a trace but no jobs: that of the BFTrainer paper.
 DEFAULT_JOBS = 1001

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from bft.models import Job, UnitMemory, XiTable, fit_beside
-from bft.models.sub_batch import THRESHOLD
+from bft.models.sharing.sub_batch import THRESHOLD
 
 # Partners that a replay considers per job: more make a decision slower and hardly better (DESIGN §6.3).
 XI_PARTNERS = 3

@@ -23,8 +23,8 @@ from typing import Final, NoReturn
 import numpy as np
 
 from bft.models import InputError
-from bft.models.training_log import read_step_times
-from bft.models.xi_measurements import mean_step_s
+from bft.models.sharing.xi_measurements import mean_step_s
+from bft.models.speed.training_log import read_step_times
 
 # Seconds that processes have to end by themselves before they are killed.
 GRACE_S: Final = 5.0
@@ -52,7 +52,7 @@ class Plan:
     time_limit_s
         Seconds that a run may take.
     pattern
-        How to find step times, see `bft.models.training_log`; None knows the common forms.
+        How to find step times, see `bft.models.speed.training_log`; None knows the common forms.
     confidence
         Of the intervals.
     """

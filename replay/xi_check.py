@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from bft.models import XiTable
-from bft.models.interference import Measurement
+from bft.models.sharing.interference import Measurement
 
 # Ratios of one pair that differ by more than this are told: repetitions of a measurement rarely do.
 ALIKE = 0.1

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import InputError, XiTable
-from bft.models.interference import FLAGS
+from bft.models.sharing.interference import FLAGS
 from bft.replay.xi_check import label
 
 # Sharing pays for equal jobs when both ratios are below 1.5 (docs: sjf-bsbf); 2 is as slow as taking turns.

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from bft.models import JobTable
-from bft.models.rigid_jobs import rigid_job
+from bft.models.workloads.rigid_jobs import rigid_job
 from bft.replay import Decision, Outcome, Policy, Replay, Rules, State, always_idle
 
 SECOND_NS = 10**9

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.applications import canonical, read_application
+from bft.models.speed.applications import canonical, read_application
 
 HEAD = "placement,local_bsz,step_time,sync_time\n"
 APPLICATIONS = ("bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3")

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from bft.models import InputError
-from bft.models.duration import DurationEstimator
-from bft.models.saved_models import read_model
+from bft.models.prediction.duration import DurationEstimator
+from bft.models.prediction.saved_models import read_model
 from bft.replay.cli.predict import predict
 
 

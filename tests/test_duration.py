@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.accuracy import accuracy
-from bft.models.duration import (
+from bft.models.prediction.accuracy import accuracy
+from bft.models.prediction.duration import (
     DAY_S,
     LONG_AGO_S,
     LONGEST_S,
@@ -22,7 +22,7 @@ from bft.models.duration import (
     feature_names,
     split_in_time,
 )
-from bft.models.regressors import KINDS
+from bft.models.prediction.regressors import KINDS
 
 START = 1_600_000_000
 

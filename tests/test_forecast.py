@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.accuracy import accuracy
-from bft.models.forecast import FEATURES, Forecaster, ahead, submissions
-from bft.models.regressors import KINDS
+from bft.models.prediction.accuracy import accuracy
+from bft.models.prediction.forecast import FEATURES, Forecaster, ahead, submissions
+from bft.models.prediction.regressors import KINDS
 
 START = pd.Timestamp("2020-04-01", tz="UTC")
 

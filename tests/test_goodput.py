@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bft.models import Curve
-from bft.models.goodput import BatchLimits, Goodput, goodput_table, noise_scale, replica_cap, speedup_table
-from bft.models.throughput import Observations, ThroughputParameters, fit_throughput, objective
+from bft.models.speed.goodput import BatchLimits, Goodput, goodput_table, noise_scale, replica_cap, speedup_table
+from bft.models.speed.throughput import Observations, ThroughputParameters, fit_throughput, objective
 
 TRUTH = ThroughputParameters(0.05, 0.002, 0.08, 0.003, 0.02, 0.001, 1.5)
 LIMITS = BatchLimits(initial=64, most=4096, atomic_min=16, atomic_max=256)
@@ -67,7 +67,7 @@ def test_impossible_parameters_are_refused(change: dict[str, float]) -> None:
 @settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1))
 def test_the_gradient_is_that_of_the_objective(seed: int) -> None:
-    from bft.models.throughput import _objective
+    from bft.models.speed.throughput import _objective
 
     rng = np.random.default_rng(seed)
     observed = grid([1, 2, 3], [1, 2, 4], [16, 64])
@@ -311,7 +311,7 @@ def test_a_share_too_large_or_too_small_still_compares() -> None:
 @pytest.mark.reference
 @pytest.mark.parametrize("name", ["bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3"])
 def test_placements_not_seen_are_predicted_within_ten_percent(reference: Path, name: str) -> None:
-    from bft.models.applications import read_application
+    from bft.models.speed.applications import read_application
 
     application = read_application(reference / "pollux" / "traces" / name)
     observed = application.observations

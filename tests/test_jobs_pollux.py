@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from toy_application import EPOCHS, step_s, workload, write_application
 
 from bft.models import InputError, Job
-from bft.models.applications import read_application
-from bft.models.dynamics import SECOND_NS, ApplicationDynamics, split_batch
-from bft.models.goodput import BatchLimits
-from bft.models.jobs_pollux import read_pollux_jobs
-from bft.models.throughput import Observations, fit_throughput, objective
+from bft.models.speed.applications import read_application
+from bft.models.speed.dynamics import SECOND_NS, ApplicationDynamics, split_batch
+from bft.models.speed.goodput import BatchLimits
+from bft.models.speed.throughput import Observations, fit_throughput, objective
+from bft.models.workloads.jobs_pollux import read_pollux_jobs
 from bft.replay import EqualShare, Replay, Rules, always_idle
 
 

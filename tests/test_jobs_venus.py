@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bft.models import InputError, Job
-from bft.models.jobs_venus import read_colocation, read_venus_jobs
+from bft.models.workloads.jobs_venus import read_colocation, read_venus_jobs
 
 HEADER = "job_id,user,vc,jobname,gpu_num,cpu_num,state,submit_time,duration,model,batchsize,amp,gpu_util,gmem_util,gmem"
 ROW = "765472,u1,vcA,,4,1,COMPLETED,2020-09-01 00:00:03,97,ResNet18,64,1,62.0,34.0,3584.0"

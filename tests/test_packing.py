@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.packing import FEATURES, PackingAnalyser, leave_one_model_out, sharing_scores
+from bft.models.prediction.packing import FEATURES, PackingAnalyser, leave_one_model_out, sharing_scores
 
 
 def profiles(rows: int = 80, seed: int = 0) -> pd.DataFrame:

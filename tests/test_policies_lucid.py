@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bft.models import Curve, InputError, Job, JobTable, jobs_from_frame, xi_from_frame
-from bft.models.forecast import Forecaster
-from bft.models.packing import PackingAnalyser
-from bft.models.saved_models import write_model
+from bft.models.prediction.forecast import Forecaster
+from bft.models.prediction.packing import PackingAnalyser
+from bft.models.prediction.saved_models import write_model
 from bft.replay import Replay, Rules, always_idle
 from bft.replay.interference import Interference
 from bft.replay.ledger import Outcome
@@ -512,7 +512,7 @@ def test_sharing_scores_come_from_a_saved_analyser(tmp_path: Path) -> None:
 
 
 def test_estimates_come_from_a_saved_estimator(tmp_path: Path) -> None:
-    from bft.models.duration import DurationEstimator
+    from bft.models.prediction.duration import DurationEstimator
 
     past = pd.DataFrame(
         {

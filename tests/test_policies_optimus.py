@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toy_application import workload, write_application
 
 from bft.models import Curve, Job, JobTable
-from bft.models.jobs_pollux import read_pollux_jobs
+from bft.models.workloads.jobs_pollux import read_pollux_jobs
 from bft.replay import Replay, Rules, always_idle
 from bft.replay.policies import JobView, State
 from bft.replay.policies.optimus import Optimus, remaining_s, share

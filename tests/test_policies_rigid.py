@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bft.models import Job as ModelJob
 from bft.models import JobTable
-from bft.models.rigid_jobs import rigid_job
+from bft.models.workloads.rigid_jobs import rigid_job
 from bft.replay import Decision, JobView, Policy, Replay, Rules, State, always_idle
 from bft.replay.holdings import Holdings
 from bft.replay.policies.fifo import Fifo

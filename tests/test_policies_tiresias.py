@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bft.models import InputError, JobTable
-from bft.models.jobs_tiresias import read_tiresias_jobs
-from bft.models.rigid_jobs import rigid_job
+from bft.models.workloads.jobs_tiresias import read_tiresias_jobs
+from bft.models.workloads.rigid_jobs import rigid_job
 from bft.replay import Decision, Policy, State
 from bft.replay.policies.fifo import Fifo
 from bft.replay.policies.gittins import ServiceDistribution, read_samples

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.accuracy import accuracy, calibration
-from bft.models.ga2m import AdditiveModel, Term, additive, importance
-from bft.models.mlp import from_sklearn
-from bft.models.regressors import KINDS, LEAST_ROWS, fit_regressor, regressor_from_document
-from bft.models.shapes import write_shapes
-from bft.models.tree_learners import from_forest, from_lightgbm, from_xgboost
+from bft.models.prediction.accuracy import accuracy, calibration
+from bft.models.prediction.ga2m import AdditiveModel, Term, additive, importance
+from bft.models.prediction.mlp import from_sklearn
+from bft.models.prediction.regressors import KINDS, LEAST_ROWS, fit_regressor, regressor_from_document
+from bft.models.prediction.shapes import write_shapes
+from bft.models.prediction.tree_learners import from_forest, from_lightgbm, from_xgboost
 
 
 def data(rows: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

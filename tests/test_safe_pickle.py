@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from bft.models import InputError
-from bft.models.safe_pickle import ALLOWED, read_frame
+from bft.models.pickles.safe_pickle import ALLOWED, read_frame
 
 PICKLES = Path(__file__).parent / "data" / "pickles"
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.online import OnlineCurve
-from bft.models.scalability import KINDS, Kind, Throughputs, fit_scalability, read_throughputs, sizes_up_to
-from bft.models.throughput import ThroughputParameters
+from bft.models.speed.online import OnlineCurve
+from bft.models.speed.scalability import KINDS, Kind, Throughputs, fit_scalability, read_throughputs, sizes_up_to
+from bft.models.speed.throughput import ThroughputParameters
 
 SIZES = np.array([1.0, 2, 4, 8, 16])
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.skew import THRESHOLD, largest_share, read_tensor_sizes, skewness
+from bft.models.speed.skew import THRESHOLD, largest_share, read_tensor_sizes, skewness
 
 _TAIL = [8.0, 2.0, 9.0, 4.0, 4.0, 9.0, 4.0, 4.0, 9.0, 4.0, 7.8]
 # MiB of the tensors above 1 MiB, as Tiresias' artifact states them.

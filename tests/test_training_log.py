@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.training_log import read_log, read_step_times
+from bft.models.speed.training_log import read_log, read_step_times
 
 
 @pytest.mark.parametrize(

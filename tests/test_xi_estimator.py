@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bft.models.interference import FLAGS, Measurement, XiTable, xi_from_frame
-from bft.models.xi_estimator import XiEstimator
-from bft.models.xi_measurements import merged, xi_to_frame
+from bft.models.sharing.interference import FLAGS, Measurement, XiTable, xi_from_frame
+from bft.models.sharing.xi_estimator import XiEstimator
+from bft.models.sharing.xi_measurements import merged, xi_to_frame
 
 BATCHES = (16.0, 32.0, 64.0, 128.0)
 

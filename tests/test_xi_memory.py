@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import Curve, InputError, Job
-from bft.models.sub_batch import fit_beside
-from bft.models.unit_memory import UnitMemory, read_unit_memory, unit_memory_from_frame
+from bft.models.sharing.sub_batch import fit_beside
+from bft.models.sharing.unit_memory import UnitMemory, read_unit_memory, unit_memory_from_frame
 
 AFFINE = UnitMemory(("m", b, 2 + 0.1 * b) for b in (32.0, 64.0, 128.0))
 LINE = Curve(np.array([0.0, 1.0]), np.array([0.0, 10.0]))

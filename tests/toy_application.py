@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bft.models import JobTable
-from bft.models.jobs_pollux import read_pollux_jobs
+from bft.models.workloads.jobs_pollux import read_pollux_jobs
 
 ATOMIC = (16, 32, 64)
 BATCHES = (64, 128, 512)

@@ -17,7 +17,7 @@ from bft.replay.cli.parameters import Finite, NamesWholeOption, Seconds
 
 if TYPE_CHECKING:
     from bft.models import JobTable
-    from bft.models.scalability import ScalabilityFit, Throughputs
+    from bft.models.speed.scalability import ScalabilityFit, Throughputs
 
 Kind = Literal["piecewise", "amdahl", "usl", "throughput"]
 Measure = Literal["largest-share", "skewness"]
@@ -98,7 +98,7 @@ def fit(
     MEASUREMENTS has the columns model (or job), units, and throughput (samples/s) or step_time (s) with batch_size;
     optionally batch_size (samples a step over all units), nodes, sync_time. Points beyond what was measured are marked.
     """
-    from bft.models.scalability import fit_scalability, read_throughputs, sizes_up_to
+    from bft.models.speed.scalability import fit_scalability, read_throughputs, sizes_up_to
 
     if (measurements is None) == (not logs):
         raise click.UsageError("give a table of measurements, or logs with --log")
@@ -154,7 +154,7 @@ def skew(
 
     LAYERS has the columns model, tensor, size (any one unit).
     """
-    from bft.models.skew import MEASURES, read_tensor_sizes
+    from bft.models.speed.skew import MEASURES, read_tensor_sizes
 
     if (job_table is None) != (output is None):
         raise click.UsageError("--jobs and -o belong together")
@@ -182,8 +182,8 @@ def _from_logs(
     """A measurement a log; told as it is read."""
     import numpy as np
 
-    from bft.models.scalability import Throughputs
-    from bft.models.training_log import read_log
+    from bft.models.speed.scalability import Throughputs
+    from bft.models.speed.training_log import read_log
 
     if not units or len(units) != len(logs):
         raise click.UsageError(f"--units must give the units of each log: {len(logs)} of them, as in --units 4,8")

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from bft.models import InputError
-from bft.models.regressors import KINDS
+from bft.models.prediction.regressors import KINDS
 from bft.replay.cli.output import drafted
 from bft.replay.cli.parameters import Finite, NamesWholeOption
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bft.models.accuracy import Accuracy
+    from bft.models.prediction.accuracy import Accuracy
 
 _Run: TypeAlias = "Callable[[str, int], tuple[Accuracy, float]]"
 
@@ -53,10 +53,10 @@ def predict() -> None:
 @_seed
 def train(what: str, table: str, output: str, kind: str, column: str, horizon: int, seed: int) -> None:
     """Learn a model of WHAT from TABLE: finished jobs, slots (or jobs), or labelled profiles."""
-    from bft.models.duration import DurationEstimator
-    from bft.models.forecast import Forecaster
-    from bft.models.packing import PackingAnalyser
-    from bft.models.saved_models import Model, write_model
+    from bft.models.prediction.duration import DurationEstimator
+    from bft.models.prediction.forecast import Forecaster
+    from bft.models.prediction.packing import PackingAnalyser
+    from bft.models.prediction.saved_models import Model, write_model
 
     frame = _read(what, table)
     model: Model
@@ -103,11 +103,11 @@ def evaluate(what: str, table: str, share: float, kinds: tuple[str, ...], column
 @click.option("--table", metavar="TABLE", help="Rows like those that it is used for.")
 def show(model: str, png: str | None, table: str | None) -> None:
     """Tell what MODEL, a file of `predict train`, predicts from what: the rules of packing, the shapes of a GA2M."""
-    from bft.models.duration import DurationEstimator
-    from bft.models.forecast import FEATURES
-    from bft.models.packing import PackingAnalyser
-    from bft.models.saved_models import read_model
-    from bft.models.shapes import write_shapes
+    from bft.models.prediction.duration import DurationEstimator
+    from bft.models.prediction.forecast import FEATURES
+    from bft.models.prediction.packing import PackingAnalyser
+    from bft.models.prediction.saved_models import read_model
+    from bft.models.prediction.shapes import write_shapes
 
     if (png is None) != (table is None):
         raise click.UsageError("--png and --table go together")
@@ -134,7 +134,7 @@ def show(model: str, png: str | None, table: str | None) -> None:
 def _read(what: str, table: str) -> pd.DataFrame:
     """The table; of jobs, whose submissions are asked for, the slots."""
     from bft.models import read_table
-    from bft.models.forecast import submissions
+    from bft.models.prediction.forecast import submissions
 
     frame = read_table(table)
     if what == "submissions" and "time" not in frame.columns and "submit_time" in frame.columns:
@@ -144,8 +144,8 @@ def _read(what: str, table: str) -> pd.DataFrame:
 
 def _durations(frame: pd.DataFrame, table: str, share: float) -> _Run:
     """What learns durations with a kind from a seed: how good it is, and when it had learnt."""
-    from bft.models.accuracy import accuracy
-    from bft.models.duration import DurationEstimator, split_in_time
+    from bft.models.prediction.accuracy import accuracy
+    from bft.models.prediction.duration import DurationEstimator, split_in_time
 
     before, after, past = split_in_time(frame, share, source=table)
     click.echo(f"{len(before):,} jobs had finished before the last {share:.0%} were submitted, of which {len(after):,}")
@@ -161,8 +161,8 @@ def _durations(frame: pd.DataFrame, table: str, share: float) -> _Run:
 
 def _submissions(frame: pd.DataFrame, table: str, share: float, column: str, horizon: int) -> _Run:
     """The same for submissions."""
-    from bft.models.accuracy import accuracy
-    from bft.models.forecast import Forecaster, ahead
+    from bft.models.prediction.accuracy import accuracy
+    from bft.models.prediction.forecast import Forecaster, ahead
 
     known = int(len(frame) * (1 - share))
     click.echo(f"{known:,} slots, and {len(frame) - known:,} after them")
@@ -177,7 +177,7 @@ def _submissions(frame: pd.DataFrame, table: str, share: float, column: str, hor
 
 
 def _evaluate_packing(frame: pd.DataFrame, table: str, seed: int) -> None:
-    from bft.models.packing import leave_one_model_out
+    from bft.models.prediction.packing import leave_one_model_out
 
     predicted = leave_one_model_out(frame, seed=seed, source=table)
     label = frame["label"].to_numpy()

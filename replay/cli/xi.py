@@ -55,8 +55,8 @@ def build(files: tuple[str, ...], output: str, jobs: str | None, guess: bool, wa
     Columns: model_a, batch_a, model_b, batch_b, units; and step_a_s, step_b_s (seconds a step), or log_a, log_b
     (files), or xi_a, xi_b. A row without model_b is a solo run. docs/models-xi.md shows examples.
     """
-    from bft.models.xi_estimator import XiEstimator
-    from bft.models.xi_measurements import read_measurements, xi_to_frame
+    from bft.models.sharing.xi_estimator import XiEstimator
+    from bft.models.sharing.xi_measurements import read_measurements, xi_to_frame
 
     measured = read_measurements(files, pattern=pattern, warmup=warmup)
     for note in measured.notes:
@@ -262,7 +262,7 @@ def _write(frame: pd.DataFrame, output: str) -> None:
 def _kinds(path: str) -> list[tuple[str, float | None]]:
     """Models and batch sizes that a table of jobs names."""
     from bft.models import read_table
-    from bft.models.interference import records, require_columns
+    from bft.models.sharing.interference import records, require_columns
 
     frame = read_table(path)
     require_columns(frame, ("model",), ("batch_size",), "a table of jobs to estimate for", path)

@@ -132,8 +132,8 @@ class Lucid:
         """What has been submitted, and a model's forecast from it."""
         if not self.forecast.endswith(".json"):
             return RecentSubmissions(self.horizon_s)
-        from bft.models.forecast import Forecaster
-        from bft.models.saved_models import read_model
+        from bft.models.prediction.forecast import Forecaster
+        from bft.models.prediction.saved_models import read_model
 
         return LearntForecast(read_model(self.forecast, Forecaster), self.horizon_s)
 

@@ -21,7 +21,7 @@ class Candidate:
     priority
         Predicted duration x units in unit-seconds: less comes first.
     score
-        Sharing score 0, 1 or 2: how much it slows down others, see `bft.models.packing`.
+        Sharing score 0, 1 or 2: how much it slows down others, see `bft.models.prediction.packing`.
     """
 
     job: Job

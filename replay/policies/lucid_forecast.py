@@ -18,7 +18,7 @@ from bft.replay.policies.interface import JobView
 from bft.replay.trace import SECOND_NS
 
 if TYPE_CHECKING:
-    from bft.models.forecast import Forecaster
+    from bft.models.prediction.forecast import Forecaster
 
 NEVER: Final = 2**63 - 1
 # Counts are told per ten minutes, the step of the published forecasts.

@@ -6,7 +6,7 @@ import heapq
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from bft.models.dynamics import ApplicationDynamics
+from bft.models.speed.dynamics import ApplicationDynamics
 from bft.replay.policies._nodes import Nodes
 from bft.replay.policies._rounds import is_round, keep_what_is_left, next_round
 from bft.replay.policies.interface import Decision, JobView, State

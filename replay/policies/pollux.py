@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bft.milp.exact import share_units
-from bft.models.dynamics import ApplicationDynamics
-from bft.models.goodput import Speed, replica_cap, speedup_table
+from bft.models.speed.dynamics import ApplicationDynamics
+from bft.models.speed.goodput import Speed, replica_cap, speedup_table
 from bft.replay.policies._nodes import Nodes
 from bft.replay.policies._pollux_search import FloatArray, IntArray, Moment, States, mean_term, search
 from bft.replay.policies._rounds import is_round, keep_what_is_left, next_round

@@ -32,15 +32,15 @@ def with_estimates(jobs: JobTable, model: str | Path) -> JobTable:
     jobs
         The jobs.
     model
-        A saved `bft.models.duration.DurationEstimator`.
+        A saved `bft.models.prediction.duration.DurationEstimator`.
 
     Raises
     ------
     InputError
         When the file is no such model, or a job lacks what it wants.
     """
-    from bft.models.duration import DurationEstimator
-    from bft.models.saved_models import read_model
+    from bft.models.prediction.duration import DurationEstimator
+    from bft.models.prediction.saved_models import read_model
 
     estimator = read_model(model, DurationEstimator)
     wanted = [at for at, job in enumerate(jobs) if ESTIMATE not in job.extra]
@@ -57,15 +57,15 @@ def with_scores(jobs: JobTable, model: str | Path) -> JobTable:
     jobs
         The jobs.
     model
-        A saved `bft.models.packing.PackingAnalyser`.
+        A saved `bft.models.prediction.packing.PackingAnalyser`.
 
     Raises
     ------
     InputError
         When the file is no such model, or a profile is none.
     """
-    from bft.models.packing import PackingAnalyser
-    from bft.models.saved_models import read_model
+    from bft.models.prediction.packing import PackingAnalyser
+    from bft.models.prediction.saved_models import read_model
 
     analyser = read_model(model, PackingAnalyser)
     wanted = [

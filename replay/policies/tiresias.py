@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from bft.models import Job
-from bft.models.skew import THRESHOLD
+from bft.models.speed.skew import THRESHOLD
 from bft.replay.policies._rounds import is_round, next_round
 from bft.replay.policies.gittins import ServiceDistribution, read_samples
 from bft.replay.policies.interface import Decision, JobView, State

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from bft.models._extras import extra
 from bft.models.curves import FloatArray
-from bft.models.trees import Trees, joined, tree
+from bft.models.prediction._extras import extra
+from bft.models.prediction.trees import Trees, joined, tree
 
 
 def fit_random_forest(x: FloatArray, y: FloatArray, seed: int) -> Trees:

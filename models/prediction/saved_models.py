@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar, overload
 
-from bft.models._documents import part
-from bft.models.duration import DurationEstimator
 from bft.models.errors import InputError
-from bft.models.forecast import Forecaster
-from bft.models.packing import PackingAnalyser
+from bft.models.prediction._documents import part
+from bft.models.prediction.duration import DurationEstimator
+from bft.models.prediction.forecast import Forecaster
+from bft.models.prediction.packing import PackingAnalyser
 
 Model: TypeAlias = DurationEstimator | Forecaster | PackingAnalyser
 M = TypeVar("M", bound=Model)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from bft.models._columns import numbers, seconds
-from bft.models._documents import number, part, strings
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
-from bft.models.interference import require_columns
-from bft.models.regressors import Regressor, fit_regressor, regressor_from_document
+from bft.models.prediction._columns import numbers, seconds
+from bft.models.prediction._documents import number, part, strings
+from bft.models.prediction.regressors import Regressor, fit_regressor, regressor_from_document
+from bft.models.sharing.interference import require_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +33,7 @@ FEATURES: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forecaster:
-    """Forecasts a count per slot; made by `train`, or read from a file by `bft.models.saved_models.read_model`.
+    """Forecasts a count per slot; made by `train`, or read from a file by `bft.models.read_model`.
 
     Tables of slots have a column `time`, when a slot begins (date and time, UTC where it names no zone, or seconds
     since 1970 or another midnight), at equal distances without a gap, and the column that is forecast, >= 0.
@@ -41,8 +41,8 @@ class Forecaster:
     Parameters
     ----------
     kind
-        Of the regressor, see `bft.models.regressors.KINDS`. It predicts the square root of the mean count, as the
-        variance of the root of a Poisson count does not depend on the count.
+        Of the regressor, see `bft.models.prediction.regressors.KINDS`. It predicts the square root of the mean
+        count, as the variance of the root of a Poisson count does not depend on the count.
     column
         What is forecast.
     horizon

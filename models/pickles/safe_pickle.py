@@ -14,8 +14,8 @@ import zlib
 from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from bft.models._pickle_machine import MalformedError, RefusedError, record
 from bft.models.errors import InputError
+from bft.models.pickles._pickle_machine import MalformedError, RefusedError, record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,7 +139,7 @@ def read_frame(source: BinaryIO, *, file: str) -> pd.DataFrame:
     InputError
         If the pickle would call anything but the constructors of such a table, before anything of
         it is called; if it is damaged, holds something else, or is larger than
-        `bft.models._pickle_machine.MAX_OPCODES` allows.
+        `bft.models.pickles._pickle_machine.MAX_OPCODES` allows.
     """
     try:
         tree = record(source, ALLOWED)
@@ -157,7 +157,7 @@ def read_frame(source: BinaryIO, *, file: str) -> pd.DataFrame:
         raise InputError("not a readable pickle: it needs more memory than there is", file=file) from None
 
     # Decoding needs pandas, which takes long to import: not before a pickle has passed.
-    from bft.models._pickle_frame import decode
+    from bft.models.pickles._pickle_frame import decode
 
     try:
         return decode(tree)

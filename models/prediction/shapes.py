@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from bft.models._extras import extra
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
-from bft.models.ga2m import AdditiveModel, Term, importance
-from bft.models.regressors import Regressor
+from bft.models.prediction._extras import extra
+from bft.models.prediction.ga2m import AdditiveModel, Term, importance
+from bft.models.prediction.regressors import Regressor
 
 COLUMNS: Final = 3
 # Values beyond these quantiles of the data are not drawn: a few odd jobs would squeeze all others.

@@ -23,9 +23,9 @@ import numpy as np
 
 from bft.models.curves import Curve
 from bft.models.errors import InputError
-from bft.models.goodput import BatchLimits, noise_scale
+from bft.models.speed.goodput import BatchLimits, noise_scale
+from bft.models.speed.throughput import FloatArray, Observations, ThroughputParameters, fit_throughput
 from bft.models.tables import read_table
-from bft.models.throughput import FloatArray, Observations, ThroughputParameters, fit_throughput
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from bft.models.errors import InputError
-from bft.models.interference import require_columns
 from bft.models.jobs import Job, JobTable
-from bft.models.rigid_jobs import MOST_SECONDS, SECOND_NS, RigidTable, rigid_job
+from bft.models.sharing.interference import require_columns
 from bft.models.tables import read_table
+from bft.models.workloads.rigid_jobs import MOST_SECONDS, SECOND_NS, RigidTable, rigid_job
 
 REQUIRED: Final = ("job_id", "num_gpu", "submit_time", "duration")
 OPTIONAL: Final = ("model_name", "iterations", "interval", "skew", "spread_slowdown")

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.models._columns import numbers, seconds, texts
-from bft.models._documents import floats, part, same_length, strings
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
-from bft.models.interference import require_columns
-from bft.models.regressors import Regressor, fit_regressor, regressor_from_document
+from bft.models.prediction._columns import numbers, seconds, texts
+from bft.models.prediction._documents import floats, part, same_length, strings
+from bft.models.prediction.regressors import Regressor, fit_regressor, regressor_from_document
+from bft.models.sharing.interference import require_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +71,7 @@ class _Past:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DurationEstimator:
-    """Predicts durations; made by `train`, or read from a file by `bft.models.saved_models.read_model`.
+    """Predicts durations; made by `train`, or read from a file by `bft.models.prediction.saved_models.read_model`.
 
     Tables of jobs have the columns
 
@@ -87,7 +87,7 @@ class DurationEstimator:
     Parameters
     ----------
     kind
-        Of the regressor, see `bft.models.regressors.KINDS`. It predicts log(1 + seconds).
+        Of the regressor, see `bft.models.prediction.regressors.KINDS`. It predicts log(1 + seconds).
     optional
         Which optional columns it learnt from, and hence wants.
     features
@@ -111,7 +111,7 @@ class DurationEstimator:
         jobs
             At least 20 finished jobs, in any order. They are kept as history for later predictions.
         kind, seed
-            See `bft.models.regressors.fit_regressor`.
+            See `bft.models.prediction.regressors.fit_regressor`.
         source
             File to name in messages.
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bft.models.curves import Curve
-from bft.models.throughput import FloatArray, ThroughputParameters
+from bft.models.speed.throughput import FloatArray, ThroughputParameters
 
 IntArray = NDArray[np.int64]
 

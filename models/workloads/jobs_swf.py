@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from bft.models.errors import InputError
 from bft.models.jobs import MOST_UNITS, JobTable
-from bft.models.rigid_jobs import MOST_SECONDS, SECOND_NS, RigidTable, read_text, rigid_job
+from bft.models.workloads.rigid_jobs import MOST_SECONDS, SECOND_NS, RigidTable, read_text, rigid_job
 
 FIELDS: Final = (
     "job number",

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from bft.models.errors import InputError
 from bft.models.jobs import Job, JobTable
-from bft.models.rigid_jobs import SECOND_NS, RigidTable, read_text, rigid_job
+from bft.models.workloads.rigid_jobs import SECOND_NS, RigidTable, read_text, rigid_job
 
 # Times in the log name no zone; those of the same traces' utilisation say PST and PDT.
 ZONE: Final = "America/Los_Angeles"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bft.models.jobs import Job
-from bft.models.unit_memory import UnitMemory
+from bft.models.sharing.unit_memory import UnitMemory
 
 # Least share of its goodput that a newcomer keeps, or it does not start beside the other.
 THRESHOLD: Final = 0.5

@@ -12,7 +12,7 @@ import numpy as np
 
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
-from bft.models.interference import (
+from bft.models.sharing.interference import (
     FLAGS,
     OPTIONAL,
     REQUIRED,
@@ -22,8 +22,8 @@ from bft.models.interference import (
     records,
     require_columns,
 )
+from bft.models.speed.training_log import StepTimes, read_log
 from bft.models.tables import read_table
-from bft.models.training_log import StepTimes, read_log
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,8 +76,8 @@ def read_measurements(paths: Sequence[str | Path], *, pattern: str | None = None
     `units` (that both jobs run on), and tells times in one of three ways:
 
     - `step_a_s`, `step_b_s`: seconds of a step. A row without `model_b` is a solo run, one with it a twin run;
-    - `log_a`, `log_b`: files with the output of the runs, relative to the table; see `bft.models.training_log`. Of twin
-      runs whose logs carry time stamps only the span counts in which both ran;
+    - `log_a`, `log_b`: files with the output of the runs, relative to the table; see `bft.models.read_step_times`. Of
+      twin runs whose logs carry time stamps only the span counts in which both ran;
     - `xi_a`, `xi_b`: the ratios themselves, as a ξ table has them.
 
     A twin run needs the solo runs of its two configurations in any of the tables: same model, batch and units, where a

@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.models._documents import floats, number, part, same_length, wholes
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
+from bft.models.prediction._documents import floats, number, part, same_length, wholes
 
 # Rows predicted at a time: rows x trees node numbers are held.
 _ROWS: Final = 4096

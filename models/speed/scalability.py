@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from bft.models.curves import Curve, FloatArray
 from bft.models.errors import InputError
+from bft.models.speed.throughput import Observations, fit_throughput
 from bft.models.tables import read_table
-from bft.models.throughput import Observations, fit_throughput
 
 Kind = Literal["piecewise", "amdahl", "usl", "throughput"]
 KINDS: Final[tuple[Kind, ...]] = ("piecewise", "amdahl", "usl", "throughput")
@@ -118,8 +118,8 @@ def fit_scalability(
         P(n) = P1 n / (1 + σ (n - 1) + κ n (n - 1)), κ >= 0 the cost of coherence (Gunther, Guerrilla Capacity
         Planning, 2007): it may fall.
     throughput
-        Pollux' T_grad and T_sync (`bft.models.throughput`). Total batch size as `batch`, else as measured where it was
-        the same everywhere, else the median samples a unit.
+        Pollux' T_grad and T_sync (`bft.models.speed.throughput`). Total batch size as `batch`, else as measured where
+        it was the same everywhere, else the median samples a unit.
 
     Parameters
     ----------

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from bft.models.applications import Application, read_application
 from bft.models.curves import Curve
-from bft.models.dynamics import SECOND_NS, ApplicationProfile
 from bft.models.errors import InputError
 from bft.models.jobs import Job, JobTable
+from bft.models.speed.applications import Application, read_application
+from bft.models.speed.dynamics import SECOND_NS, ApplicationProfile
 from bft.models.tables import read_table
 
 REQUIRED: Final = ("name", "time", "application", "num_replicas", "batch_size")

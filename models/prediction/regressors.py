@@ -11,13 +11,13 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from bft.models._documents import part
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
-from bft.models.ga2m import AdditiveModel, fit_ga2m
-from bft.models.mlp import Perceptron, fit_mlp
-from bft.models.tree_learners import fit_lightgbm, fit_random_forest, fit_xgboost
-from bft.models.trees import Trees
+from bft.models.prediction._documents import part
+from bft.models.prediction.ga2m import AdditiveModel, fit_ga2m
+from bft.models.prediction.mlp import Perceptron, fit_mlp
+from bft.models.prediction.tree_learners import fit_lightgbm, fit_random_forest, fit_xgboost
+from bft.models.prediction.trees import Trees
 
 # Fewer rows teach nothing.
 LEAST_ROWS: Final = 20

@@ -12,10 +12,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.models._documents import floats, number, part, wholes
-from bft.models._extras import extra
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
+from bft.models.prediction._documents import floats, number, part, wholes
+from bft.models.prediction._extras import extra
 
 # How many pairs of features may have a term of their own.
 PAIRS: Final = 5

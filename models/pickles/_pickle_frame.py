@@ -14,8 +14,8 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 import pandas as pd
 
-from bft.models._pickle_machine import Made, MalformedError, Name
-from bft.models._pickle_values import (
+from bft.models.pickles._pickle_machine import Made, MalformedError, Name
+from bft.models.pickles._pickle_values import (
     MAX_LENGTH,
     Array,
     Values,

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.models._columns import numbers, texts
-from bft.models._documents import part, strings
-from bft.models._extras import extra
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
-from bft.models.interference import require_columns
-from bft.models.tree_learners import from_sklearn
-from bft.models.trees import LEAF, Trees
+from bft.models.prediction._columns import numbers, texts
+from bft.models.prediction._documents import part, strings
+from bft.models.prediction._extras import extra
+from bft.models.prediction.tree_learners import from_sklearn
+from bft.models.prediction.trees import LEAF, Trees
+from bft.models.sharing.interference import require_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +43,7 @@ Scores = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackingAnalyser:
-    """Tells sharing scores; made by `train`, or read from a file by `bft.models.saved_models.read_model`.
+    """Tells sharing scores; made by `train`, or read from a file by `bft.models.prediction.saved_models.read_model`.
 
     Profiles have the columns gpu_util and gmem_util (percent), gmem (MiB) and amp (0 or 1).
     """

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from bft.models._documents import floats, part
-from bft.models._extras import extra
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
+from bft.models.prediction._documents import floats, part
+from bft.models.prediction._extras import extra
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,9 +13,9 @@ import numpy as np
 
 from bft.models.curves import Curve
 from bft.models.errors import InputError
-from bft.models.interference import Measurement, XiTable, require_columns
-from bft.models.interference import records as records_of
 from bft.models.jobs import Job, JobTable
+from bft.models.sharing.interference import Measurement, XiTable, require_columns
+from bft.models.sharing.interference import records as records_of
 from bft.models.tables import read_table
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bft.models._pickle_machine import Made, MalformedError, Name
+from bft.models.pickles._pickle_machine import Made, MalformedError, Name
 
 Array: TypeAlias = NDArray[Any]
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bft.models.applications import Application, StepTime
-from bft.models.goodput import ROUNDING, BatchLimits, Goodput, noise_scale
-from bft.models.throughput import Observations, ThroughputParameters, fit_throughput
+from bft.models.speed.applications import Application, StepTime
+from bft.models.speed.goodput import ROUNDING, BatchLimits, Goodput, noise_scale
+from bft.models.speed.throughput import Observations, ThroughputParameters, fit_throughput
 
 SECOND_NS = 1_000_000_000
 # Progress is compared in doubles that were multiplied and divided: relative tolerance.

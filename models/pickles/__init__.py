@@ -1,0 +1,1 @@
+"""Pickled tables, read without running anything that they hold (docs/decisions/0006)."""

@@ -1,0 +1,1 @@
+"""Jobs on shared units: xi measured and estimated, memory, smaller batches."""

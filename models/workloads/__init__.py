@@ -1,0 +1,1 @@
+"""Job tables of other systems, one reader a format."""
