@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bft.models import InputError, JobTable, jobs_from_frame, read_jobs, read_published_jobs, read_xi
+from bft.models import InputError, JobTable, jobs_from_frame, read_jobs, read_published_jobs, read_unit_memory, read_xi
 from bft.replay import results
 from bft.replay.interference import Interference
 from bft.replay.options import Options
@@ -136,6 +136,8 @@ def _interference(options: Options, jobs: JobTable, watcher: Watcher, digests: d
     if options.xi is None:
         return None
     digests["xi"] = _digest(options.xi)
+    if options.memory_table is not None:
+        digests["memory_table"] = _digest(options.memory_table)
     table = read_xi(options.xi)
     if table.clipped:
         watcher.note(f"{table.clipped} xi below 1 are measurement noise and count as 1")
@@ -147,6 +149,8 @@ def _interference(options: Options, jobs: JobTable, watcher: Watcher, digests: d
         math.inf if options.xi_max is None else options.xi_max,
         options.unit_memory_gib,
         frozenset(frozenset(pair) for pair in options.forbid),
+        None if options.memory_table is None else read_unit_memory(options.memory_table),
+        options.sub_batch,
     )
     by_model = {(job.model, job.batch_size, job.memory_gib): job for job in jobs}
     kinds = list(by_model.values())

@@ -47,6 +47,8 @@ class Options:
     xi_max: float | None = None
     xi_partners: int = 3
     unit_memory_gib: float | None = None
+    memory_table: str | None = None
+    sub_batch: float = 0.5
     forbid: tuple[tuple[str, str], ...] = ()
     compat: Literal["reference"] | None = None
     dedicated: bool = True

@@ -187,3 +187,20 @@ def test_the_bytes_do_not_depend_on_the_seed_of_hashes(inputs: list[str]) -> Non
     seconds = (held["end"] - held["start"]).dt.total_seconds() * (held["last_unit"] - held["first_unit"] + 1)
     assert len(steps) > 30
     assert seconds.sum() > metrics("1")["used_unit_s"], "nothing was shared: the test shows nothing"  # type: ignore[operator]
+
+
+def test_a_memory_table_lets_the_later_job_share_with_a_smaller_batch(inputs: list[str]) -> None:
+    lines = Path("jobs.csv").read_text().splitlines()
+    with_batch = [lines[0] + ",batch_size", *(f"{line},64" for line in lines[1:])]
+    Path("jobs.csv").write_text("\n".join(with_batch) + "\n")
+    Path("memory.csv").write_text(
+        "model,batch,memory_gib\n"
+        + "".join(f"{model},{batch},{1 + batch / 8}\n" for model in "ab" for batch in (32, 64))
+    )
+    tight = [*inputs, "--xi", "xi.csv", "--unit-memory", "16"]
+    assert run([*tight, "-name", "whole"]) == 0
+    assert run([*tight, "-name", "smaller", "--memory-table", "memory.csv"]) == 0
+    assert run([*tight, "-name", "never", "--memory-table", "memory.csv", "--sub-batch", "0.9"]) == 0
+    assert metrics("smaller") != metrics("whole")
+    assert metrics("never")["outcome"] == metrics("whole")["outcome"]
+    assert run([*inputs, "-name", "lost", "--xi", "xi.csv", "--memory-table", "memory.csv"]) == 2

@@ -76,6 +76,10 @@ DOUBLE_S = 0.3
               help="Best partners considered per job.")  # fmt: skip
 @click.option("--unit-memory", "unit_memory_gib", type=Finite(min=0, min_open=True),
               help="Memory of a unit, GiB: share only what fits together. [not looked at]")  # fmt: skip
+@click.option("--memory-table", metavar="FILE",
+              help="Memory by model and batch size: who does not fit may share with a smaller batch.")  # fmt: skip
+@click.option("--sub-batch", type=Finite(min=0, min_open=True, max=1), default=0.5, show_default=True,
+              help="Least share of its goodput that a job keeps with a smaller batch.")  # fmt: skip
 @click.option("--forbid", multiple=True, metavar="MODEL,MODEL", help="Two models that may not share; may be repeated.")
 @click.option("--cost-model", type=click.Choice(["bftrainer", "stall"]), default="bftrainer", show_default=True,
               help="What a rescale costs: T x rate off the progress, or T seconds without progress.")  # fmt: skip
@@ -153,6 +157,8 @@ def replay(**given: Any) -> int:
     if given["compat"] is not None and (given["max_jobs"] == 0 or given["policy"] not in ("milp", "equal-share")):
         raise click.UsageError("the published replayer knows --policy milp and equal-share, and -maxJ from 1 on")
     given["restart_overhead"] = _overheads(given["restart_overhead"])
+    if given["memory_table"] is not None and (given["xi"] is None or given["unit_memory_gib"] is None):
+        raise click.UsageError("--memory-table needs --xi and --unit-memory: whose memory must fit where")
     given["forbid"] = tuple(_two_models(pair) for pair in given["forbid"])
     given["dedicated"] = not given["no_u"]
     options = Options(**{field.name: given[field.name] for field in fields(Options)})

@@ -172,11 +172,14 @@ def measure(commands: tuple[str, ...], output: str | None, as_json: bool, **give
     before = None if output is None else _earlier(output)
     names = ("repeats", "steps", "at_least_s", "warmup", "time_limit_s", "pattern", "confidence")
     plan = Plan(**{name: given[name] for name in names})
-    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs must end with us
+    # What runs must end with us; a shell's background job is born ignoring SIGINT.
+    stops = (signal.SIGINT, signal.SIGTERM)
+    before_us = [signal.signal(number, signal.default_int_handler) for number in stops]
     try:
         sides = measure(pair, plan, lambda text: click.echo(text, err=True))
     finally:
-        signal.signal(signal.SIGTERM, handler)
+        for number, handler in zip(stops, before_us, strict=True):
+            signal.signal(number, handler)
     row = _row(sides, given)
     if output is not None:
         _add(before, row, output)
