@@ -72,7 +72,7 @@ def test_jobs_that_used_no_units_are_left_out_and_counted(tmp_path: Path, caplog
     caplog.set_level(logging.INFO)
     jobs = read_venus_jobs(table(tmp_path, "cpu,0,0,9", "run,1,0,9", "none,1,0,0", header=header))
     assert [job.name for job in jobs] == ["run"]
-    assert "2 jobs without GPUs or duration" in caplog.text
+    assert "2 without GPUs or duration" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_jobs_that_used_no_units_are_left_out_and_counted(tmp_path: Path, caplog
         ("gpu_num", "2.5", "whole number"),
         ("gpu_num", "-1", ">= 0"),
         ("gpu_num", "many", ">= 0"),
-        ("gpu_num", "1e12", "at most"),
+        ("gpu_num", "1e9", "at most"),
         ("duration", "", ">= 0"),
         ("duration", "-3", ">= 0"),
         ("duration", "inf", ">= 0"),
@@ -108,9 +108,9 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
         read_venus_jobs(table(tmp_path, "a,1,0", header="job_id,gpu_num,submit_time"))
     with pytest.raises(InputError, match="appears twice"):
         read_venus_jobs(table(tmp_path, "a,1,0,1", "a,1,0,1", header=header))
-    with pytest.raises(InputError, match="no job with"):
+    with pytest.raises(InputError, match="no job to replay"):
         read_venus_jobs(table(tmp_path, "a,0,0,1", header=header))
-    with pytest.raises(InputError, match="no job with"):
+    with pytest.raises(InputError, match="no job to replay"):
         read_venus_jobs(table(tmp_path, header=header))
     with pytest.raises(InputError, match="no such file"):
         read_venus_jobs(tmp_path / "missing.csv")

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-import numpy as np
-
-from bft.models.curves import Curve
 from bft.models.errors import InputError
 from bft.models.jobs import Job, JobTable
 from bft.models.sharing.interference import Measurement, XiTable, require_columns
 from bft.models.sharing.interference import records as records_of
 from bft.models.tables import read_table
-
-if TYPE_CHECKING:
-    pass
+from bft.models.workloads.rigid_jobs import SECOND_NS, Cells, RigidTable, rigid_job
 
 REQUIRED: Final = ("job_id", "gpu_num", "submit_time", "duration")
 OPTIONAL: Final = ("user", "vc", "model", "batchsize", "amp", "gmem")
@@ -31,9 +24,6 @@ MIB_PER_GIB: Final = 1024
 # Models that the artifact did not measure beside others, and takes for indifferent.
 INDIFFERENT: Final = ("NeuMF", "ResNet50", "BERT", "Transformer")
 _COLOCATION: Final = ("model1", "batchsize1", "amp1", "speed1", "model2", "batchsize2", "amp2", "speed2")
-_SECOND_NS: Final = 1_000_000_000
-
-_log = logging.getLogger(__name__)
 
 
 def read_venus_jobs(path: str | Path, *, origin: str = ORIGIN) -> JobTable:
@@ -69,16 +59,14 @@ def read_venus_jobs(path: str | Path, *, origin: str = ORIGIN) -> JobTable:
     begin = _instant(origin)
     if begin is None:
         raise InputError(f"expected a date such as {ORIGIN} as origin, not {origin!r}")
-    jobs = []
+    found = RigidTable(path)
     for row, record in enumerate(frame.to_dict(orient="records"), start=1):
-        job = _Row({str(key): value for key, value in record.items()}, row, str(path), begin).job()
-        if job is not None:
-            jobs.append(job)
-    if not jobs:
-        raise InputError("no job with gpu_num and duration above 0", file=path)
-    if len(jobs) < len(frame):
-        _log.info("%s: %d jobs without GPUs or duration are left out", path, len(frame) - len(jobs))
-    return JobTable(tuple(jobs), str(path))
+        job = _job(Cells(record, row, str(path), "job_id"), begin)
+        if job is None:
+            found.leave_out("without GPUs or duration")
+        else:
+            found.add(job, row)
+    return found.table()
 
 
 def read_colocation(path: str | Path, *, indifferent: Iterable[str] = INDIFFERENT) -> XiTable:
@@ -116,83 +104,38 @@ def read_colocation(path: str | Path, *, indifferent: Iterable[str] = INDIFFEREN
     return XiTable([*measured, *(Measurement(a, b, 1.0, 1.0) for a, b in pairs)])
 
 
-class _Row:
-    """One row on its way to a job."""
-
-    def __init__(self, record: Mapping[str, Any], row: int, file: str, begin: int) -> None:
-        self.record, self.row, self.file, self.begin = record, row, file, begin
-        self.name = self.text("job_id")
-        if not self.name:
-            raise self.wrong("job_id", "the job's name is missing")
-
-    def job(self) -> Job | None:
-        """The job, None when it needs no units or no time."""
-        units, seconds = self.number("gpu_num"), self.number("duration")
-        if not units.is_integer():
-            raise self.wrong("gpu_num", f"expected a whole number, not {units:g}")
-        submit = self.submit()
-        if not units or not seconds:
-            return None
-        memory = self.number("gmem") if self.given("gmem") else None
-        curve = _curve(int(units))
-        try:
-            return Job(
-                name=self.name,
-                tsub_ns=submit,
-                jmin=int(units),
-                jmax=int(units),
-                pmax=seconds,
-                tcup_s=0.0,
-                tcdw_s=0.0,
-                scalability=curve,
-                objective=curve,
-                jreq=int(units),
-                model=_label(self.text("model"), self.record.get("amp")),
-                user=self.text("user"),
-                vc=self.text("vc"),
-                batch_size=self.number("batchsize") if self.given("batchsize") else None,
-                memory_gib=None if memory is None else memory / MIB_PER_GIB,
-                extra={key: value for key, value in self.record.items() if key not in _FIELDS and self.given(key)},
-            )
-        except InputError as error:
-            if error.row is not None:
-                raise
-            raise self.wrong("gpu_num", error.what) from error  # one of Job's own checks, which know no file
-
-    def submit(self) -> int:
-        value = self.record["submit_time"]
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            return self.begin + round(value * _SECOND_NS)
-        instant = _instant(value)
-        if instant is None:
-            raise self.wrong("submit_time", f"expected a date and time, or seconds from the origin, not {value!r}")
-        return instant
-
-    def given(self, column: str) -> bool:
-        value = self.record.get(column)
-        return value is not None and value == value and value != ""
-
-    def text(self, column: str) -> str:
-        return str(self.record[column]) if self.given(column) else ""
-
-    def number(self, column: str) -> float:
-        value = self.record[column]
-        try:
-            number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
-        if not (math.isfinite(number) and number >= 0):
-            raise self.wrong(column, f"expected a finite number >= 0, not {value!r}")
-        return number
-
-    def wrong(self, column: str, what: str) -> InputError:
-        return InputError(what, file=self.file, row=self.row, column=column, job=getattr(self, "name", "") or None)
+def _job(cells: Cells, begin: int) -> Job | None:
+    """The job of a row, None when it needs no units or no time."""
+    units, seconds, submit_ns = cells.units("gpu_num"), cells.number("duration"), _submit_ns(cells, begin)
+    if not units or not seconds:
+        return None
+    try:
+        return rigid_job(
+            cells.name,
+            submit_ns,
+            units,
+            seconds,
+            model=_label(cells.text("model"), cells.record.get("amp")),
+            user=cells.text("user"),
+            vc=cells.text("vc"),
+            batch_size=cells.number("batchsize") if cells.given("batchsize") else None,
+            memory_gib=cells.number("gmem") / MIB_PER_GIB if cells.given("gmem") else None,
+            extra=cells.further(_FIELDS),
+        )
+    except InputError as error:
+        if error.row is not None:
+            raise
+        raise cells.wrong("gpu_num", error.what) from error  # one of Job's own checks, which know no file
 
 
-@lru_cache(maxsize=1024)
-def _curve(units: int) -> Curve:
-    """A rate of 1 on all units asked for."""
-    return Curve(np.array([0.0, float(units)]), np.array([0.0, 1.0]))
+def _submit_ns(cells: Cells, begin: int) -> int:
+    value = cells.record["submit_time"]
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return begin + round(value * SECOND_NS)
+    instant = _instant(value)
+    if instant is None:
+        raise cells.wrong("submit_time", f"expected a date and time, or seconds from the origin, not {value!r}")
+    return instant
 
 
 def _label(model: str, amp: object) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import logging
+import math
 import zlib
 from collections import Counter
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,60 @@ def rigid_job(name: str, tsub_ns: int, units: int, seconds: float, **further: An
 def _full_rate(units: int) -> Curve:
     """A rate of 1 on all units asked for."""
     return Curve(np.array([0.0, float(units)]), np.array([0.0, 1.0]))
+
+
+class Cells:
+    """One row of a table on its way to a job; every message names file, row, column and job.
+
+    Parameters
+    ----------
+    record, row, file
+        The row's cells by column, its number from 1 on, and whose it is.
+    name
+        The column with the job's name.
+    """
+
+    def __init__(self, record: Mapping[Any, Any], row: int, file: str, name: str) -> None:
+        self.record = {str(key): value for key, value in record.items()}
+        self.row, self.file, self.name = row, file, ""
+        self.name = self.text(name)
+        if not self.name:
+            raise self.wrong(name, "the job's name is missing")
+
+    def given(self, column: str) -> bool:
+        """Whether the cell holds anything."""
+        value = self.record.get(column)
+        return value is not None and value == value and value != ""
+
+    def text(self, column: str) -> str:
+        """The cell as text, empty where it holds nothing."""
+        return str(self.record[column]) if self.given(column) else ""
+
+    def number(self, column: str) -> float:
+        """The cell as a number that is no negative one, and fits an instant when it is seconds."""
+        value = self.record[column]
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if not 0 <= number < MOST_SECONDS:
+            raise self.wrong(column, f"expected a finite number >= 0, not {value!r}")
+        return number
+
+    def units(self, column: str) -> int:
+        """The cell as a number of units."""
+        units = self.number(column)
+        if not units.is_integer():
+            raise self.wrong(column, f"expected a whole number, not {units:g}")
+        return int(units)
+
+    def further(self, fields: Collection[str]) -> dict[str, Any]:
+        """The cells that hold something and are none of `fields`."""
+        return {key: value for key, value in self.record.items() if key not in fields and self.given(key)}
+
+    def wrong(self, column: str, what: str) -> InputError:
+        """An error in a cell."""
+        return InputError(what, file=self.file, row=self.row, column=column, job=self.name or None)
 
 
 class RigidTable:

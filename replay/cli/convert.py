@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from bft.models import InputError
-from bft.replay.cli.output import drafted
+from bft.replay.cli.output import drafted, refuse_existing
 
 JOB_MARKS = {"Jmin", "Jmax", "Pmax"}
 CURVE_MARKS = {"Ns", "Ps"}
@@ -28,8 +28,7 @@ def convert(sources: tuple[str, ...], output: str, sort: bool, force: bool) -> N
     from bft.replay.trace_files import trace_from_frame, write_trace
 
     target = Path(output)
-    if target.exists() and not force:
-        raise InputError("exists; --force replaces it", file=target)
+    refuse_existing(target, force=force)
     if len(sources) > 2:
         raise click.UsageError("expected one file, or two: the bounds and the scalability of a published job set")
     jobs = trace = None

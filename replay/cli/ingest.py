@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.models import InputError
-from bft.replay.cli.output import drafted
+from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import NamesWholeOption, Seconds
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
     from bft.replay.trace_files import write_trace
 
     target = Path(output)
-    if target.exists() and not force:
-        raise InputError("exists; --force replaces it", file=target)
+    refuse_existing(target, force=force)
     if not target.name.lower().endswith((".parquet", ".csv", ".csv.gz")):
         raise InputError("a node trace is written as .parquet, .csv or .csv.gz", file=target)
     if log_format != AUTO and log_format not in FORMATS:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from bft.models import InputError
-from bft.replay.cli.output import drafted
+from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import Finite, NamesWholeOption, Seconds
 
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ def fit(
     if output and not submit:
         raise click.UsageError("-o needs --submit, such as the start of the trace (bft-replay trace info tells it)")
     for file in (output, curves):
-        _refuse_existing(file, force=force)
+        if file:
+            refuse_existing(file, force=force)
     if measurements is not None:
         measured = read_throughputs(measurements, name=name)
     else:
@@ -158,7 +159,8 @@ def skew(
 
     if (job_table is None) != (output is None):
         raise click.UsageError("--jobs and -o belong together")
-    _refuse_existing(output, force=force)
+    if output:
+        refuse_existing(output, force=force)
     sizes = read_tensor_sizes(layers)
     skews = {model: MEASURES[measure](own) for model, own in sizes.items()}
     click.echo(f"{'model':<20} {'tensors':>7} {measure:>14}  placement")
@@ -281,8 +283,3 @@ def _add_skew(source: str, output: str, skews: dict[str, float]) -> int:
     with drafted(output) as draft:
         write_jobs(made, draft)
     return known
-
-
-def _refuse_existing(file: str | None, *, force: bool) -> None:
-    if file and Path(file).exists() and not force:
-        raise InputError("exists; --force replaces it", file=file)

@@ -11,6 +11,12 @@ from pathlib import Path
 from bft.models import InputError
 
 
+def refuse_existing(output: str | Path, *, force: bool) -> None:
+    """Raise InputError when a file is there and may not be replaced; before the work, not after it."""
+    if not force and Path(output).exists():
+        raise InputError("exists; --force replaces it", file=output)
+
+
 @contextmanager
 def drafted(output: str | Path) -> Iterator[Path]:
     """Yield a path of the same name in a hidden folder beside `output`; when the block ends well it becomes `output`.

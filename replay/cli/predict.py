@@ -10,7 +10,7 @@ import click
 
 from bft.models import InputError
 from bft.models.prediction.regressors import KINDS
-from bft.replay.cli.output import drafted
+from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import Finite, NamesWholeOption
 
 if TYPE_CHECKING:
@@ -51,13 +51,15 @@ def predict() -> None:
 @_column
 @_horizon
 @_seed
-def train(what: str, table: str, output: str, kind: str, column: str, horizon: int, seed: int) -> None:
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+def train(what: str, table: str, output: str, kind: str, column: str, horizon: int, seed: int, force: bool) -> None:
     """Learn a model of WHAT from TABLE: finished jobs, slots (or jobs), or labelled profiles."""
     from bft.models.prediction.duration import DurationEstimator
     from bft.models.prediction.forecast import Forecaster
     from bft.models.prediction.packing import PackingAnalyser
     from bft.models.prediction.saved_models import Model, write_model
 
+    refuse_existing(output, force=force)
     frame = _read(what, table)
     model: Model
     if what == "durations":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.models import InputError
-from bft.replay.cli.output import drafted
+from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import MOST_LIMIT_S, Finite, NamesWholeOption, Seconds
 
 if TYPE_CHECKING:
@@ -49,7 +49,16 @@ _pattern = click.option(
 @click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True,
               help="Steps at the start of a log that do not count.")  # fmt: skip
 @_pattern
-def build(files: tuple[str, ...], output: str, jobs: str | None, guess: bool, warmup: int, pattern: str | None) -> None:
+@click.option("--force", is_flag=True, help="Replace the table if it exists.")
+def build(
+    files: tuple[str, ...],
+    output: str,
+    jobs: str | None,
+    guess: bool,
+    warmup: int,
+    pattern: str | None,
+    force: bool,
+) -> None:
     """Make a xi table from MEASUREMENTS: step times (or logs) of jobs alone and in pairs, or ratios.
 
     Columns: model_a, batch_a, model_b, batch_b, units; and step_a_s, step_b_s (seconds a step), or log_a, log_b
@@ -58,6 +67,7 @@ def build(files: tuple[str, ...], output: str, jobs: str | None, guess: bool, wa
     from bft.models.sharing.xi_estimator import XiEstimator
     from bft.models.sharing.xi_measurements import read_measurements, xi_to_frame
 
+    refuse_existing(output, force=force)
     measured = read_measurements(files, pattern=pattern, warmup=warmup)
     for note in measured.notes:
         click.echo(f"note: {note}", err=True)
