@@ -21,6 +21,7 @@ EXIT_BAD_INPUT, EXIT_DEGRADED, EXIT_INTERRUPTED = 2, 3, 130
 COMMANDS = {
     "replay": "bft.replay.cli.replay:replay",
     "solve": "bft.replay.cli.solve:solve",
+    "report": "bft.replay.cli.report:report",
     "ingest": "bft.replay.cli.ingest:ingest",
     "trace": "bft.replay.cli.trace:trace",
     "jobs": "bft.replay.cli.jobs:jobs",

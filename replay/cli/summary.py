@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
+
+from bft.replay.headlines import headlines
 
 
 def show(summary: dict[str, Any], folder: Path, stream: TextIO | None = None) -> None:
@@ -26,45 +27,3 @@ def show(summary: dict[str, Any], folder: Path, stream: TextIO | None = None) ->
     for label, value in lines:
         print(f"{label:<{width}}  {value}", file=stream)
     print(f"Results: {folder}", file=stream)
-
-
-def headlines(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield label and value of what a user looks for first."""
-    outcome = metrics["outcome"]
-    yield "training outcome", f"{outcome:,.0f} samples"
-    if metrics.get("U") is not None:
-        nodes = round(metrics["eq_nodes"])
-        told = f"{metrics['U']:.1%} of what {nodes} dedicated node{'s' * (nodes != 1)} would have yielded"
-        # Both did all the work there was, so U compares nothing.
-        yield "U", f"{told} (every job finished on both)" if metrics["U"] == 1.0 else told
-    if "resource_integral_unit_s" in metrics:
-        yield (
-            "offered",
-            f"{metrics['resource_integral_unit_s'] / 3600:,.0f} idle unit-hours in {_span(metrics['duration_s'])}",
-        )
-        yield "used", "-" if metrics["used_share"] is None else f"{metrics['used_share']:.1%} of them"
-        yield "eq-nodes", f"{metrics['eq_nodes']:.1f} dedicated nodes would offer as much"
-    for key, label in (("preemption_cost", "lost to preemption"), ("rescale_cost", "lost to rescaling")):
-        yield label, f"{metrics[key]:,.0f} samples{_share(metrics[key], outcome)}"
-    yield "jobs finished", f"{metrics['jobs_finished']} of {metrics['jobs']}"
-    for key, label in (("jct_s", "job completion time"), ("queueing_s", "queueing time")):
-        if metrics.get(key):
-            spread = metrics[key]
-            yield label, f"mean {_span(spread['mean'])}, median {_span(spread['median'])}, p95 {_span(spread['p95'])}"
-    statuses = ", ".join(f"{count} {status}" for status, count in metrics["decisions_by_status"].items())
-    yield "decisions", f"{metrics['decisions']}" + (f" ({statuses})" if statuses else "")
-    if "verified" in metrics:
-        yield "verified", f"{metrics['verified']} against the exact programme, {metrics['verify_mismatches']} differ"
-    if "preemptions" in metrics:
-        yield "preemptions, rescales", f"{metrics['preemptions']}, {metrics['rescales']}"
-
-
-def _share(part: float, whole: float) -> str:
-    return f" ({part / whole:.1%} of the outcome)" if whole else ""
-
-
-def _span(seconds: float) -> str:
-    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} s"

@@ -1,0 +1,163 @@
+"""From a run directory to an HTML page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bft.models import InputError
+from bft.replay.headlines import headlines
+from bft.replay.options import Options
+from bft.replay.report.charts import areas_over_time, bars
+from bft.replay.report.over_time import FloatArray, TimeArray, mean_over_time
+from bft.replay.results import JOBS, STEPS, SUMMARY, is_run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SPANS = 600
+# More rows than this make a page that nobody reads; jobs.parquet has them all.
+MOST_JOBS = 200
+# Read on paper as on a screen.
+STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1d2733; }
+h1 { font-size: 1.5rem; margin-bottom: 0; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+p.sub { color: #5b6776; margin-top: .2rem; }
+table { border-collapse: collapse; } td, th { padding: .15rem .8rem .15rem 0; text-align: left; vertical-align: top; }
+table.jobs td, table.jobs th { text-align: right; font-size: 13px; border-bottom: 1px solid #e3e7ec; }
+table.jobs td:first-child, table.jobs th:first-child { text-align: left; }
+svg { width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: #5b6776; }
+.grid { stroke: #e3e7ec; } .layer0 { fill: #c9d4e0; } .layer1 { fill: #2f6f9f; }
+.key { display: inline-block; width: .8em; height: .8em; margin: 0 .3em 0 1em; }
+"""
+
+
+def write_report(folder: Path, target: Path) -> None:
+    """Write the page of a run.
+
+    Parameters
+    ----------
+    folder
+        A run directory, of any policy but not of `--compat reference`, which leaves no steps.
+    target
+        The HTML file; the same run gives the same bytes.
+
+    Raises
+    ------
+    InputError
+        When `folder` is no run of ours, or one without steps.
+    """
+    import pandas as pd
+
+    if not is_run(folder):
+        raise InputError("is no run directory of ours", file=folder)
+    summary = json.loads((folder / SUMMARY).read_text("utf-8"))
+    for name in (STEPS, JOBS):
+        if not (folder / name).exists() or (name == STEPS and summary["options"].get("compat") == "reference"):
+            raise InputError(f"the run has no {name}: a replay with --compat reference cannot be reported", file=folder)
+    steps, jobs = pd.read_parquet(folder / STEPS), pd.read_parquet(folder / JOBS)
+    target.write_text(_page(summary, steps, jobs), "utf-8")
+
+
+def _page(summary: dict[str, Any], steps: pd.DataFrame, jobs: pd.DataFrame) -> str:
+    options, metrics = summary["options"], summary["metrics"]
+    trace = summary["inputs"]["trace"]
+    machine = trace.get("machine") or trace.get("source") or "a machine"
+    times = _instants(steps)
+    window = f"{steps['time'].iloc[0]:%Y-%m-%d %H:%M} to {steps['time'].iloc[-1]:%Y-%m-%d %H:%M} UTC"
+    sub = f"policy {options['policy']}; {window}; bft-replay {summary['versions']['bft-replay']}"
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        f"<title>Idle nodes of {escape(machine)}</title><style>{STYLE}</style></head><body>",
+        f'<h1>What training jobs get out of the idle nodes of {escape(machine)}</h1><p class="sub">{escape(sub)}</p>',
+    ]
+    if metrics["interrupted"]:
+        parts.append("<p><strong>The replay was interrupted: this is a part of it.</strong></p>")
+    if summary["degraded"]:
+        parts.append("<p><strong>Some decisions fell back or failed verification.</strong></p>")
+    parts.append(_table(list(headlines(metrics))))
+    if times[-1] > times[0]:
+        parts += _idle_over_time(steps, int(times[0]), int(times[-1]))
+    if metrics.get("share_outliving_startup"):
+        shares = sorted(metrics["share_outliving_startup"].items(), key=lambda item: float(item[0].split()[0]))
+        parts.append("<h2>Idle node-time that is left after a start-up</h2>")
+        parts.append(bars(dict(shares), "share of idle node-time"))
+    parts += _jobs(jobs)
+    defaults = asdict(Options())
+    given = [
+        (name, json.dumps(value)) for name, value in sorted(options.items()) if value != _plain(defaults.get(name))
+    ]
+    parts.append("<h2>Options that differ from the defaults</h2>")
+    parts.append(_table(given) if given else "<p>None.</p>")
+    digests = summary["inputs"]["digests_sha256"]
+    parts.append("<h2>Input</h2>")
+    parts.append(_table([("trace", str(trace["source"])), ("jobs", str(summary["inputs"]["jobs"]["source"])),
+                         *((f"SHA-256 of {name}", digest) for name, digest in sorted(digests.items()))]))  # fmt: skip
+    return "\n".join([*parts, "</body></html>", ""])
+
+
+def _idle_over_time(steps: pd.DataFrame, begin: int, end: int) -> list[str]:
+    pools = [pool for _, pool in steps.groupby("vc", sort=True)] if "vc" in steps else [steps]
+    layers: dict[str, FloatArray] = {}
+    for name, column in (("idle", "idle"), ("given to jobs", "used")):
+        total = np.zeros(SPANS)
+        for pool in pools:  # a step tells of its own pool only
+            total += mean_over_time(_instants(pool), pool[column].to_numpy(dtype=np.float64), begin, end, SPANS)
+        layers[name] = total
+    keys = "".join(
+        f'<span class="key" style="background:{colour}"></span>{name}'
+        for name, colour in zip(layers, ("#c9d4e0", "#2f6f9f"), strict=True)
+    )
+    return ["<h2>Idle units over time</h2>", areas_over_time(layers, begin, end, "units"), f"<p>{keys}</p>"]
+
+
+def _instants(steps: pd.DataFrame) -> TimeArray:
+    instants: TimeArray = np.asarray(steps["time"].astype("datetime64[ns, UTC]").astype("int64"), dtype=np.int64)
+    return instants
+
+
+def _jobs(jobs: pd.DataFrame) -> list[str]:
+    shown = jobs.head(MOST_JOBS)
+    columns = ("job", "submitted", "waited, h", "took, h", "done", "lost", "preempted", "rescaled", "mean units")
+    rows = []
+    for job in shown.to_dict(orient="records"):
+        done = job["work"] / job["total_work"] if job["total_work"] else 0.0
+        lost = (job["lost_to_preemption"] + job["lost_to_rescale"]) / job["total_work"] if job["total_work"] else 0.0
+        rows.append(
+            (
+                str(job["name"]),
+                f"{job['submit']:%d %b %H:%M}",
+                _hours(job["queueing_s"]),
+                _hours(job["jct_s"]),
+                f"{done:.0%}",
+                f"{lost:.1%}",
+                str(job["preemptions"]),
+                str(job["rescales"]),
+                f"{job['mean_units']:.1f}",
+            )
+        )
+    left = len(jobs) - len(shown)
+    more = [f"<p>{left:,} more are in {JOBS}.</p>"] if left else []
+    return ["<h2>Jobs</h2>", _table(rows, header=columns, kind="jobs"), *more]
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.2f}" if seconds == seconds else "-"
+
+
+def _plain(value: Any) -> Any:
+    """A default as JSON gives it back."""
+    return json.loads(json.dumps(value))
+
+
+def _table(rows: Sequence[Sequence[str]], *, header: Sequence[str] = (), kind: str = "") -> str:
+    head = f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in header)}</tr>\n" if header else ""
+    body = "\n".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f'<table class="{kind or "facts"}">\n{head}{body}\n</table>'

@@ -1,0 +1,171 @@
+"""The page of a run: its numbers, its shape, and that nothing in a run can break it."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bft.replay.cli.main import run
+from bft.replay.report.charts import round_ticks, time_ticks
+from bft.replay.report.over_time import mean_over_time
+
+SECOND = 10**9
+VOID = {"meta", "line", "rect", "polygon"}
+
+
+class Checker(HTMLParser):
+    """Sees that every element is closed, and collects text, names and attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.links: list[str] = []
+        self.words: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.links += [value or "" for key, value in attrs if key in ("src", "href", "xlink:href") or key[:2] == "on"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "polygon":
+            return
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def checked(path: Path) -> Checker:
+    page = Checker()
+    page.feed(path.read_text("utf-8"))
+    page.close()
+    assert page.open == []
+    assert not page.tags & {"script", "link", "img", "iframe"}
+    assert page.links == []
+    assert "url(" not in path.read_text("utf-8")
+    return page
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    evil = "<script>alert('x')</script>&amp;\"J"
+    doubled = evil.replace('"', '""')
+    rest = '1,4,1e5,2021-02-10T00:00:00Z,6,3,"[0,1,4]","[0,10,38]","[0,10,38]"'
+    (folder / "jobs.csv").write_text(
+        f'name,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\n"{doubled}",{rest}\nplain,{rest}\n',
+        "utf-8",
+    )
+    (folder / "trace.csv").write_text(
+        "time,node,idle\n"
+        + "".join(f"2021-02-10T00:00:00Z,n{i},1\n" for i in range(4))
+        + "2021-02-10T00:10:00Z,n0,0\n2021-02-10T00:20:00Z,n0,1\n2021-02-10T03:00:00Z,n1,0\n",
+        "utf-8",
+    )
+    inputs = ["-ndmap", str(folder / "trace.csv"), "--jobs", str(folder / "jobs.csv"), "--backend", "exact"]
+    assert run([*inputs, "-Tfwd", "120", "--out", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+def test_a_page_tells_what_the_summary_tells_and_runs_nothing(finished: Path, tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "page.html"
+    assert run(["report", str(finished), "-o", str(target)]) == 0
+    text = " ".join(checked(target).words)
+    metrics = json.loads((finished / "summary.json").read_text())["metrics"]
+    for told in (f"{metrics['outcome']:,.0f} samples", "2 of 2", "<script>alert('x')</script>&amp;\"J", "120"):
+        assert told in text
+    assert f"{metrics['used_share']:.1%}" in text
+    again = tmp_path / "again.html"
+    assert run(["report", str(finished), "-o", str(again)]) == 0
+    assert again.read_bytes() == target.read_bytes()
+
+
+def test_the_page_lies_beside_the_run_and_is_not_replaced(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    beside = finished.with_name("run.html")
+    assert run(["report", str(finished)]) == 0
+    assert capsys.readouterr().out.strip() == str(beside)
+    before = beside.stat().st_mtime_ns
+    assert run(["report", str(finished)]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert beside.stat().st_mtime_ns == before
+    assert run(["report", str(finished), "--force"]) == 0
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    for folder in ("nowhere", "empty"):
+        assert run(["report", str(tmp_path / folder)]) == 2
+        assert "is no run directory" in capsys.readouterr().err
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "summary.json").write_bytes((finished / "summary.json").read_bytes())
+    assert run(["report", str(broken), "-o", str(tmp_path / "page.html")]) == 2
+    assert "has no steps.parquet" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "empty"]
+
+
+def test_pools_add_up(finished: Path, tmp_path: Path) -> None:
+    jobs = pd.DataFrame(
+        {"job_id": ["a", "b"], "gpu_num": [2, 4], "submit_time": [0, 0], "duration": [3600, 1800], "vc": ["p", "q"]}
+    )
+    jobs.to_csv(tmp_path / "jobs.csv", index=False)
+    (tmp_path / "vcs.csv").write_text("vc,nodes,units_per_node\np,1,4\nq,1,8\n")
+    out = ["--out", str(tmp_path / "run")]
+    venus = ["--cluster", str(tmp_path / "vcs.csv"), "--jobs", str(tmp_path / "jobs.csv"), "--jobs-format", "venus"]
+    assert run([*venus, "--policy", "fifo", *out]) == 0
+    assert run(["report", str(tmp_path / "run")]) == 0
+    page = (tmp_path / "run.html").read_text("utf-8")
+    checked(tmp_path / "run.html")
+    # Both pools' units at the start: 12 of them, so that the axis reaches as far.
+    assert re.search(r"dominant-baseline=\"middle\">12</text>", page)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 1000), st.floats(0, 1e3)), min_size=1, max_size=20),
+    st.integers(1, 50),
+    st.integers(-20, 500),
+    st.integers(1, 900),
+)
+def test_means_over_time_keep_the_integral(drawn: list[tuple[int, float]], spans: int, begin: int, length: int) -> None:
+    drawn.sort(key=lambda pair: pair[0])
+    times = np.array([time for time, _ in drawn], dtype=np.int64)
+    values = np.array([value for _, value in drawn])
+    means = mean_over_time(times, values, begin, begin + length, spans)
+    # Second by second, without a cumulative sum.
+    heights = [next((v for t, v in reversed(drawn) if t <= second), 0.0) for second in range(begin, begin + length)]
+    assert means.sum() * length / spans == pytest.approx(sum(heights), abs=1e-6)
+    assert means.min() >= -1e-9
+    assert means.max() <= max(heights) + 1e-6
+
+
+@given(st.floats(1e-3, 1e9))
+def test_ticks_are_few_round_and_reach_the_top(most: float) -> None:
+    ticks = round_ticks(most)
+    assert ticks[0] == 0
+    assert ticks[-1] >= most * (1 - 1e-9)
+    assert 3 <= len(ticks) <= 8
+    mantissa = f"{ticks[1]:.6e}"
+    assert mantissa.startswith(("1.000000", "2.000000", "5.000000"))
+
+
+@given(st.integers(0, 2 * 10**9), st.integers(60, 10**9))
+def test_marks_of_time_lie_in_the_window_in_order(begin: int, seconds: int) -> None:
+    marks = time_ticks(begin * SECOND, (begin + seconds) * SECOND)
+    shares = [share for share, _ in marks]
+    assert shares == sorted(shares)
+    assert all(0 <= share <= 1 for share in shares)
+    assert len(marks) <= 9
