@@ -126,6 +126,7 @@ class Running:
             self.since_ns,
             self.progress if clairvoyant else float("nan"),
             self.dynamics,
+            self.rate,
         )
         if not self.units:
             self.waiting_view = seen

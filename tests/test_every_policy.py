@@ -48,10 +48,10 @@ def world(kind: str) -> NodeTrace:
     return trace_from_frame(generated.frame, source=kind, metadata=metadata)
 
 
-def replay(name: str, kind: str) -> Replay:
+def replay(name: str, kind: str, **constants: str) -> Replay:
     options = Options(policy=name, backend="exact" if name == "milp" else "auto", tfwd_s=120.0, seed=3)
     quick = {"population": "20", "generations": "10"} if name == "pollux" else {}
-    policy = make_policy(name, policy_settings(options, interference()), quick)
+    policy = make_policy(name, policy_settings(options, interference()), {**quick, **constants})
     return Replay(world(kind), jobs(), policy, RULES, interference())
 
 
@@ -63,14 +63,26 @@ def same(one: Outcome, other: Outcome) -> bool:
 @pytest.mark.parametrize("kind", ["nodes", "halves", "cluster"])
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_it_runs_to_the_end_and_a_resumed_replay_is_the_same(name: str, kind: str) -> None:
+    resumed_is_the_same(name, kind)
+
+
+@pytest.mark.parametrize(
+    ("name", "constants"),
+    [("milp", {"learn_curves": "yes"}), ("tiresias-l", {"promote": "2"}), ("tiresias-l", {"interval_s": "60"})],
+)
+def test_so_does_one_with_other_constants(name: str, constants: dict[str, str]) -> None:
+    resumed_is_the_same(name, "nodes", **constants)
+
+
+def resumed_is_the_same(name: str, kind: str, **constants: str) -> None:
     assert world(kind).units_per_node == {"nodes": 1, "halves": 2, "cluster": 4}[kind]
-    whole = replay(name, kind).run()
+    whole = replay(name, kind, **constants).run()
     assert sum(record.work for record in whole.records) > 0
     if kind == "cluster":
         assert all(record.finish_ns is not None for record in whole.records)
     decisions = len(whole.solve_seconds)
     assert decisions > 20
-    stopped = replay(name, kind)
+    stopped = replay(name, kind, **constants)
     saved: list[str] = []
 
     def stop() -> bool:
@@ -79,7 +91,7 @@ def test_it_runs_to_the_end_and_a_resumed_replay_is_the_same(name: str, kind: st
         return bool(saved)
 
     stopped.run(should_stop=stop)
-    resumed = replay(name, kind)
+    resumed = replay(name, kind, **constants)
     resumed.restore(json.loads(saved[0]))
     assert same(resumed.run(), whole)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bft import milp
-from bft.models import Curve, Job
-from bft.replay.policies import EqualShare, JobView, MilpPolicy, State
+from bft.models import OBJECTIVES, Curve, Job, JobTable
+from bft.replay import Replay, always_idle, from_changes
+from bft.replay.policies import Decision, EqualShare, JobView, MilpPolicy, State
 
 
 def view(jmin: int, jmax: int, units: int = 0, *, name: str = "j", rates: list[float] | None = None) -> JobView:
@@ -180,3 +181,42 @@ def test_without_verify_nothing_is_counted() -> None:
     policy = MilpPolicy(60.0, backend="exact")
     policy.decide(State(0, 3, (view(1, 3),)))
     assert (policy.verified, policy.mismatches) == (0, 0)
+
+
+def test_curves_that_are_learned_and_straight_are_what_efficiency_maximises() -> None:
+    # The rate is in proportion to the units: what was seen at one size tells all others, as does the speed-up of one.
+    jobs = tuple(
+        replace(straight(name, rate), tsub_ns=at * 10**9, tcup_s=5.0, tcdw_s=2.0)
+        for at, (name, rate) in enumerate({"a": 3.0, "b": 40.0, "c": 7.0}.items())
+    )
+    trace = always_idle(7, 0, 10**15)
+    known = MilpPolicy(60.0, backend="exact", objective=OBJECTIVES["efficiency"])
+    learned = MilpPolicy(60.0, backend="exact", learn_curves=True)
+    one, other = (Replay(trace, JobTable(jobs), policy).run() for policy in (known, learned))
+    assert one.steps.equals(other.steps)
+
+
+def test_a_policy_that_learns_curves_finds_out_who_does_not_scale() -> None:
+    flat = Curve(np.array([0.0, 1.0, 8.0]), np.array([0.0, 100.0, 101.0]))
+    late = replace(straight("grows", 1.0), pmax=1e5, tsub_ns=600 * 10**9)
+    jobs = (replace(straight("stays", 1.0), scalability=flat, pmax=1e7), late)
+    # One unit first, so that it is known what a second one is worth once that has been tried.
+    times = np.array([0, *[600 * 10**9] * 7], dtype=np.int64)
+    trace = from_changes(
+        list("abcdefgh"), times, np.arange(8, dtype=np.int32), np.ones(8, dtype=bool), start=0, end=7200 * 10**9
+    )
+    seen = []
+
+    class Watched(MilpPolicy):
+        def decide(self, state: State) -> Decision:
+            decision = super().decide(state)
+            seen.append({view.job.name: n for view, n in zip(state.jobs, decision.counts, strict=True)})
+            return decision.waking(state.time_ns + 600 * 10**9)
+
+    Replay(trace, JobTable(jobs), Watched(600.0, backend="exact", learn_curves=True)).run()
+    assert seen[-1] == {"grows": 7, "stays": 1}
+
+
+def straight(name: str, rate: float) -> Job:
+    curve = Curve(np.array([0.0, 8.0]), np.array([0.0, 8 * rate]))
+    return Job(name, 0, 1, 8, 1e4 * rate, 0.0, 0.0, curve, curve)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +54,19 @@ class OnlineCurve:
             self._samples[units] *= kept
         self._seconds[units] = self._seconds.get(units, 0.0) + seconds
         self._samples[units] = self._samples.get(units, 0.0) + rate * seconds
+
+    def state(self) -> dict[str, Any]:
+        """What was seen, as values that JSON can hold."""
+        seen = [[units, seconds, self._samples[units]] for units, seconds in self._seconds.items()]
+        return {"half_life_s": self.half_life_s, "seen": seen}
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any]) -> OnlineCurve:
+        """The curve that `state` was taken of."""
+        curve = cls(state["half_life_s"])
+        for units, seconds, samples in state["seen"]:
+            curve._seconds[units], curve._samples[units] = seconds, samples
+        return curve
 
     @property
     def sizes(self) -> list[int]:

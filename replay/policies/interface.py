@@ -36,6 +36,8 @@ class JobView:
         When it first got units, and when its units last changed; UTC nanoseconds, None before that.
     progress
         Samples done; NaN unless the policy says that it is `clairvoyant`.
+    rate
+        Samples/s it does now, as its log would tell; 0 while it waits.
     dynamics
         How its rate follows from its placement and progress, where a curve does not tell; None where it does.
     """
@@ -52,6 +54,7 @@ class JobView:
     since_ns: int | None = None
     progress: float = float("nan")
     dynamics: Dynamics | None = None
+    rate: float = 0.0
 
     @property
     def remaining(self) -> float:
