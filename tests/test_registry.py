@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Literal
 
@@ -96,6 +97,20 @@ def test_the_command_lists_policies_and_their_constants(capsys: pytest.CaptureFi
     assert "no constants" in capsys.readouterr().out
     assert run(["policies", "milp", "--json"]) == 0
     assert run(["policies", "magic"]) == 2
+
+
+def test_a_broken_package_is_told_and_hides_no_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = EntryPoint("broken", "nowhere.at_all:Policy", registry.GROUP)
+    monkeypatch.setattr(registry, "_registered", lambda: {"broken": broken})
+    assert run(["policies"]) == 0
+    listed = capsys.readouterr().out
+    assert re.search(r"^broken +.*nowhere.*cannot be loaded.*ModuleNotFoundError", listed, re.MULTILINE)
+    assert "equal-share" in listed
+    for command in (["policies", "broken"], ["--policy", "broken"]):
+        assert run(command) == 2
+        assert "cannot be loaded" in capsys.readouterr().err
 
 
 def test_a_policy_of_another_package_is_installed_and_run(tmp_path: Path) -> None:

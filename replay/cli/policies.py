@@ -18,7 +18,7 @@ def policies(name: str | None, as_json: bool) -> None:
     from bft.replay.policies import policy_names
 
     names = policy_names() if name is None else [name]
-    found = {each: _described(each) for each in names}
+    found = {each: _described(each, may_fail=name is None) for each in names}
     if as_json:
         click.echo(json.dumps(found, indent=2, default=str))
         return
@@ -36,12 +36,18 @@ def policies(name: str | None, as_json: bool) -> None:
             click.echo("  It has no constants of its own.")
 
 
-def _described(name: str) -> dict[str, Any]:
+def _described(name: str, *, may_fail: bool) -> dict[str, Any]:
+    from bft.models import InputError
     from bft.replay.options import Options
     from bft.replay.policies import policy_factory, policy_options
     from bft.replay.run import policy_settings
 
-    factory = policy_factory(name)
+    try:
+        factory = policy_factory(name)
+    except InputError as error:  # a package that is broken must not hide the others
+        if not may_fail:
+            raise
+        return {"summary": str(error), "traits": [], "options": []}
     options = policy_options(factory, list(policy_settings(Options())))
     traits = ("rigid", "migrates", "clairvoyant", "shares")
     return {
