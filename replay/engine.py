@@ -16,7 +16,7 @@ from bft.models import Job, JobTable
 from bft.replay.holdings import Holdings
 from bft.replay.interference import Interference
 from bft.replay.ledger import ConservationError, Ledger, Outcome
-from bft.replay.orders import Change, Traits, changes
+from bft.replay.orders import Change, Traits, changes, held_twice
 from bft.replay.policies.interface import Decision, Machine, Policy, Remembers, State
 from bft.replay.running import NEVER, Running, finished_view
 from bft.replay.trace import SECOND_NS, NodeTrace
@@ -400,7 +400,7 @@ class Replay:
     def _conserve(self) -> None:
         """Every idle unit is free or held, and held once unless it is shared."""
         held = sum(len(running.units) for running in self._active)
-        twice = sum(sum(running.partners.values()) for running in self._active) // 2
+        twice = held_twice(self._active)
         if held - twice != self._held.used:
             raise ConservationError(f"{held} units held, {twice} of them twice, but {self._held.used} in use")
 

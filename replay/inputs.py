@@ -13,7 +13,7 @@ import numpy as np
 from bft.models import InputError, JobTable, jobs_from_frame, read_jobs, read_published_jobs, read_unit_memory, read_xi
 from bft.replay import results
 from bft.replay.interference import Interference
-from bft.replay.options import Options
+from bft.replay.options import JOB_FORMATS, Options
 from bft.replay.pools import Pool, cluster_pools, cluster_size
 from bft.replay.trace import SECOND_NS, NodeTrace
 from bft.replay.trace_files import read_trace, trace_from_frame
@@ -21,14 +21,6 @@ from bft.replay.watcher import Watcher
 
 # The published data set starts in row 1,000 of its matrix: what its replayer drops before anything else.
 PUBLISHED_SKIP_ROWS = 1000
-# What else a job table may be written as -> what reads it (DESIGN §4).
-JOB_FORMATS = {
-    "tiresias": "bft.models.workloads.jobs_tiresias:read_tiresias_jobs",
-    "venus": "bft.models.workloads.jobs_venus:read_venus_jobs",
-    "pollux": "bft.models.workloads.jobs_pollux:read_pollux_jobs",
-    "philly": "bft.models.workloads.jobs_philly:read_philly_jobs",
-    "swf": "bft.models.workloads.jobs_swf:read_swf_jobs",
-}
 # A workload for users who bring a trace but no jobs: that of the BFTrainer paper.
 DEFAULT_JOBS = 1001
 

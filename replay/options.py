@@ -5,6 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+# What else a job table may be written as -> what reads it (DESIGN §4).
+JOB_FORMATS = {
+    "tiresias": "bft.models.workloads.jobs_tiresias:read_tiresias_jobs",
+    "venus": "bft.models.workloads.jobs_venus:read_venus_jobs",
+    "pollux": "bft.models.workloads.jobs_pollux:read_pollux_jobs",
+    "philly": "bft.models.workloads.jobs_philly:read_philly_jobs",
+    "swf": "bft.models.workloads.jobs_swf:read_swf_jobs",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Options:

@@ -60,7 +60,7 @@ def changes(
     elif decision.transfers:
         found = _transferred(decision, in_play, held, traits)
     else:
-        if sum(decision.counts) > state.idle + _twice(in_play):
+        if sum(decision.counts) > state.idle + held_twice(in_play):
             raise traits.refusal(f"it gave {sum(decision.counts)} units of {state.idle} idle ones")
         found = _counted(decision.counts, in_play, held)
     for change in found:
@@ -87,7 +87,7 @@ def _check_counts(decision: Decision, state: State, traits: Traits) -> None:
             )
 
 
-def _twice(in_play: Sequence[Running]) -> int:
+def held_twice(in_play: Sequence[Running]) -> int:
     """Units that two jobs hold."""
     return sum(sum(running.partners.values()) for running in in_play) // 2
 

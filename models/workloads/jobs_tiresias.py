@@ -9,7 +9,7 @@ from bft.models.errors import InputError
 from bft.models.jobs import Job, JobTable
 from bft.models.sharing.interference import require_columns
 from bft.models.tables import read_table
-from bft.models.workloads.rigid_jobs import SECOND_NS, Cells, RigidTable, rigid_job
+from bft.models.workloads.rigid_jobs import SECOND_NS, Cells, jobs_of_rows, rigid_job
 
 REQUIRED: Final = ("job_id", "num_gpu", "submit_time", "duration")
 OPTIONAL: Final = ("model_name", "iterations", "interval", "skew", "spread_slowdown")
@@ -39,14 +39,7 @@ def read_tiresias_jobs(path: str | Path) -> JobTable:
     """
     frame = read_table(path)
     require_columns(frame, REQUIRED, OPTIONAL, "a trace of Tiresias", str(path))
-    found = RigidTable(path)
-    for row, record in enumerate(frame.to_dict(orient="records"), start=1):
-        job = _job(Cells(record, row, str(path), "job_id"))
-        if job is None:
-            found.leave_out("without GPUs or duration")
-        else:
-            found.add(job, row)
-    return found.table()
+    return jobs_of_rows(frame, path, "job_id", _job)
 
 
 def _job(cells: Cells) -> Job | None:

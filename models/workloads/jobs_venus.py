@@ -12,7 +12,7 @@ from bft.models.jobs import Job, JobTable
 from bft.models.sharing.interference import Measurement, XiTable, require_columns
 from bft.models.sharing.interference import records as records_of
 from bft.models.tables import read_table
-from bft.models.workloads.rigid_jobs import SECOND_NS, Cells, RigidTable, rigid_job
+from bft.models.workloads.rigid_jobs import SECOND_NS, Cells, jobs_of_rows, rigid_job
 
 REQUIRED: Final = ("job_id", "gpu_num", "submit_time", "duration")
 OPTIONAL: Final = ("user", "vc", "model", "batchsize", "amp", "gmem")
@@ -59,14 +59,7 @@ def read_venus_jobs(path: str | Path, *, origin: str = ORIGIN) -> JobTable:
     begin = _instant(origin)
     if begin is None:
         raise InputError(f"expected a date such as {ORIGIN} as origin, not {origin!r}")
-    found = RigidTable(path)
-    for row, record in enumerate(frame.to_dict(orient="records"), start=1):
-        job = _job(Cells(record, row, str(path), "job_id"), begin)
-        if job is None:
-            found.leave_out("without GPUs or duration")
-        else:
-            found.add(job, row)
-    return found.table()
+    return jobs_of_rows(frame, path, "job_id", lambda cells: _job(cells, begin))
 
 
 def read_colocation(path: str | Path, *, indifferent: Iterable[str] = INDIFFERENT) -> XiTable:

@@ -7,16 +7,19 @@ import logging
 import math
 import zlib
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bft.models.curves import Curve
 from bft.models.errors import InputError
 from bft.models.jobs import Job, JobTable
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SECOND_NS = 1_000_000_000
 # Neither an epoch in milliseconds nor a duration beyond the range of nanoseconds (1677 to 2262).
@@ -135,6 +138,33 @@ class RigidTable:
         if reasons:
             _log.info("%s: jobs left out: %s", self.path, reasons)
         return JobTable(tuple(self._jobs), self.path)
+
+
+def jobs_of_rows(frame: pd.DataFrame, path: str | Path, name: str, job: Callable[[Cells], Job | None]) -> JobTable:
+    """The jobs of a table, one a row.
+
+    Parameters
+    ----------
+    frame, path
+        The table, and whose it is.
+    name
+        The column with the job's name.
+    job
+        From a row to a job; None where it used no units or no time.
+
+    Raises
+    ------
+    InputError
+        What `job` raises; also for a name that is taken, and when no job is left.
+    """
+    found = RigidTable(path)
+    for row, record in enumerate(frame.to_dict(orient="records"), start=1):
+        made = job(Cells(record, row, str(path), name))
+        if made is None:
+            found.leave_out("without GPUs or duration")
+        else:
+            found.add(made, row)
+    return found.table()
 
 
 def read_text(path: str | Path) -> str:

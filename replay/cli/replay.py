@@ -20,6 +20,7 @@ import click
 from bft.replay.cli.main import EXIT_DEGRADED, EXIT_INTERRUPTED
 from bft.replay.cli.parameters import MOST_LIMIT_S, Finite, NamesWholeOption, PolicyName, Seconds, YesNo, use_config
 from bft.replay.cli.solver_options import solver_options
+from bft.replay.options import JOB_FORMATS
 
 if TYPE_CHECKING:
     from bft.replay.cli.progress import Bar, PlainLines
@@ -36,7 +37,7 @@ DOUBLE_S = 0.3
 @click.option("-bdfn", "--job-bounds", metavar="FILE", help="Published job table: bounds (needs -scfn).")
 @click.option("-scfn", "--job-curves", metavar="FILE", help="Published job table: scalability (needs -bdfn).")
 @click.option("--jobs", metavar="FILE", help="Job table in one file, instead of -bdfn and -scfn.")
-@click.option("--jobs-format", type=click.Choice(["native", "tiresias", "venus", "pollux", "philly", "swf"]),
+@click.option("--jobs-format", type=click.Choice(["native", *JOB_FORMATS]),
               default="native", show_default=True, help="What --jobs is written as.")  # fmt: skip
 @click.option("--applications", metavar="DIR", help="Measured application profiles, for --jobs-format pollux.")
 @click.option("--cluster", metavar="NxU|FILE",
