@@ -29,9 +29,10 @@ from bft.replay.trace import SECOND_NS
 
 
 def line(
-    submit: object = 0, wait: object = 5, run: object = 10, procs: object = 4, asked: object = 4, status: int = 1
-) -> str:
-    return f"1 {submit} {wait} {run} {procs} -1 -1 {asked} 9 -1 {status} 1 1 -1 -1 1 -1 -1"
+    submit: object = 0, wait: object = 5, run: object = 10, procs: object = 4, asked: object = 4, status: int = 1,
+    beyond: str = "",
+) -> str:  # fmt: skip
+    return f"1 {submit} {wait} {run} {procs} -1 -1 {asked} 9 -1 {status} 1 1 -1 -1 1 -1 -1 {beyond}".rstrip()
 
 
 def counted(
@@ -64,7 +65,9 @@ def test_times_are_relative_to_the_header() -> None:
 
 
 def test_epoch_submit_times_stay_as_they_are() -> None:
-    jobs, _, diagnosis = counted("; UnixStartTime: 1027839845", line(1027839900))
+    jobs, _, diagnosis = counted(
+        "; UnixStartTime: 1027839845", line(1027839900), settings=Settings(processors_per_node=1)
+    )
     assert jobs == [(4, 1027839905, 1027839915)]
     assert not diagnosis.notes
 
@@ -119,10 +122,74 @@ def test_what_cannot_be_used_is_told(text: str, reason: str) -> None:
         read_into(Collector(), Diagnosis(strict=True), "swf", text)
 
 
-def test_cancelled_jobs_and_parts_of_jobs_are_left_out() -> None:
-    jobs, _, diagnosis = counted(line(run=-1, status=5), line(status=2), line(status=5))
+def test_cancelled_jobs_without_times_are_left_out() -> None:
+    jobs, _, diagnosis = counted(line(run=-1, status=5), line(status=5))
     assert len(jobs) == 1  # cancelled while it ran
-    assert sum(tally.count for tally in diagnosis.left_out.values()) == 2
+    assert sum(tally.count for tally in diagnosis.left_out.values()) == 1
+
+
+@pytest.mark.parametrize("status", [2, 3, 4])
+def test_each_status_of_a_part_of_a_job_is_left_out(status: int) -> None:
+    """To be continued, the last part of a job that completed, and of one that failed."""
+    jobs, _, diagnosis = counted(line(run=30), line(status=status))
+    assert [end - start for _, start, end in jobs] == [30]
+    assert [tally.line for tally in diagnosis.left_out.values()] == [2]
+    assert diagnosis.used == 1
+
+
+TAKEN = "each processor is taken for a node"
+
+
+@pytest.mark.parametrize(
+    ("header", "per_node", "told"),
+    [
+        ((), None, True),
+        (("; MaxProcs: 240",), None, True),
+        (("; MaxNodes: 60",), None, True),
+        (("; MaxNodes: 240", "; MaxProcs: 240"), None, False),
+        (("; MaxProcs: 240",), 1, False),
+        ((), 4, False),
+    ],
+)
+def test_a_processor_taken_for_a_node_is_told(header: tuple[str, ...], per_node: int | None, told: bool) -> None:
+    _, _, diagnosis = counted(*header, line(), settings=Settings(processors_per_node=per_node))
+    assert any(TAKEN in note and "--processors-per-node" in note for note in diagnosis.notes) == told
+
+
+@pytest.mark.parametrize(
+    ("beyond", "nodes"),
+    [
+        ("n[1-3]", ["n1", "n2", "n3"]),
+        ("n1,n3", ["n1", "n3"]),
+        ("n1+n2+n2", ["n1", "n2"]),
+        ("n1/0*2+n2/0-1", ["n1", "n2"]),
+        ("n1;n2 extra", ["n1", "n2"]),
+    ],
+)
+def test_field_19_that_lists_nodes_is_read(beyond: str, nodes: list[str]) -> None:
+    jobs, collected, diagnosis = counted("; MaxProcs: 8", line(run=-1, status=5), line(beyond=beyond))
+    assert not jobs
+    assert list(collected.names) == nodes
+    assert collected.busy_intervals.merged()[0].tolist() == list(range(len(nodes)))
+    assert any("field 19 lists nodes" in note for note in diagnosis.notes)
+    assert not any(TAKEN in note for note in diagnosis.notes)
+
+
+def test_once_field_19_lists_nodes_a_job_without_is_skipped() -> None:
+    jobs, _, diagnosis = counted(line(beyond="n[1-4]"), line(beyond="-1"), line())
+    assert (jobs, diagnosis.used) == ([], 1)
+    assert [(reason, tally.count, tally.line) for reason, tally in diagnosis.skipped.items()] == [
+        ("field 19 lists no nodes, as it does for the jobs before", 2, 2)
+    ]
+
+
+@pytest.mark.parametrize("beyond", ["-1", "7", "0,1,2,3", "linux:gpu", "cpu,gpu", "n[1-5]", "0.25 3", "n[1-"])
+def test_field_19_that_is_something_else_is_told_and_counts_are_read(beyond: str) -> None:
+    jobs, collected, diagnosis = counted(line(beyond=beyond), line())
+    assert [nodes for nodes, _, _ in jobs] == [4, 4]
+    assert not collected.names
+    (tally,) = (tally for note, tally in diagnosis.notes.items() if "fields beyond the 18" in note)
+    assert (tally.count, tally.line) == (1, 1)
 
 
 def test_a_short_line_is_told() -> None:

@@ -1,6 +1,7 @@
 """The Standard Workload Format of the Parallel Workloads Archive, version 2.2: counts of processors, no names of nodes.
 
-Feitelson, Tsafrir, Krakov: Experience with using the Parallel Workloads Archive, JPDC 74 (2014); 18 fields a line.
+Feitelson, Tsafrir, Krakov: Experience with using the Parallel Workloads Archive, JPDC 74 (2014); 18 fields a line. The
+format has no room for extensions, but converters and simulators append fields: a 19th is read when it lists nodes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.formats import Settings
+from bft.replay.logs.hostlists import HostListError, expand
 from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record
 from bft.replay.logs.times import MOST_EPOCH_S, Clock
 from bft.replay.trace import SECOND_NS
@@ -19,6 +21,10 @@ from bft.replay.trace import SECOND_NS
 _HEADER = re.compile(r";\s*([A-Za-z]+)\s*:\s*(.*\S)")
 _NUMBER = re.compile(r"\d{1,12}", re.ASCII)
 _FIELDS = 18
+# What separates nodes in field 19 where it is no host list: n1+n2, n1/0+n1/1, n1;n2.
+_APART = re.compile(r"[+;|]")
+_NODE = re.compile(r"[A-Za-z].*\d|\d.*[A-Za-z]", re.ASCII)
+_SLOT = re.compile(r"(/[\d-]+|\*\d+|:\d+)+$")
 _MOST_PROCESSORS = 10**9
 # Submit times beyond are epochs (1985): no log spans 15 years. Others are seconds since UnixStartTime.
 _EPOCHS_FROM_S = 5e8
@@ -30,9 +36,11 @@ def read(
     """Read a workload; see `Reader` for parameters and errors.
 
     Jobs are counted, not placed: nodes = ceil(processors / processors per node). These are given, or follow from
-    MaxProcs and MaxNodes of the header, or are 1.
+    MaxProcs and MaxNodes of the header, or are 1, which is noted. Where the first job that ran lists its nodes in
+    field 19, those of all jobs are read instead.
     """
     header: dict[str, int] = {}
+    named: bool | None = None
 
     def told() -> Iterable[str]:
         for line in lines:
@@ -46,6 +54,7 @@ def read(
             yield line
 
     def record(text: str, line: int) -> None:
+        nonlocal named
         row = text.split()
         if len(row) < _FIELDS:
             raise Foreign(f"has not {_FIELDS} fields separated by blanks", f"{len(row)} fields")
@@ -71,8 +80,26 @@ def read(
             raise Unusable("ends later than the year 2262", f"fields 2 to 4: {' '.join(row[1:4])[:60]}")
         if submit_s < _EPOCHS_FROM_S and "UnixStartTime" not in header:
             diagnosis.note("no UnixStartTime in the header: times count from 1970-01-01", file, line)
-        nodes = math.ceil(processors / _per_node(header, settings))
-        into.count(nodes, _ns(start_s), _ns(start_s + run_s))
+        start_ns, end_ns = _ns(start_s), _ns(start_s + run_s)
+        hosts = _hosts(row, processors) if len(row) > _FIELDS else ()
+        if named is None:
+            named = bool(hosts)
+            if named:
+                told = "field 19 lists nodes: they are taken for those of the jobs, and field 5 is not read"
+                diagnosis.note(told, file, line, ascii(row[_FIELDS][:40]))
+        if named:
+            if not hosts:
+                raise Unusable("field 19 lists no nodes, as it does for the jobs before", ascii(row[-1][:40]))
+            into.busy(hosts, start_ns, end_ns)
+            return
+        if len(row) > _FIELDS:
+            told = "fields beyond the 18 of the format were not read: field 19 of the first job lists no nodes"
+            diagnosis.note(told, file, line, ascii(row[_FIELDS][:40]))
+        per_node, stated = _per_node(header, settings)
+        if not stated:
+            told = "neither --processors-per-node nor MaxProcs and MaxNodes of the header tell how many processors a "
+            diagnosis.note(f"{told}node has: each processor is taken for a node", file, line)
+        into.count(math.ceil(processors / per_node), start_ns, end_ns)
 
     each_record(told(), file, diagnosis, record, comment=";")
     nodes = _machine_nodes(header, settings)
@@ -80,17 +107,35 @@ def read(
         into.machine_nodes = max(nodes, into.machine_nodes or 0)
 
 
-def _per_node(header: dict[str, int], settings: Settings) -> int:
+def _per_node(header: dict[str, int], settings: Settings) -> tuple[int, bool]:
+    """Processors of a node, and whether anybody says so."""
     if settings.processors_per_node is not None:
-        return settings.processors_per_node
+        return settings.processors_per_node, True
     nodes, processors = header.get("MaxNodes", 0), header.get("MaxProcs", 0)
-    return max(1, math.ceil(processors / nodes)) if nodes else 1
+    if not nodes or not processors:
+        return 1, False
+    return max(1, math.ceil(processors / nodes)), True
 
 
 def _machine_nodes(header: dict[str, int], settings: Settings) -> int:
     if "MaxNodes" in header and settings.processors_per_node is None:
         return header["MaxNodes"]
-    return math.ceil(header.get("MaxProcs", 0) / _per_node(header, settings)) or header.get("MaxNodes", 0)
+    return math.ceil(header.get("MaxProcs", 0) / _per_node(header, settings)[0]) or header.get("MaxNodes", 0)
+
+
+def _hosts(row: list[str], processors: float) -> tuple[str, ...]:
+    """Nodes of field 19; none where it is something else.
+
+    Numbers, properties, more names than the job has processors: names of nodes have letters and digits.
+    """
+    names = [_SLOT.sub("", name) for name in _APART.split(row[_FIELDS]) if name]
+    try:
+        hosts = tuple(dict.fromkeys(host for name in names for host in expand(name)))
+    except HostListError:
+        return ()
+    if len(hosts) > processors or not all(map(_NODE.search, hosts)):
+        return ()
+    return hosts
 
 
 def _number(row: list[str], index: int) -> float:
