@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 
 from bft.milp.linear import Limits, LinearAnswer, LinearModel
 
@@ -24,6 +25,22 @@ START_S = 60.0
 LONGEST_S = 1e6
 # What a pipe takes without a reader, with room to spare; Linux grants 200 kB.
 PIPE_BYTES = 32_768
+
+
+# What the worker runs: its own search path is that of the installation; ours follows.
+_WORKER = "import sys; sys.path += [p for p in sys.argv[2:] if p not in sys.path]; " + (
+    "from bft.milp.worker import main; main()"
+)
+
+
+def _search_path() -> list[str]:
+    """Where this process looks for modules, but for the current directory.
+
+    A stray mip.py or bisect.py beside the user's data must not be run. It would be by way of the current directory,
+    which is also what an empty entry of PYTHONPATH means. So the worker gets no PYTHONPATH, but this path after its own.
+    """
+    here = Path.cwd()
+    return [entry for entry in sys.path if entry and Path(entry).resolve() != here]
 
 
 class SolverFailure(RuntimeError):  # noqa: N818 - what happened, as in "solver failure"
@@ -99,9 +116,10 @@ class SolverProcess:
         # A process group of its own keeps the terminal's Ctrl-C from it.
         try:
             self._worker = subprocess.Popen(  # noqa: S603 - our own module, by this interpreter
-                [sys.executable, "-m", "bft.milp.worker", str(theirs.fileno())],
+                [sys.executable, "-P", "-c", _WORKER, str(theirs.fileno()), *_search_path()],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
+                env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
                 process_group=0,
             )
         except OSError as error:

@@ -1,7 +1,7 @@
 """The solver process: solves what comes over a pipe until the pipe closes.
 
 Solvers are C libraries that may abort, hang or leak (DESIGN §6.4). Here their death costs one answer, not a replay.
-Run as `python -m bft.milp.worker FD`; `process.SolverProcess` is the other end.
+`process.SolverProcess` starts it, and is the other end of the pipe.
 """
 
 from __future__ import annotations

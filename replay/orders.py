@@ -8,13 +8,13 @@ from numbers import Integral
 
 from bft.milp import move
 from bft.replay.holdings import Holdings
-from bft.replay.policies.interface import Decision, Policy, PolicyError, State
+from bft.replay.policies.interface import Decision, Kind, Policy, PolicyError, State
 from bft.replay.running import Running
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What kind of policy it is; see `Policy`."""
+    """Name and kind of the policy that is asked; see `Kind`."""
 
     name: str
     rigid: bool
@@ -24,9 +24,9 @@ class Traits:
 
     @classmethod
     def of(cls, policy: Policy) -> Traits:
-        """As the policy states them; False unless stated."""
-        stated = (bool(getattr(policy, name, False)) for name in ("rigid", "migrates", "clairvoyant", "tunes"))
-        return cls(policy.name, *stated)
+        """As the policy's `Kind` states them."""
+        kind = Kind.of(policy)
+        return cls(policy.name, kind.rigid, kind.migrates, kind.clairvoyant, kind.tunes)
 
     def refusal(self, what: str) -> PolicyError:
         """Why the policy is stopped."""

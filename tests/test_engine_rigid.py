@@ -16,7 +16,7 @@ from bft.models import Job, JobTable, xi_from_frame
 from bft.replay.engine import Replay, Rules
 from bft.replay.interference import Interference
 from bft.replay.ledger import Outcome
-from bft.replay.policies import Decision, PolicyError, State
+from bft.replay.policies import Decision, Kind, PolicyError, State
 from bft.replay.trace import always_idle
 
 Placement = Mapping[int, tuple[int, ...]]
@@ -27,9 +27,7 @@ class Scripted:
     """Answers what a function of the state says."""
 
     answer: Callable[[State], Decision]
-    rigid: bool = False
-    migrates: bool = False
-    clairvoyant: bool = False
+    kind: Kind = Kind()
     name: str = "scripted"
     seen: list[State] = field(default_factory=list)
 
@@ -73,7 +71,7 @@ def finish_s(outcome: Outcome, job: int = 0) -> float | None:
 def test_a_rigid_job_that_loses_a_unit_goes_back_to_its_last_checkpoint_and_waits() -> None:
     rules = Rules(checkpoint_interval_s=300)
     rows = [(0, "ab", 1), (700, "b", 0), (900, "c", 1)]
-    outcome = replayed(rows, 5000, [rigid_job()], Scripted(start_all, rigid=True), rules)
+    outcome = replayed(rows, 5000, [rigid_job()], Scripted(start_all, kind=Kind(rigid=True)), rules)
     record = outcome.records[0]
     assert record.lost_to_preemption == pytest.approx(100)  # checkpoints at 300 and 600
     assert record.preemptions == 1
@@ -93,14 +91,16 @@ def test_an_elastic_policy_keeps_the_rest_of_such_a_job() -> None:
 @pytest.mark.parametrize(("interval", "lost"), [(0.0, 0.0), (1e6, 700.0), (700.0, 0.0), (699.0, 1.0)])
 def test_the_checkpoint_interval_says_how_much_is_lost(interval: float, lost: float) -> None:
     rules = Rules(checkpoint_interval_s=interval)
-    outcome = replayed([(0, "ab", 1), (700, "b", 0)], 5000, [rigid_job()], Scripted(start_all, rigid=True), rules)
+    outcome = replayed(
+        [(0, "ab", 1), (700, "b", 0)], 5000, [rigid_job()], Scripted(start_all, kind=Kind(rigid=True)), rules
+    )
     assert outcome.records[0].lost_to_preemption == pytest.approx(lost)
 
 
 def test_checkpoints_are_counted_anew_from_each_start() -> None:
     rules = Rules(checkpoint_interval_s=300)
     rows = [(0, "ab", 1), (350, "b", 0), (400, "b", 1), (750, "b", 0)]
-    outcome = replayed(rows, 5000, [rigid_job()], Scripted(start_all, rigid=True), rules)
+    outcome = replayed(rows, 5000, [rigid_job()], Scripted(start_all, kind=Kind(rigid=True)), rules)
     assert outcome.records[0].lost_to_preemption == pytest.approx(50 + 50)
     assert outcome.records[0].work == pytest.approx(600)
 
@@ -113,7 +113,7 @@ def test_a_job_that_its_policy_stops_loses_nothing_and_restarts_at_a_price() -> 
         return replace(start_all(state), wake_ns=START + 450 * SECOND if seconds < 450 else None)
 
     rules = Rules(checkpoint_interval_s=300, restart_overhead=((1, 10.0), (4, 40.0)), start_overhead_s=5)
-    outcome = replayed([(0, "ab", 1)], 5000, [rigid_job()], Scripted(pause, rigid=True), rules)
+    outcome = replayed([(0, "ab", 1)], 5000, [rigid_job()], Scripted(pause, kind=Kind(rigid=True)), rules)
     record = outcome.records[0]
     assert finish_s(outcome) == pytest.approx(5 + 1000 + 50 + 40)
     assert record.lost_to_preemption == 0
@@ -123,7 +123,9 @@ def test_a_job_that_its_policy_stops_loses_nothing_and_restarts_at_a_price() -> 
 
 def test_a_checkpoint_during_a_restart_saves_nothing_that_was_not_done() -> None:
     rules = Rules(checkpoint_interval_s=100, start_overhead_s=150)
-    outcome = replayed([(0, "ab", 1), (190, "b", 0)], 5000, [rigid_job()], Scripted(start_all, rigid=True), rules)
+    outcome = replayed(
+        [(0, "ab", 1), (190, "b", 0)], 5000, [rigid_job()], Scripted(start_all, kind=Kind(rigid=True)), rules
+    )
     assert outcome.records[0].work == 0
     assert outcome.records[0].lost_to_preemption == pytest.approx(40)
 
@@ -153,11 +155,11 @@ def test_a_move_is_for_policies_that_migrate_and_costs_a_restart() -> None:
         return Decision.placed(state, {0: (2, 3)}) if state.jobs[0].held == (0, 1) else Decision.keep(state)
 
     rules = Rules(restart_overhead=((99, 30.0),))
-    outcome = clustered(2, 2, [rigid_job()], Scripted(move, migrates=True), rules)
+    outcome = clustered(2, 2, [rigid_job()], Scripted(move, kind=Kind(migrates=True)), rules)
     assert finish_s(outcome) == 1030
     for rigid in (False, True):
         with pytest.raises(PolicyError, match=r"'j' (migrates|runs and is rigid)"):
-            clustered(2, 2, [rigid_job()], Scripted(move, rigid=rigid), rules)
+            clustered(2, 2, [rigid_job()], Scripted(move, kind=Kind(rigid=rigid)), rules)
 
 
 def test_units_pass_from_one_job_to_another_in_one_decision() -> None:
@@ -166,7 +168,7 @@ def test_units_pass_from_one_job_to_another_in_one_decision() -> None:
             return Decision.placed(state, {0: (0, 1), 1: (2, 3)}, wake_ns=START + 100 * SECOND)
         return Decision.placed(state, {0: (3, 2), 1: (0, 1)} if state.jobs[0].held == (0, 1) else {})
 
-    outcome = clustered(2, 2, [rigid_job("a"), rigid_job("b")], Scripted(swap, migrates=True))
+    outcome = clustered(2, 2, [rigid_job("a"), rigid_job("b")], Scripted(swap, kind=Kind(migrates=True)))
     assert finish_s(outcome, 0) == finish_s(outcome, 1) == 1000
 
 
@@ -199,12 +201,12 @@ def test_a_rigid_policy_may_not_change_the_size_of_a_running_job() -> None:
         return Decision((min(3, state.jobs[0].units + 1),), wake_ns=state.time_ns + SECOND)
 
     with pytest.raises(PolicyError, match="rigid"):
-        clustered(1, 4, [make()], Scripted(grow, rigid=True))
+        clustered(1, 4, [make()], Scripted(grow, kind=Kind(rigid=True)))
 
 
 def test_only_a_clairvoyant_policy_sees_progress() -> None:
     for clairvoyant in (False, True):
-        policy = Scripted(lambda s: start_all(s).waking(s.time_ns + 400 * SECOND), clairvoyant=clairvoyant)
+        policy = Scripted(lambda s: start_all(s).waking(s.time_ns + 400 * SECOND), kind=Kind(clairvoyant=clairvoyant))
         clustered(1, 2, [rigid_job()], policy)
         seen = [state.jobs[0].progress for state in policy.seen]
         assert seen == [0, 400, 800] if clairvoyant else all(math.isnan(p) for p in seen)
@@ -316,7 +318,7 @@ def test_rigid_jobs_on_a_shrinking_pool_keep_their_books_and_their_size(
     drawn: tuple[Rows, list[Job], Rules], per: int
 ) -> None:
     rows, jobs, rules = drawn
-    policy = Scripted(start_all, rigid=True)
+    policy = Scripted(start_all, kind=Kind(rigid=True))
     outcome = replayed(rows, 20_000, jobs, policy, rules, units_per_node=per)
     for record in outcome.records:
         assert 0 <= record.work <= record.job.pmax
@@ -334,7 +336,7 @@ def test_a_replay_saved_between_any_two_steps_ends_the_same(drawn: tuple[Rows, l
 
     rows, jobs, rules = drawn
     trace, table = world(rows, 20_000), JobTable(tuple(jobs))
-    whole = Replay(trace, table, Scripted(start_all, rigid=True), rules).run()
+    whole = Replay(trace, table, Scripted(start_all, kind=Kind(rigid=True)), rules).run()
     steps = 0
 
     def enough() -> bool:
@@ -342,7 +344,7 @@ def test_a_replay_saved_between_any_two_steps_ends_the_same(drawn: tuple[Rows, l
         steps += 1
         return steps > 5
 
-    half = Replay(trace, table, Scripted(start_all, rigid=True), rules)
+    half = Replay(trace, table, Scripted(start_all, kind=Kind(rigid=True)), rules)
     saved: list[str] = []
 
     def stop() -> bool:
@@ -354,6 +356,6 @@ def test_a_replay_saved_between_any_two_steps_ends_the_same(drawn: tuple[Rows, l
     half.run(should_stop=stop)
     if not saved:
         return
-    resumed = Replay(trace, table, Scripted(start_all, rigid=True), rules)
+    resumed = Replay(trace, table, Scripted(start_all, kind=Kind(rigid=True)), rules)
     resumed.restore(json.loads(saved[0]))
     assert resumed.run().steps.equals(whole.steps)

@@ -17,7 +17,7 @@ from bft.models.speed.dynamics import SECOND_NS, ApplicationDynamics, split_batc
 from bft.models.speed.goodput import BatchLimits
 from bft.models.speed.throughput import Observations, fit_throughput, objective
 from bft.models.workloads.jobs_pollux import read_pollux_jobs
-from bft.replay import EqualShare, Replay, Rules, always_idle
+from bft.replay import EqualShare, Kind, Replay, Rules, always_idle
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +182,7 @@ def test_progress_is_conserved_however_often_it_is_moved(
     jobs = workload(applications, "a,0,toy,2,128", whole_seconds=whole)
 
     class Moves(EqualShare):
-        migrates = True
+        kind = Kind(migrates=True, tunes=tunes)
 
         def decide(self, state):  # type: ignore[no-untyped-def]
             from bft.replay import Decision
@@ -190,7 +190,6 @@ def test_progress_is_conserved_however_often_it_is_moved(
             at = state.time_ns // (100 * SECOND_NS)
             return Decision((sizes[at % len(sizes)],), wake_ns=(at + 1) * 100 * SECOND_NS)
 
-    Moves.tunes = tunes  # type: ignore[attr-defined]
     trace = always_idle(5, 0, 10**6 * SECOND_NS, units_per_node=4)
     (record,) = Replay(trace, jobs, Moves(), Rules()).run().records
     assert record.finish_ns is not None

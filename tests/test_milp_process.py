@@ -744,3 +744,43 @@ def test_a_forked_child_warns_of_nothing() -> None:
         """,
         warnings="error::ResourceWarning",
     )
+
+
+@pytest.mark.parametrize("path", [None, "", ".", f"{os.pathsep}/nowhere"])
+def test_nothing_beside_the_users_data_is_imported_by_the_solver_process(tmp_path: Path, path: str | None) -> None:
+    for name in ("mip", "cffi", "bisect", "traceback", "sitecustomize", "usercustomize"):
+        code = f"from pathlib import Path; Path({str(tmp_path)!r}, '{name}.ran').touch()\nraise ImportError('stray')\n"
+        (tmp_path / f"{name}.py").write_text(code)
+    # This process is not ours to protect: it has all that it needs before it comes to where the stray files lie.
+    code = f"""
+import os, sys
+from bft.milp import Job, Problem, SolverProcess, solve
+import numpy as np
+os.chdir({str(tmp_path)!r})
+sys.path.insert(0, "")
+if {path!r} is not None:
+    os.environ["PYTHONPATH"] = {path!r}
+jobs = (Job("a", 1, 4, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 30.0]), 20.0, 10.0),)
+print(solve(Problem(5, 120.0, jobs, (1,)), backend="cbc").backend)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["cbc"], ended.stderr
+    assert not list(tmp_path.glob("*.ran"))
+
+
+def test_a_package_that_lies_on_the_search_path_only_is_found_by_the_solver_process(tmp_path: Path) -> None:
+    """As where environment modules set PYTHONPATH: without it, nothing of ours would be there."""
+    (tmp_path / "bft").mkdir()
+    for name in ("milp", "models", "replay", "datasets"):
+        (tmp_path / "bft" / name).symlink_to(Path(__file__).parents[1] / name, target_is_directory=True)
+    path = [str(tmp_path), *(entry for entry in sys.path if entry)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    code = """
+from bft.milp import Job, Problem, solve
+import numpy as np
+jobs = (Job("a", 1, 4, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 30.0]), 20.0, 10.0),)
+print(solve(Problem(5, 120.0, jobs, (1,)), backend="cbc").backend)
+"""
+    bare = [str(Path(sys.executable).resolve()), "-c", code]  # of no virtual environment
+    ended = subprocess.run(bare, capture_output=True, text=True, check=True, env=environment)
+    assert ended.stdout.split() == ["cbc"], ended.stderr

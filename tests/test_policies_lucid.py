@@ -19,7 +19,7 @@ from bft.models import Curve, InputError, Job, JobTable, jobs_from_frame, xi_fro
 from bft.models.prediction.forecast import Forecaster
 from bft.models.prediction.packing import PackingAnalyser
 from bft.models.prediction.saved_models import write_model
-from bft.replay import Replay, Rules, always_idle
+from bft.replay import Kind, Replay, Rules, always_idle
 from bft.replay.interference import Interference
 from bft.replay.ledger import Outcome
 from bft.replay.policies.interface import Decision, JobView, State
@@ -214,7 +214,7 @@ class Watched:
     inner: Lucid
     name: str = "watched"
     pairs: int = 0
-    rigid: ClassVar[bool] = True
+    kind: ClassVar[Kind] = Kind(rigid=True)
     known: set[str] = field(default_factory=set)  # models with a profile
 
     def decide(self, state: State) -> Decision:

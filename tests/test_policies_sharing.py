@@ -22,7 +22,7 @@ from bft.replay.cli.main import run
 from bft.replay.engine import Replay, Rules
 from bft.replay.interference import Interference
 from bft.replay.ledger import Outcome
-from bft.replay.policies import Decision, Policy, State
+from bft.replay.policies import Decision, Kind, Policy, State
 from bft.replay.policies._shared_places import SharedPlaces
 from bft.replay.policies.pairing import in_turn_s, pays, speed, together_s
 from bft.replay.policies.sharing import SrtfAllShared, SrtfWiselyShared
@@ -387,8 +387,7 @@ class Watched:
     between: Interference | None
     states: list[State] = field(default_factory=list)
     placements: list[Mapping[int, tuple[int, ...]]] = field(default_factory=list)
-    rigid: bool = True
-    clairvoyant: bool = True
+    kind: Kind = Kind(rigid=True, clairvoyant=True)
 
     @property
     def name(self) -> str:

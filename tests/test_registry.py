@@ -16,7 +16,16 @@ import pytest
 from bft.models import InputError
 from bft.replay.cli.main import run
 from bft.replay.options import Options
-from bft.replay.policies import make_policy, policy_factory, policy_names, policy_options, registry
+from bft.replay.policies import (
+    Decision,
+    Kind,
+    State,
+    make_policy,
+    policy_factory,
+    policy_names,
+    policy_options,
+    registry,
+)
 from bft.replay.run import policy_settings
 
 ROOT = Path(__file__).parents[1]
@@ -35,6 +44,9 @@ class Knobs:
     seed: int = 0
     name: str = field(default="knobs", init=False)
     _memory: int = 0
+
+    def decide(self, state: State) -> Decision:
+        return Decision.keep(state)
 
 
 @pytest.fixture
@@ -142,3 +154,61 @@ def test_a_policy_of_another_package_is_installed_and_run(tmp_path: Path) -> Non
 
 def test_the_documented_example_is_short() -> None:
     assert len((ROOT / "docs" / "own-policy" / "smallest_first.py").read_text("utf-8").splitlines()) <= 30
+
+
+# --- what kind of policy it is ----------------------------------------------------------------------------------------
+
+
+def test_a_word_that_is_no_kind_is_an_error() -> None:
+    with pytest.raises(TypeError, match="ridgid"):
+        Kind(ridgid=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="rigid must be True or False, not 'yes'"):
+        Kind(rigid="yes")  # type: ignore[arg-type]
+
+
+TYPOS = {
+    "class Typo:\n    name = 'typo'\n    kind = Kind(ridgid=True)": r"cannot be loaded.*ridgid",
+    "class Typo:\n    name = 'typo'\n    kind = 'rigid'": r"its kind must be a Kind, such as Kind\(rigid=True\)",
+    "class Typo:\n    name = 'typo'\n    rigid = True": r"write kind = Kind\(rigid=True\)",
+    "class Typo:\n    kind = Kind(rigid=True)\n    def decide(self, state): ...": "it needs a `name`",
+    "class Typo:\n    name = 'typo'": r"it needs a method decide\(state\)",
+}
+
+
+@pytest.mark.parametrize(("body", "told"), TYPOS.items())
+def test_a_typo_in_a_policy_of_another_package_is_an_error_at_load(
+    body: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "typo_policy.py").write_text(f"from bft.replay import Kind\n\n{body}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "typo_policy", raising=False)
+    point = EntryPoint("typo", "typo_policy:Typo", registry.GROUP)
+    monkeypatch.setattr(registry, "_registered", lambda: {"typo": point})
+    out = tmp_path / "out"
+    assert run(["--policy", "typo", "--no-u", "--out", str(out)]) == 2
+    assert re.search(told, capsys.readouterr().err)
+    assert not out.exists()
+
+
+def test_the_kinds_of_our_own_are_what_they_were() -> None:
+    """Who is what decides how the engine charges them; written down a second time, so that no kind is lost unseen."""
+    kinds = {name: Kind.of(policy_factory(name)).stated for name in registry.BUILT_IN}
+    rigid, seeing = ("rigid",), ("rigid", "clairvoyant")
+    assert kinds == {
+        "milp": (),
+        "milp-sharing": ("shares",),
+        "equal-share": (),
+        "fifo": rigid,
+        "sjf": seeing,
+        "srtf": seeing,
+        "qssf": rigid,
+        "optimus": ("migrates", "clairvoyant"),
+        "tiresias-l": rigid,
+        "tiresias-g": rigid,
+        "tiresias-pollux": rigid,
+        "pollux": ("migrates", "tunes"),
+        "lucid": rigid,
+        "srtf-ars": (*seeing, "shares"),
+        "srtf-wrs": (*seeing, "shares"),
+        "sjf-bsbf": (*seeing, "shares"),
+    }

@@ -39,20 +39,20 @@ def policies(name: str | None, as_json: bool) -> None:
 def _described(name: str, *, may_fail: bool) -> dict[str, Any]:
     from bft.models import InputError
     from bft.replay.options import Options
-    from bft.replay.policies import policy_factory, policy_options
+    from bft.replay.policies import Kind, policy_factory, policy_options
     from bft.replay.run import policy_settings
 
     try:
         factory = policy_factory(name)
+        kind = Kind.of(factory)
     except InputError as error:  # a package that is broken must not hide the others
         if not may_fail:
             raise
         return {"summary": str(error), "traits": [], "options": []}
     options = policy_options(factory, list(policy_settings(Options())))
-    traits = ("rigid", "migrates", "clairvoyant", "shares")
     return {
         "summary": next(iter((inspect.getdoc(factory) or "").splitlines()), ""),
-        "traits": [trait for trait in traits if getattr(factory, trait, False)],
+        "traits": list(kind.stated),
         "options": [
             {key: value for key, value in asdict(option).items() if key != "type"}
             | {"expected": option.expected, "default": _shown(option.default)}

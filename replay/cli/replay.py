@@ -114,7 +114,7 @@ def replay(**given: Any) -> int:
     """
     from bft.replay.cli.summary import show
     from bft.replay.options import Options
-    from bft.replay.policies import policy_factory, policy_options
+    from bft.replay.policies import Kind, policy_factory, policy_options
     from bft.replay.results import LOG
     from bft.replay.run import execute
 
@@ -132,7 +132,7 @@ def replay(**given: Any) -> int:
     by_default = "milp-sharing" if given["xi"] is not None else "milp"
     given["policy"] = given["policy"] or (by_default if given["mip"] else "equal-share")
     factory = policy_factory(given["policy"])
-    if given["xi"] is None and getattr(factory, "shares", False):
+    if given["xi"] is None and Kind.of(factory).shares:
         raise click.UsageError(f"--policy {given['policy']} shares units and needs --xi FILE: what sharing costs")
     if given["xi"] is not None and "interference" not in (option.name for option in policy_options(factory)):
         raise click.UsageError(f"--policy {given['policy']} shares nothing, so it takes no --xi")

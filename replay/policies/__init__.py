@@ -1,7 +1,7 @@
 """One file a policy family; `policy_names` lists those that can be asked for, third parties' included."""
 
 from bft.replay.policies.equal_share import EqualShare
-from bft.replay.policies.interface import Decision, JobView, Machine, Policy, PolicyError, Remembers, State
+from bft.replay.policies.interface import Decision, JobView, Kind, Machine, Policy, PolicyError, Remembers, State
 from bft.replay.policies.milp import MilpPolicy
 from bft.replay.policies.milp_sharing import MilpSharingPolicy
 from bft.replay.policies.registry import PolicyOption, make_policy, policy_factory, policy_names, policy_options
@@ -10,6 +10,7 @@ __all__ = [
     "Decision",
     "EqualShare",
     "JobView",
+    "Kind",
     "Machine",
     "MilpPolicy",
     "MilpSharingPolicy",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from bft.replay.policies.interface import Decision, State
+from bft.replay.policies.interface import Decision, Kind, State
 from bft.replay.policies.rigid import start
 
 
@@ -24,7 +24,7 @@ class Fifo:
     backfill: bool = field(default=False, metadata={"help": "skip jobs that do not fit, and continue"})
     consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
     name: str = field(default="fifo", init=False)
-    rigid: ClassVar[bool] = True
+    kind: ClassVar[Kind] = Kind(rigid=True)
 
     def decide(self, state: State) -> Decision:
         """Start those in front."""

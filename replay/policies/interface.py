@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol, runtime_checkable
 
 from bft.milp import Transfer
@@ -170,16 +170,85 @@ class Decision:
         return replace(self, wake_ns=at_ns)
 
 
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What kind of policy it is: the engine plays by it.
+
+    Parameters
+    ----------
+    rigid
+        A job runs with the units it got, or not at all. One that loses a unit to the batch scheduler stops, loses its
+        work since the last checkpoint, and waits again.
+    migrates
+        A running job may be moved to other units in one decision, for the overhead of a restart.
+    clairvoyant
+        It sees the jobs' progress.
+    shares
+        It lets two jobs share units, and so needs to know xi.
+    tunes
+        Jobs may choose their batch size themselves, where their profile knows how.
+
+    Raises
+    ------
+    TypeError
+        For another word, or a value that is neither True nor False.
+
+    Examples
+    --------
+    >>> Kind(rigid=True).rigid
+    True
+    >>> Kind(ridgid=True)
+    Traceback (most recent call last):
+    TypeError: Kind.__init__() got an unexpected keyword argument 'ridgid'
+    """
+
+    rigid: bool = False
+    migrates: bool = False
+    clairvoyant: bool = False
+    shares: bool = False
+    tunes: bool = False
+
+    def __post_init__(self) -> None:
+        for name in self.names():
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"Kind: {name} must be True or False, not {getattr(self, name)!r}")
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """What a policy may be."""
+        return tuple(field.name for field in fields(cls))
+
+    @property
+    def stated(self) -> tuple[str, ...]:
+        """What it is."""
+        return tuple(name for name in self.names() if getattr(self, name))
+
+    @classmethod
+    def of(cls, policy: object) -> Kind:
+        """The kind that a policy, or its class, states; that of an elastic one where it states none.
+
+        Raises
+        ------
+        TypeError
+            When `kind` is something else, or a word of the kind is an attribute of the policy itself, where it would
+            have no effect.
+        """
+        kind = getattr(policy, "kind", _ELASTIC)
+        if not isinstance(kind, cls):
+            raise TypeError(f"its kind must be a Kind, such as Kind(rigid=True), not {kind!r}")
+        beside = [name for name in cls.names() if hasattr(policy, name)]
+        if beside:
+            raise TypeError(f"write kind = Kind({beside[0]}=True); an attribute {beside[0]!r} has no effect")
+        return kind
+
+
+_ELASTIC = Kind()
+
+
 class Policy(Protocol):
     """Decides allocations. It must be deterministic: same states, same decisions.
 
-    Further class attributes tell the engine what kind of policy it is; each is False unless stated:
-
-    `rigid`: a job runs with the units it got, or not at all. One that loses a unit to the batch scheduler stops, loses
-    its work since the last checkpoint, and waits again.
-    `migrates`: a running job may be moved to other units in one decision, for the overhead of a restart.
-    `clairvoyant`: it sees the jobs' progress.
-    `tunes`: jobs may choose their batch size themselves, where their profile knows how.
+    A class attribute `kind`, a `Kind`, tells the engine what kind of policy it is; without, it is an elastic one.
     """
 
     @property

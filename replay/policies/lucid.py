@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from bft.models import Job, JobTable
 from bft.replay.interference import Interference
-from bft.replay.policies.interface import Decision, JobView, State
+from bft.replay.policies.interface import Decision, JobView, Kind, State
 from bft.replay.policies.lucid_binder import Binder, Candidate, PairRules
 from bft.replay.policies.lucid_forecast import (
     ForecastTable,
@@ -69,7 +69,7 @@ class Lucid:
     quiet_units: float = field(default=40.0, metadata=_help("and at most so many units per 10 min are expected"))
     compat: bool = field(default=False, metadata=_help("as the artifact: profiling is free, jobs last 1 s longer"))
     name: str = field(default="lucid", init=False)
-    rigid: ClassVar[bool] = True
+    kind: ClassVar[Kind] = Kind(rigid=True)
     _known: set[tuple[str, float | None]] = field(default_factory=set, init=False, repr=False)
     _priorities: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from bft.models import Job, JobTable
 from bft.replay.engine import Replay, Rules
 from bft.replay.ledger import JobRecord, Outcome
 from bft.replay.places import Places
-from bft.replay.policies.interface import Decision, State
+from bft.replay.policies.interface import Decision, Kind, State
 from bft.replay.policies.lucid_forecast import Forecast, RecentSubmissions
 from bft.replay.trace import always_idle
 
@@ -45,7 +45,7 @@ class LucidProfiler:
     quiet_units: float = 40.0
     forecast: Forecast | None = None
     name: str = field(default="lucid-profiler", init=False)
-    rigid = True
+    kind: ClassVar[Kind] = Kind(rigid=True)
     _grown: bool = field(default=False, init=False, repr=False)
     _recent: RecentSubmissions = field(default_factory=RecentSubmissions, init=False, repr=False)
 

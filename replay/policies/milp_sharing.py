@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from bft import milp
 from bft.replay.interference import XI_PARTNERS, Interference
-from bft.replay.policies.interface import State
+from bft.replay.policies.interface import Kind, State
 from bft.replay.policies.milp import MilpPolicy
 
 
@@ -28,7 +28,7 @@ class MilpSharingPolicy(MilpPolicy):
     interference: Interference | None = None
     xi_partners: int = XI_PARTNERS
     name: str = field(default="milp-sharing", init=False)
-    shares: ClassVar[bool] = True
+    kind: ClassVar[Kind] = Kind(shares=True)
     _known: dict[tuple[str, str], tuple[float, float] | None] = field(default_factory=dict, init=False, repr=False)
 
     def pairs(self, state: State) -> tuple[milp.Pair, ...]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.replay.policies._nodes import Nodes
 from bft.replay.policies._rounds import is_round, keep_what_is_left, next_round
-from bft.replay.policies.interface import Decision, JobView, State
+from bft.replay.policies.interface import Decision, JobView, Kind, State
 
 
 @dataclass
@@ -28,8 +28,7 @@ class Optimus:
 
     interval_s: float = field(default=60.0, metadata={"help": "seconds between decisions, 0: at every event"})
     name: str = field(default="optimus", init=False)
-    migrates: ClassVar[bool] = True
-    clairvoyant: ClassVar[bool] = True
+    kind: ClassVar[Kind] = Kind(migrates=True, clairvoyant=True)
 
     def decide(self, state: State) -> Decision:
         """Share out the idle units."""

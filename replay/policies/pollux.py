@@ -15,7 +15,7 @@ from bft.models.speed.goodput import Speed, replica_cap, speedup_table
 from bft.replay.policies._nodes import Nodes
 from bft.replay.policies._pollux_search import FloatArray, IntArray, Moment, States, mean_term, search
 from bft.replay.policies._rounds import is_round, keep_what_is_left, next_round
-from bft.replay.policies.interface import Decision, JobView, State
+from bft.replay.policies.interface import Decision, JobView, Kind, State
 from bft.replay.trace import SECOND_NS
 
 # A job's speed-up is relative to this many nodes with its fair share of units, whatever that share is: published.
@@ -56,8 +56,7 @@ class Pollux:
     most_replicas: int = field(default=64, metadata={"help": "most replicas of a job whose goodput is fitted"})
     seed: int = field(default=0, metadata={"help": "seed of the search"})
     name: str = field(default="pollux", init=False)
-    migrates: ClassVar[bool] = True
-    tunes: ClassVar[bool] = True
+    kind: ClassVar[Kind] = Kind(migrates=True, tunes=True)
     # The last population: whose rows, which nodes' columns, replicas by candidate, job and node.
     _jobs: tuple[str, ...] = field(default=(), init=False, repr=False)
     _nodes: tuple[int, ...] = field(default=(), init=False, repr=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from bft.models import Job
-from bft.replay.policies.interface import Decision, JobView, State
+from bft.replay.policies.interface import Decision, JobView, Kind, State
 from bft.replay.policies.predictions import ESTIMATE, number_in
 from bft.replay.policies.rigid import start
 
@@ -37,7 +37,7 @@ class QuasiShortestServiceFirst:
     backfill: bool = field(default=False, metadata={"help": "skip jobs that do not fit, and continue"})
     consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
     name: str = field(default="qssf", init=False)
-    rigid: ClassVar[bool] = True
+    kind: ClassVar[Kind] = Kind(rigid=True)
     _priority: dict[str, float] = field(default_factory=dict, init=False, repr=False)  # of jobs in play
     _past: dict[str, tuple[int, float]] = field(default_factory=dict, init=False, repr=False)  # jobs and mean, by kind
 

@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from bft.models import InputError
-from bft.replay.policies.interface import Policy
+from bft.replay.policies.interface import Kind, Policy
 
 GROUP = "bft.policies"
 # Name -> where it lives; a module is imported when its policy is asked for.
@@ -78,7 +78,24 @@ def policy_factory(name: str) -> Callable[..., Policy]:
     except Exception as error:  # of a third party: whatever it is, the user must learn whose
         what = f"policy {name!r} ({registered[name].value}) cannot be loaded: {type(error).__name__}: {error}"
         raise InputError(what) from error
+    _check_kind(name, loaded)
     return loaded
+
+
+def _check(name: str, policy: object) -> None:
+    """Refuse what is no policy, or states an invalid kind, before anything is replayed."""
+    if not isinstance(getattr(policy, "name", None), str):
+        raise InputError(f"policy {name!r}: it needs a `name`, which the results record")
+    if not callable(getattr(policy, "decide", None)):
+        raise InputError(f"policy {name!r}: it needs a method decide(state)")
+    _check_kind(name, policy)
+
+
+def _check_kind(name: str, made: object) -> None:
+    try:
+        Kind.of(made)
+    except TypeError as error:
+        raise InputError(f"policy {name!r}: {error}") from error
 
 
 def policy_options(factory: Callable[..., Policy], settings: Sequence[str] = ()) -> list[PolicyOption]:
@@ -131,9 +148,11 @@ def make_policy(name: str, settings: Mapping[str, Any], given: Mapping[str, str]
         except ValueError as error:
             raise InputError(f"policy {name!r}, option {key!r}: expected {own[key].expected}, not {text!r}") from error
     try:
-        return factory(**values)
+        policy = factory(**values)
     except (ValueError, TypeError) as error:
         raise InputError(f"policy {name!r}: {error}") from error
+    _check(name, policy)
+    return policy
 
 
 def _registered() -> dict[str, EntryPoint]:

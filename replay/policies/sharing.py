@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from bft.replay.interference import Interference
 from bft.replay.policies._shared_places import Refused, SharedPlaces, free_units
-from bft.replay.policies.interface import Decision, JobView, State
+from bft.replay.policies.interface import Decision, JobView, Kind, State
 from bft.replay.policies.pairing import pays, speed, together_s
 from bft.replay.policies.rigid import run
 from bft.replay.policies.shortest import seconds_at_request
@@ -37,9 +37,7 @@ class _SharedSrtf(ABC):
 
     consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
     interference: Interference | None = field(default=None, metadata={"help": "pairs that may share"})
-    rigid: ClassVar[bool] = True
-    clairvoyant: ClassVar[bool] = True
-    shares: ClassVar[bool] = True
+    kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True, shares=True)
 
     @abstractmethod
     def worth(self, seconds: tuple[float, float], ratios: tuple[float, float]) -> float | None:

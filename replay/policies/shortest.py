@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from bft.models import Job
-from bft.replay.policies.interface import Decision, JobView, State
+from bft.replay.policies.interface import Decision, JobView, Kind, State
 from bft.replay.policies.rigid import run, start
 
 By = Literal["time", "unit-time", "units"]
@@ -27,8 +27,7 @@ class ShortestFirst:
     backfill: bool = field(default=False, metadata={"help": "skip jobs that do not fit, and continue"})
     consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
     name: str = field(default="sjf", init=False)
-    rigid: ClassVar[bool] = True
-    clairvoyant: ClassVar[bool] = True
+    kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True)
     _seconds: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def decide(self, state: State) -> Decision:
@@ -61,8 +60,7 @@ class ShortestRemainingFirst:
     by: By = field(default="time", metadata={"help": "what is short: remaining time, remaining unit-time, or units"})
     consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
     name: str = field(default="srtf", init=False)
-    rigid: ClassVar[bool] = True
-    clairvoyant: ClassVar[bool] = True
+    kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True)
 
     def decide(self, state: State) -> Decision:
         """Run the shortest; of equals those that run already, then those with fewer units or submitted earlier."""

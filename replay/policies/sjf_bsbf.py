@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from bft.replay.interference import Interference
 from bft.replay.policies._shared_places import Refused, SharedPlaces, free_units
-from bft.replay.policies.interface import Decision, State
+from bft.replay.policies.interface import Decision, Kind, State
 from bft.replay.policies.pairing import pays, together_s
 from bft.replay.policies.shortest import seconds_at_request
 
@@ -34,9 +34,7 @@ class SjfBestSharing:
     consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
     interference: Interference | None = field(default=None, metadata={"help": "pairs that may share"})
     name: str = field(default="sjf-bsbf", init=False)
-    rigid: ClassVar[bool] = True
-    clairvoyant: ClassVar[bool] = True
-    shares: ClassVar[bool] = True
+    kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True, shares=True)
 
     def decide(self, state: State) -> Decision:
         """Start the shortest."""

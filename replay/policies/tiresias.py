@@ -15,7 +15,7 @@ from bft.models import Job
 from bft.models.speed.skew import THRESHOLD
 from bft.replay.policies._rounds import is_round, next_round
 from bft.replay.policies.gittins import ServiceDistribution, read_samples
-from bft.replay.policies.interface import Decision, JobView, State
+from bft.replay.policies.interface import Decision, JobView, Kind, State
 from bft.replay.policies.rigid import run
 from bft.replay.trace import SECOND_NS
 
@@ -85,7 +85,7 @@ class TiresiasL:
     interval_s: float = _option(0.0, "seconds between decisions, 0: at every event")
     late_demotion: bool = _option(False, "demote as late as Tiresias' public simulator")
     name: str = field(default="tiresias-l", init=False)
-    rigid: ClassVar[bool] = True
+    kind: ClassVar[Kind] = Kind(rigid=True)
     _queues: list[list[str]] = field(init=False, repr=False)
     _standings: dict[str, _Standing] = field(default_factory=dict, init=False, repr=False)
 
