@@ -37,7 +37,7 @@ def _search_path() -> list[str]:
     """Where this process looks for modules, but for the current directory.
 
     A stray mip.py or bisect.py beside the user's data must not be run. It would be by way of the current directory,
-    which is also what an empty entry of PYTHONPATH means. So the worker gets no PYTHONPATH, but this path after its own.
+    which is also what an empty entry of PYTHONPATH means. So the worker gets no PYTHONPATH; this follows its own path.
     """
     here = Path.cwd()
     return [entry for entry in sys.path if entry and Path(entry).resolve() != here]

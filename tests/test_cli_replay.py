@@ -482,11 +482,10 @@ def test_both_backends_reach_the_same_objective_at_the_first_decision(here: Path
 
 def test_a_solver_that_does_not_start_degrades_and_does_not_end_a_replay(here: Path) -> None:
     trace_frame(rows=8).to_pickle("trace.pkl")
-    Path("broken").mkdir()
-    Path("broken", "mip.py").write_text('raise ImportError("no solver here")\n')
+    broken = {"PMIP_CBC_LIBRARY": str(Path("broken", "libCbc.so").absolute())}
     args = ["-ndmap", "trace.pkl", "--jobs", "jobs.csv", "-Tfwd", "120", "--no-u"]
     process = subprocess.run(
-        [*SCRIPT, *args], env={**os.environ, "PYTHONPATH": "broken"}, capture_output=True, text=True, timeout=100
+        [*SCRIPT, *args], env={**os.environ, **broken}, capture_output=True, text=True, timeout=100
     )
     assert process.returncode == 3, process.stderr
     assert "Degraded" in process.stderr.splitlines()[-1]

@@ -336,12 +336,10 @@ def test_a_reader_that_stops_early_is_no_error(tmp_path: Path) -> None:
 
 
 def test_a_solver_that_does_not_start_falls_back_with_exit_code_3(tmp_path: Path) -> None:
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "mip.py").write_text('raise ImportError("no solver here")\n')
     path = write(tmp_path / "problem.json", problem())
     process = subprocess.run(
         [*SCRIPT, "solve", path, "--backend", "cbc"],
-        env={"PYTHONPATH": str(tmp_path / "broken")},
+        env={"PMIP_CBC_LIBRARY": str(tmp_path / "broken" / "libCbc.so")},
         capture_output=True,
         text=True,
         timeout=60,

@@ -575,9 +575,13 @@ def test_a_solve_prints_nothing() -> None:
 def test_what_a_solver_prints_does_not_reach_standard_output(tmp_path: Path) -> None:
     chatter = 'import os; os.write(1, b"Welcome to the solver"); raise ImportError("no licence")'
     (tmp_path / "mip.py").write_text(chatter)
+    replaced = f"""
+from bft.milp import process
+process._WORKER = "import sys; sys.path.insert(0, {str(tmp_path)!r}); " + process._WORKER
+print(solve(problem, backend="cbc").note)
+"""
     child = subprocess.run(
-        [sys.executable, "-c", PRELUDE + 'print(solve(problem, backend="cbc").note)'],
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        [sys.executable, "-c", PRELUDE + replaced],
         capture_output=True,
         text=True,
         timeout=120,
