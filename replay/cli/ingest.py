@@ -107,7 +107,7 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
         _read(name, log_format, settings, collected, diagnosis, clock)
     for option in ("events", "reservations"):  # after the jobs: an outage may be one of all nodes known so far
         for name in given[option]:
-            _read(name, f"slurm-{option}", Settings(cluster=settings.cluster), collected, diagnosis, clock)
+            _read(name, f"slurm-{option}", Settings(cluster=settings.cluster, events=True), collected, diagnosis, clock)
     diagnosis.balance()
     made, coverage = node_trace(
         collected,

@@ -124,6 +124,7 @@ class Collector:
         self.stated: tuple[int, int] | None = None
         self.busy_intervals = Intervals(min_gap_ns)
         self.unavailable_intervals = Intervals(min_gap_ns)
+        self.idle_intervals = Intervals(0)  # its gaps are no idle time, however short
         self._counted = (array("q"), array("q"), array("q"))
 
     def indices(self, hosts: Sequence[str]) -> array[int]:
@@ -163,6 +164,15 @@ class Collector:
     def unavailable_nodes(self, nodes: array[int], start_ns: int, end_ns: int | None) -> None:
         """These nodes, by `indices`, were unavailable."""
         self.unavailable_intervals.add(nodes, start_ns, OPEN if end_ns is None else end_ns)
+
+    def idle_nodes(self, nodes: array[int], start_ns: int, end_ns: int | None) -> None:
+        """These nodes, by `indices`, were idle.
+
+        Once one is stated to be, no node of the machine is idle but where this is stated and neither a job nor an
+        outage says otherwise. Time of which nothing is stated then is busy if no job is known at all (a log of idle
+        nodes), else unavailable.
+        """
+        self.idle_intervals.add(nodes, start_ns, OPEN if end_ns is None else end_ns)
 
     def known(self, hosts: Sequence[str]) -> None:
         """These nodes belong to the machine. Once any is known, nodes not known do not belong to it."""

@@ -50,12 +50,15 @@ class Settings:
         Use only the rows of this cluster, where rows name theirs; empty: all.
     processors_per_node
         Where a log counts processors (SWF), how many make a node; None: as the log's header says, else 1.
+    events
+        The file states when nodes were unavailable, beside logs of jobs.
     """
 
     fields: tuple[str, ...] = ()
     delimiter: str = ""
     cluster: str = ""
     processors_per_node: int | None = None
+    events: bool = False
 
 
 class Reader(Protocol):

@@ -10,6 +10,7 @@ from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.fields import split_fields
 from bft.replay.logs.formats import Settings
 from bft.replay.logs.hostlists import HostListError, NodeLists
+from bft.replay.logs.node_states import state_of
 from bft.replay.logs.times import MISSING, Clock
 
 _NAMES = {
@@ -18,10 +19,6 @@ _NAMES = {
     "end": ("end",),
     "state": ("state",),
 }
-_BUSY = frozenset({"", "busy", "allocated", "running"})
-_UNAVAILABLE = frozenset(
-    {"unavailable", "down", "drain", "drained", "draining", "maint", "maintenance", "reserved", "fail"}
-)
 
 
 def read(
@@ -30,16 +27,18 @@ def read(
     """Read `node,start,end[,state]` with a header line; further columns do not matter.
 
     node: a name or, in quotes, a host list. start, end: ISO stamps or seconds since 1970; an empty end is still to
-    come. state: busy (default), idle (says only that the node belongs to the machine and was observed), or one of
-    unavailable, down, drain, maintenance, reserved. The window of observation spans all intervals.
+    come. state: busy (default), idle, unavailable, or any word that `node_states.state_of` knows. Once a row states
+    idle, nodes are idle nowhere else, see `Collector.idle_nodes`. The window of observation spans all intervals.
     """
     nodes_of = NodeLists(into.indices)
+    add = {"busy": into.busy_nodes, "idle": into.idle_nodes, "unavailable": into.unavailable_nodes}
     delimiter = settings.delimiter
     at: dict[str, int] = {}
+    header = ""
     first, last = OPEN, 0
     for number, line in enumerate(lines, 1):
         diagnosis.lines += 1
-        if not line.strip() or line.startswith("#"):
+        if not line.strip() or line.startswith("#") or line == header:
             diagnosis.no_record += 1
             continue
         if not at:
@@ -47,16 +46,21 @@ def read(
             at = _header(line, delimiter, settings, file, number)
             diagnosis.no_record += not settings.fields
             if not settings.fields:
+                header = line
                 continue
         diagnosis.rows += 1
         fields = split_fields(line, delimiter)
         if len(fields) <= max(at.values()):
             diagnosis.skip("has fewer fields than columns", file, number, str(len(fields)))
             continue
-        state = fields[at["state"]].strip().lower() if "state" in at else ""
-        if state not in _BUSY and state not in _UNAVAILABLE and state != "idle":
-            diagnosis.skip("column state: expected busy, idle, unavailable, down, drain, maintenance or reserved", file,
-                           number, ascii(state[:80]))  # fmt: skip
+        word = fields[at["state"]].strip() if "state" in at else ""
+        state = state_of(word) if word else "busy"
+        if state is None:
+            diagnosis.skip("column state: expected busy, idle, down, drain, maintenance, reserved, or what sinfo or "
+                           "pbsnodes print", file, number, ascii(word[:80]))  # fmt: skip
+            continue
+        if state == "absent":
+            diagnosis.leave_out("a node that is not there yet (state future)", file, number)
             continue
         start_text, end_text = fields[at["start"]].strip(), fields[at["end"]].strip()
         start = clock.parse(start_text, file, number)
@@ -74,13 +78,14 @@ def read(
             diagnosis.skip("ends before it starts", file, number, f"{(start - end) / 1e9:g} s before")
         elif not nodes:
             diagnosis.skip("column node names none", file, number)
+        elif state == "idle" and settings.events:
+            diagnosis.leave_out("idle row of an --events file: says only that the node could run jobs", file, number)
         else:
             diagnosis.used += 1
             first, last = min(first, start), max(last, start if end is None else end)
-            if state in _BUSY:
-                into.busy_nodes(nodes, start, end)
-            elif state in _UNAVAILABLE:
-                into.unavailable_nodes(nodes, start, end)
+            if word.lower() == "free":
+                diagnosis.note("state free, with which PBS means that some cores are, was taken for idle", file, number)
+            add[state](nodes, start, end)
     if not at:
         raise InputError("holds no table; expected a header node,start,end[,state]", file=file)
     if first < last:

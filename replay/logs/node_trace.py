@@ -90,14 +90,22 @@ def node_trace(
         raise InputError(
             "no row names a node that was busy, down or known", file=source or None, hint=diagnosis.losses() or None
         )
-    busy, unavailable = collected.busy_intervals, collected.unavailable_intervals
-    busy_read, unavailable_read = busy.merged(), unavailable.merged()
-    merged = len(busy_read[0]) + len(unavailable_read[0])
+    busy, unavailable, idle = collected.busy_intervals, collected.unavailable_intervals, collected.idle_intervals
+    busy_read, unavailable_read, idle_read = busy.merged(), unavailable.merged(), idle.merged()
+    given = busy.given + unavailable.given + idle.given
+    merged = len(busy_read[0]) + len(unavailable_read[0]) + len(idle_read[0])
     start, end = _window(collected, diagnosis, start_ns, end_ns, source)
     names, index, foreign = _nodes(collected, diagnosis)
     busy_now, unavailable_now = (_clip(found, index, start, end) for found in (busy_read, unavailable_read))
     size = len(names)
-    node, begins, ends = (np.concatenate([busy_now[k], unavailable_now[k]]) for k in range(3))
+    if idle.given:
+        idle_now = _clip(idle_read, index, start, end)
+        rest = _unstated(idle_now, busy_now, unavailable_now, size, start, end, diagnosis)
+        if busy.given:
+            unavailable_now = _joined(unavailable_now, rest)
+        else:
+            busy_now = rest
+    node, begins, ends = _joined(busy_now, unavailable_now)
     taken = merge(node, begins, ends)
     idle_node, idle_start, idle_end = _gaps(taken, size, start, end)
     long = idle_end - idle_start >= collected.min_gap_ns
@@ -114,8 +122,8 @@ def node_trace(
         unavailable=(taken_s - busy_s) / all_s,
         idle=trace.idle_node_seconds() / all_s,
         short_gaps=short_s / all_s,
-        intervals=busy.given + unavailable.given,
-        overlaps_merged=busy.given + unavailable.given - merged - busy.closed - unavailable.closed,
+        intervals=given,
+        overlaps_merged=given - merged - busy.closed - unavailable.closed,
         gaps_closed=int((~long).sum()) + busy.closed + unavailable.closed,
     )
     return trace, coverage
@@ -172,6 +180,35 @@ def _clip(found: Columns, index: NDArray[np.int64], start: int, end: int) -> Col
     node, begins, ends = index[found[0]], np.maximum(found[1], start), np.minimum(found[2], end)
     inside = (node >= 0) & (begins < ends)
     return node[inside].astype(np.int32), begins[inside], ends[inside]
+
+
+def _joined(*parts: Columns) -> Columns:
+    node, begins, ends = (np.concatenate([part[k] for part in parts]) for k in range(3))
+    return node, begins, ends
+
+
+def _unstated(
+    idle: Columns, busy: Columns, unavailable: Columns, size: int, start: int, end: int, diagnosis: Diagnosis
+) -> Columns:
+    """What no row covers in a log that states when nodes were idle; notes what that and contradictions amount to."""
+
+    def hours(of: Columns) -> float:
+        return float(((of[2] - of[1]) / SECOND_NS).sum()) / 3600
+
+    taken = merge(*_joined(busy, unavailable))
+    covered = merge(*_joined(idle, taken))
+    rest = _gaps(covered, size, start, end)
+    share = hours(rest) / (size * ((end - start) / SECOND_NS) / 3600)
+    detail = f"{share:.1%} of the node-time"
+    if not len(busy[0]):
+        diagnosis.note("rows state when nodes were idle: at all other times nodes count as busy", "", 0, detail)
+    elif len(rest[0]):
+        diagnosis.note("rows state when nodes were idle: time that no row covers counts as unavailable", "", 0, detail)
+    twice = hours(idle) + hours(taken) - hours(covered)
+    if twice > 0:
+        diagnosis.note("idle rows overlap busy or unavailable ones: nodes count as not idle there", "", 0,
+                       f"{twice:.3g} node-hours")  # fmt: skip
+    return rest
 
 
 def _gaps(taken: Columns, size: int, start: int, end: int) -> Columns:

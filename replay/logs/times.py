@@ -18,6 +18,8 @@ _TAILS = {f":{m:02}:{s:02}": (60 * m + s) * SECOND_NS for m in range(60) for s i
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR = timedelta(hours=1)
 _CACHED_HOURS = 100_000
+_EPOCH_FRACTION = re.compile(r"(\d{9,10})\.(\d+)", re.ASCII)
+_UTC = re.compile(r" ?(z|UTC|GMT)$")
 _FRACTION = re.compile(r"[.,](\d{1,9})\d*")
 
 
@@ -45,7 +47,8 @@ class Clock:
     def parse(self, text: str, file: str, line: int, not_before: int | None = None) -> int | None:
         """UTC nanoseconds of an ISO stamp (2021-02-10T20:21:15, T or blank, fraction and zone optional).
 
-        Seconds since 1970 are taken too. None when it is neither; compare with `MISSING` before where a missing time
+        The zone is Z, UTC, GMT or an offset (+01:00, +0100). Seconds since 1970, with a fraction or not, are
+        taken too. None when it is neither; compare with `MISSING` before where a missing time
         is no mistake.
         """
         # An hour is looked up, minutes and seconds are added: two dictionaries instead of a parser.
@@ -83,6 +86,11 @@ class Clock:
     def _slowly(self, text: str, file: str, line: int, not_before: int | None) -> int | None:
         if text.isdecimal():  # SLURM_TIME_FORMAT=%s
             return self.epoch(text) if len(text) >= 9 else None
+        seconds = _EPOCH_FRACTION.fullmatch(text)
+        if seconds:
+            whole = self.epoch(seconds[1])
+            return None if whole is None else whole + int(seconds[2][:9].ljust(9, "0"))
+        text = _UTC.sub("Z", text)
         # Python knows stamps such as 2021W07 and days without a time; they are none of a scheduler's.
         if len(text) < 16 or text[4] != "-" or text[7] != "-" or text[10] not in "T " or not text.isascii():
             return None
