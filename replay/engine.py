@@ -7,6 +7,7 @@ to the next nanosecond. At one instant finishes come first, then leaves, joins, 
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from bft.replay.running import NEVER, Running, finished_view
 from bft.replay.trace import SECOND_NS, NodeTrace
 
 CostModel = Literal["bftrainer", "stall"]
-# Rounding of doubles, relative: a finish due at a whole nanosecond must not come one late, after a leave then.
+# Rounding of doubles, relative: a finish due at a whole nanosecond must not come one late.
 ROUNDING = 1e-14
 
 
@@ -132,6 +133,7 @@ class Replay:
             instant = self._next_instant()
             if instant > self.trace.end:
                 self._advance(self.trace.end)
+                self._finish()
                 break
             if should_stop is not None and should_stop():
                 interrupted = True
@@ -229,9 +231,12 @@ class Replay:
         self.now = to
 
     def _finish(self) -> bool:
-        done = [running for running in self._active if running.finish_ns <= self.now]
+        done, going = [], []
         for running in self._active:
-            if running.ask_ns <= self.now < running.finish_ns:
+            due = running.finish_ns <= self.now or (running.progress >= running.enough and running.rate)
+            (done if due else going).append(running)
+        for running in going:
+            if running.ask_ns <= self.now:
                 self._set_rate(running)
         for running in done:
             # A finish is rounded up to a nanosecond: what was done beyond the work is not counted.
@@ -287,6 +292,8 @@ class Replay:
                 self._stop(running)
             else:
                 self._charge(running, running.job.tcdw_s, "preemption")
+                if not running.units:
+                    running.end_run()
                 self._set_rate(running)
         self._find_active()
         self._refresh_partners()
@@ -300,6 +307,7 @@ class Replay:
         self._held.release(running.index, running.units)
         self.ledger.released(running.index, running.units, self.now)
         running.units = []
+        running.end_run()
         self._set_rate(running)
 
     def _admit(self) -> bool:
@@ -322,7 +330,9 @@ class Replay:
         if state.idle == 0:  # nothing to give
             decision = Decision((0,) * len(state.jobs), status="optimal", objective=0.0, bound=0.0, backend="none")
         else:
+            began = time.perf_counter()
             decision = self.policy.decide(state)
+            self.ledger.asked(time.perf_counter() - began)
             self._finished = []
         rate_before = sum(running.rate for running in self._active)
         self._apply(changes(decision, state, self._in_play, self._held, self._traits))
@@ -389,6 +399,7 @@ class Replay:
         self._charge(running, job.tcdw_s if len(running.units) < before else job.tcup_s, "rescale")
         if not running.units:
             running.saved = running.progress  # who is asked to stop saves its work
+            running.end_run()
             record.stops += 1
         elif not before:
             running.begun_ns = self.now

@@ -119,8 +119,8 @@ class Outcome:
         Units offered and units held, integrated over the window.
     extra_gain, paid
         Work gained through rescales until the next decision, and what they cost.
-    solve_seconds
-        Wall time of each decision.
+    decision_seconds
+        Wall time of each decision for which the policy was asked.
     interrupted
         Whether it was stopped before its end.
     """
@@ -135,7 +135,7 @@ class Outcome:
     used_unit_seconds: float
     extra_gain: float
     paid: float
-    solve_seconds: tuple[float, ...]
+    decision_seconds: tuple[float, ...]
     interrupted: bool = False
 
     @property
@@ -182,7 +182,7 @@ class Ledger:
     @property
     def decisions(self) -> int:
         """Decisions so far."""
-        return len(self._seconds)
+        return len(self._steps)
 
     def state(self) -> dict[str, Any]:
         """All that has been recorded, for a checkpoint."""
@@ -255,6 +255,10 @@ class Ledger:
         record.finish_ns = now
         record.work = record.job.pmax
 
+    def asked(self, seconds: float) -> None:
+        """The policy has been asked, and took so long (wall time) to answer."""
+        self._seconds.append(seconds)
+
     def granted(self, job: int, units: list[int], now: int) -> None:
         """Units have gone to a job."""
         self._granted_at.setdefault(job, {}).update(dict.fromkeys(units, now))
@@ -284,7 +288,6 @@ class Ledger:
         self._settle_rise()
         # What a rescale brings in is told apart from what new units bring only where one was made.
         self._rise = rate - rate_before if self._since.rescaled else 0.0
-        self._seconds.append(decision.seconds)
         gap = max(0.0, decision.bound - decision.objective) / max(1.0, abs(decision.bound))
         answer = (decision.objective, decision.bound, gap, decision.status, decision.backend, decision.note)
         self._step(now, (idle, used, jobs, running), rate, answer)
@@ -328,7 +331,7 @@ class Ledger:
             used_unit_seconds=self._used_unit_seconds,
             extra_gain=self._extra_gain,
             paid=self._paid,
-            solve_seconds=tuple(self._seconds),
+            decision_seconds=tuple(self._seconds),
             interrupted=interrupted,
         )
 

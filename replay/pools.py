@@ -190,6 +190,6 @@ def merge(pools: Sequence[Pool], outcomes: Sequence[Outcome], jobs: JobTable) ->
         used_unit_seconds=sum(outcome.used_unit_seconds for outcome in outcomes),
         extra_gain=sum(outcome.extra_gain for outcome in outcomes),
         paid=sum(outcome.paid for outcome in outcomes),
-        solve_seconds=tuple(seconds for outcome in outcomes for seconds in outcome.solve_seconds),
+        decision_seconds=tuple(seconds for outcome in outcomes for seconds in outcome.decision_seconds),
         interrupted=any(outcome.interrupted for outcome in outcomes),
     )

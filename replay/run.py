@@ -280,7 +280,7 @@ def _replay_reference(
 
 
 def _decision_times(outcome: Outcome) -> dict[str, float]:
-    seconds = np.array(outcome.solve_seconds)
+    seconds = np.array(outcome.decision_seconds)
     if not len(seconds):
         return {"count": 0}
     named = dict(zip(("median", "p99", "max"), np.percentile(seconds, (50, 99, 100)).tolist(), strict=True))

@@ -10,6 +10,8 @@ from bft.replay.ledger import JobRecord
 from bft.replay.policies.interface import JobView
 
 NEVER = 2**63 - 1
+# At an instant, a job that lacks at most this part of its work is done: what many changes of its rate may round off.
+FINISHED = 1e-12
 
 # What a checkpoint keeps.
 _KEPT = (
@@ -45,12 +47,15 @@ class Running:
         With whom it shares units (position in the table -> how many), and how many times longer its iterations take.
     saved, begun_ns, rated_ns
         Progress at its last checkpoint, when it was started, and when its present rate was set.
+    enough
+        Progress at which it counts as finished at an instant at which something happens.
     """
 
     __slots__ = (
         "ask_ns",
         "begun_ns",
         "dynamics",
+        "enough",
         "finish_ns",
         "index",
         "job",
@@ -70,6 +75,7 @@ class Running:
 
     def __init__(self, index: int, job: Job, record: JobRecord, *, tunes: bool = False) -> None:
         self.index, self.job, self.record = index, job, record
+        self.enough = job.pmax * (1 - FINISHED)
         self.units: list[int] = []
         self.progress = 0.0
         self.rate = 0.0
@@ -85,6 +91,10 @@ class Running:
         self.since_ns: int | None = None
         self.dynamics = None if job.profile is None else job.profile.start(tunes=tunes)
         self.waiting_view: JobView | None = None  # nothing changes while it waits: made once
+
+    def end_run(self) -> None:
+        """It has lost its last unit: what still stalled it ends with the run to which that was charged."""
+        self.stalled_until, self.stall_kind = 0, ""
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps; the partners as pairs, since JSON has no numbers as keys."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -146,6 +147,36 @@ def test_a_finish_due_at_an_instant_is_not_late_by_rounding(rate: float, seconds
     trace = world([(0, "a", 1), (seconds, "a", 0)], seconds + 9)
     (record,) = replay(trace, [make(rates=[0, rate], pmax=rate * seconds, down=5)]).records
     assert (finish(record), record.preemptions) == (seconds, 0)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 1 / 3, 0.7, 1.1, 3.3])
+@pytest.mark.parametrize("changes", [30, 700, 3000])
+def test_a_finish_due_when_a_node_leaves_is_not_missed_after_many_changes_of_rate(rate: float, changes: int) -> None:
+    """Its rate changes every 1/10 or 1/7 s; at the instant at which it has done its work its nodes leave."""
+    gaps = [(0.1, 1 / 7)[k % 2] for k in range(changes)]
+    at = [math.fsum(gaps[:k]) for k in range(changes + 1)]
+    rates = [0.0, rate, rate * math.sqrt(2)]
+    trace = world([(0, "a", 1), *((t, "b", 1 - k % 2) for k, t in enumerate(at[:-1])), (at[-1], "a", 0)], at[-1] + 9)
+    ns = [START + round(t * SECOND) for t in at]
+    work = math.fsum((b - a) / SECOND * rates[2 - k % 2] for k, (a, b) in enumerate(pairwise(ns)))
+    (record,) = replay(trace, [make(rates=rates, pmax=work)]).records
+    assert record.finish_ns == ns[-1]
+
+
+def test_a_finish_due_at_the_end_of_the_trace_is_not_missed_after_many_changes_of_rate() -> None:
+    for changes in (700, 2001):
+        trace = flicker(changes, 100_000_003)
+        rates = [0.0, 0.1, 0.17]
+        gap = 0.100000003
+        work = math.fsum(gap * rates[2 - k % 2] for k in range(changes))
+        (record,) = replay(trace, [make(rates=rates, pmax=work)]).records
+        assert record.finish_ns == trace.end
+
+
+def test_a_job_that_lacks_more_than_rounding_is_not_finished() -> None:
+    trace = world([(0, "a", 1), (10, "a", 0)], 20)
+    (record,) = replay(trace, [make(pmax=100 * (1 + 1e-11))]).records
+    assert finish(record) is None
 
 
 def test_a_unit_freed_by_a_finish_goes_to_the_next_job_in_the_same_decision() -> None:
@@ -556,6 +587,21 @@ def test_a_policy_may_answer_with_numpy_integers() -> None:
 # --- long replays -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["equal-share", "exact", "asks"])
+def test_the_engine_times_every_policys_decisions(name: str) -> None:
+    slow = 0.002
+
+    def answer(state: State) -> list[int]:
+        sleep(slow)
+        return keep_one(state)
+
+    policy = Asks(answer) if name == "asks" else policy_of(name, {"cost_model": "bftrainer"})
+    # At 20 s nothing is idle, and nobody is asked.
+    outcome = replay(world([(0, "a", 1), (10, "b", 1), (20, "ab", 0), (30, "a", 1)], 40), [make()], policy)
+    assert len(outcome.decision_seconds) == 3 == len(decisions(outcome)) - 1
+    assert all(seconds > (slow if name == "asks" else 0) for seconds in outcome.decision_seconds)
+
+
 def flicker(events: int, gap_ns: int) -> NodeTrace:
     """Node a idle all the time, node b on and off."""
     times = START + gap_ns * np.arange(events, dtype=np.int64)
@@ -570,8 +616,9 @@ def flicker(events: int, gap_ns: int) -> NodeTrace:
 
 
 def test_two_hundred_thousand_events_do_not_drift() -> None:
+    # Progress is added up at each of them; that nobody is asked about them spares most of the time.
     trace = flicker(200_000, 7_000_000_003)
-    (record,) = replay(trace, [make(rates=[0, 0.1], pmax=1e12)], Asks(keep_one)).records
+    (record,) = replay(trace, [make(rates=[0, 0.1], pmax=1e12)], Asks(keep_one), min_interval_s=1e7).records
     assert record.work == pytest.approx(0.1 * trace.duration_s, rel=1e-9)
     assert record.unit_seconds == pytest.approx(trace.duration_s, rel=1e-9)
 

@@ -130,6 +130,36 @@ def test_a_checkpoint_during_a_restart_saves_nothing_that_was_not_done() -> None
     assert outcome.records[0].lost_to_preemption == pytest.approx(40)
 
 
+def test_a_stall_ends_with_the_run_to_which_it_was_charged() -> None:
+    """Its first start takes 300 s; taken back after 10 s and started anew at 20 s, it has nothing left to wait for."""
+    rows = [(0, "ab", 1), (10, "b", 0), (20, "b", 1)]
+    rules = Rules(start_overhead_s=300, restart_overhead=((99, 0.0),))
+    assert finish_s(replayed(rows, 999, [rigid_job(seconds=10)], Scripted(start_all, rigid=True), rules)) == 30
+    # An elastic job that loses its last unit.
+    rows = [(0, "a", 1), (10, "a", 0), (20, "a", 1)]
+    assert finish_s(replayed(rows, 999, [rigid_job(units=1, seconds=10)], Scripted(start_all), rules)) == 30
+    # One that its policy stops at 10 s.
+    plan = {0.0: (0, 1), 10.0: (), 20.0: (0, 1)}
+    policy = Scripted(lambda s: Decision.placed(s, {0: plan[(s.time_ns - START) / SECOND]}))
+    rows = [(0, "ab", 1), (10, "c", 1), (20, "c", 0)]
+    assert finish_s(replayed(rows, 999, [rigid_job(seconds=10)], policy, rules)) == 30
+
+
+def test_a_stall_for_a_preemption_that_leaves_no_unit_delays_nothing() -> None:
+    rules = Rules(cost_model="stall")
+    rows = [(0, "a", 1), (10, "a", 0), (20, "a", 1)]
+    outcome = replayed(rows, 999, [rigid_job(units=1, seconds=15, down=100)], Scripted(start_all), rules)
+    assert finish_s(outcome) == 25
+    assert outcome.records[0].lost_to_preemption == 0
+
+
+def test_a_stall_outlives_the_loss_of_some_units_only() -> None:
+    job = make(rates=[0, 1, 1], pmax=10)
+    policy = Scripted(lambda state: Decision((min(2, state.idle),)))
+    rows = [(0, "ab", 1), (10, "b", 0)]
+    assert finish_s(replayed(rows, 999, [job], policy, Rules(start_overhead_s=300))) == 310
+
+
 @pytest.mark.parametrize(("units", "seconds"), [(1, 10.0), (2, 40.0), (4, 40.0), (5, 60.0), (8, 60.0), (9, 60.0)])
 def test_the_overhead_of_a_restart_follows_the_size(units: int, seconds: float) -> None:
     assert Rules(restart_overhead=((1, 10.0), (4, 40.0), (8, 60.0))).restart_s(units) == seconds

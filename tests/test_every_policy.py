@@ -80,7 +80,7 @@ def resumed_is_the_same(name: str, kind: str, **constants: str) -> None:
     assert sum(record.work for record in whole.records) > 0
     if kind == "cluster":
         assert all(record.finish_ns is not None for record in whole.records)
-    decisions = len(whole.solve_seconds)
+    decisions = len(whole.decision_seconds)
     assert decisions > 20
     stopped = replay(name, kind, **constants)
     saved: list[str] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +284,14 @@ def test_wall_clock_is_in_the_timing_alone(bundled: Path) -> None:
     assert {"started_at", "total_s", "replay_s", "peak_memory_mib"} <= timing.keys()
     assert not any(key.startswith(("load", "total", "started", "peak")) for key in summary)
     assert "seconds" not in pq.read_schema(bundled / results.STEPS).names
+
+
+@pytest.mark.parametrize("policy", ["fifo", "equal-share"])
+def test_the_timing_holds_the_decisions_of_every_policy(policy: str, tmp_path: Path) -> None:
+    summary = execute(replace(BUNDLED, policy=policy, dedicated=False), tmp_path / "run")
+    timing = json.loads((tmp_path / "run" / results.TIMING).read_text())["decision_s"]
+    assert 0 < timing["count"] <= summary["metrics"]["decisions"]
+    assert 0 < timing["median"] <= timing["max"] <= timing["sum"]
 
 
 def test_files_agree_with_each_other(bundled: Path) -> None:

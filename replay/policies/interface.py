@@ -136,9 +136,8 @@ class Decision:
     By `counts` alone the engine chooses the units. A policy that cares says which: `placement` names, for each job
     (position in `State.jobs`) whose units change, all units it shall hold; the others keep theirs. A unit that another
     job keeps is then shared. `transfers` say how many units of which class of holders go to which. A policy that
-    optimises says how well: `status`, `objective`, `bound`, and `note` when something went wrong. `seconds` is wall
-    time, kept out of the results proper. At `wake_ns` the policy is asked again even if nothing happens; what an
-    earlier decision asked for lapses.
+    optimises says how well: `status`, `objective`, `bound`, and `note` when something went wrong. At `wake_ns` the
+    policy is asked again even if nothing happens; what an earlier decision asked for lapses.
     """
 
     counts: tuple[int, ...]
@@ -147,7 +146,6 @@ class Decision:
     bound: float = float("nan")
     backend: str = ""
     note: str = ""
-    seconds: float = 0.0
     transfers: tuple[Transfer, ...] = ()
     placement: Mapping[int, tuple[int, ...]] | None = None
     wake_ns: int | None = None

@@ -136,7 +136,7 @@ class Profiled:
             used_unit_seconds=own.used_unit_seconds + pools.used_unit_seconds,
             extra_gain=own.extra_gain + pools.extra_gain,
             paid=own.paid + pools.paid,
-            solve_seconds=own.solve_seconds + pools.solve_seconds,
+            decision_seconds=own.decision_seconds + pools.decision_seconds,
             interrupted=own.interrupted or pools.interrupted,
         )
 

@@ -82,7 +82,6 @@ class MilpPolicy:
             bound=solution.bound,
             backend=solution.backend,
             note=solution.note,
-            seconds=solution.seconds,
             transfers=solution.transfers,
         )
 

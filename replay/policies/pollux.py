@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -75,12 +74,9 @@ class Pollux:
         wake_ns = next_round(state.time_ns, self.interval_s)
         if not is_round(state.time_ns, self.interval_s):
             return keep_what_is_left(state, wake_ns=wake_ns)
-        begun = time.perf_counter()
         if state.machine.units_per_node == 1:
-            decision = Decision(self._counts(state), wake_ns=wake_ns)
-        else:
-            decision = Decision.placed(state, self._placement(state), wake_ns=wake_ns)
-        return replace(decision, seconds=time.perf_counter() - begun)
+            return Decision(self._counts(state), wake_ns=wake_ns)
+        return Decision.placed(state, self._placement(state), wake_ns=wake_ns)
 
     # --- a unit is a node
 
