@@ -231,7 +231,8 @@ class Replay:
         self.now = to
 
     def _finish(self) -> bool:
-        done, going = [], []
+        done: list[Running] = []
+        going: list[Running] = []
         for running in self._active:
             due = running.finish_ns <= self.now or (running.progress >= running.enough and running.rate)
             (done if due else going).append(running)
