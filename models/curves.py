@@ -31,8 +31,10 @@ class Curve:
     ps: FloatArray
 
     def __post_init__(self) -> None:
-        ns = np.asarray(self.ns, dtype=np.float64)
-        ps = np.asarray(self.ps, dtype=np.float64)
+        ns = np.array(self.ns, dtype=np.float64)
+        ps = np.array(self.ps, dtype=np.float64)
+        for array in (ns, ps):  # ours alone: whoever holds a job, such as a policy, cannot change it
+            array.setflags(write=False)
         object.__setattr__(self, "ns", ns)
         object.__setattr__(self, "ps", ps)
         if ns.ndim != 1 or ps.ndim != 1 or len(ns) != len(ps):

@@ -119,6 +119,8 @@ class Job:
     extra: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "extra", MappingProxyType(dict(self.extra)))
+
         def wrong(column: str, what: str) -> InputError:
             return InputError(what, column=column, job=self.name)
 
@@ -147,6 +149,7 @@ class Job:
         """P at 0, 1, ..., jmax units in samples/s, 0 below jmin: float64 of shape (jmax + 1,)."""
         table = self.scalability.table(self.jmax)
         table[: self.jmin] = 0.0
+        table.setflags(write=False)
         return table
 
     @property

@@ -6,19 +6,22 @@ to the next nanosecond. At one instant finishes come first, then leaves, joins, 
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from bft.models import Job, JobTable
+from bft.replay.asking import asking
 from bft.replay.holdings import Holdings
 from bft.replay.interference import Interference
 from bft.replay.ledger import ConservationError, Ledger, Outcome
 from bft.replay.orders import Change, Traits, changes, held_twice
-from bft.replay.policies.interface import Decision, Machine, Policy, Remembers, State
+from bft.replay.policies.interface import Decision, Machine, Policy, PolicyError, Remembers, State
 from bft.replay.running import NEVER, Running, finished_view
 from bft.replay.trace import SECOND_NS, NodeTrace
 
@@ -49,6 +52,8 @@ class Rules:
     restart_overhead
         The same after every later start, and after each move where a policy migrates: pairs of a number of units and
         the seconds that apply up to it, ascending; more units take the last pair's.
+    policy_time_limit_s
+        Wall time after which a policy that has not answered counts as hanging, and the replay ends; None: never.
     """
 
     max_jobs: int = 10
@@ -58,6 +63,7 @@ class Rules:
     checkpoint_interval_s: float = 600.0
     start_overhead_s: float = 0.0
     restart_overhead: tuple[tuple[int, float], ...] = ()
+    policy_time_limit_s: float | None = None
 
     def restart_s(self, units: int) -> float:
         """Seconds that a restart on so many units takes."""
@@ -127,8 +133,21 @@ class Replay:
             Called with the instant after each step, to show progress.
         should_stop
             Asked before each step; when true, the replay ends there and its outcome says so.
+
+        Raises
+        ------
+        PolicyError
+            When the policy fails; `outcome` of the error is what had been replayed until then.
         """
-        interrupted = False
+        try:
+            interrupted = self._run(on_step, should_stop)
+        except PolicyError as error:
+            error.outcome = self._close(interrupted=True)
+            raise
+        return self._close(interrupted=interrupted)
+
+    def _run(self, on_step: Callable[[int], None] | None, should_stop: Callable[[], bool] | None) -> bool:
+        """Replay to the end; whether somebody stopped it before."""
         while self._work_left():
             instant = self._next_instant()
             if instant > self.trace.end:
@@ -136,11 +155,13 @@ class Replay:
                 self._finish()
                 break
             if should_stop is not None and should_stop():
-                interrupted = True
-                break
+                return True
             self._step(instant)
             if on_step is not None:
                 on_step(self.now)
+        return False
+
+    def _close(self, *, interrupted: bool) -> Outcome:
         for running in self._in_play:  # who holds units now held them to the end
             self.ledger.released(running.index, running.units, self.now)
         progress = {running.index: running.progress for running in self._in_play}
@@ -150,7 +171,7 @@ class Replay:
         """Where the replay stands between two steps, as plain values, for a checkpoint."""
         return {
             **{name: getattr(self, name) for name in _STANDING},
-            "policy": self.policy.state() if isinstance(self.policy, Remembers) else None,
+            "policy": self._memory(),
             "held": self._held.state(),
             "ledger": self.ledger.state(),
             "in_play": [running.state() for running in self._in_play],
@@ -161,7 +182,8 @@ class Replay:
         for name in _STANDING:
             setattr(self, name, state[name])
         if isinstance(self.policy, Remembers):
-            self.policy.restore(state["policy"])
+            with self._asking():
+                self.policy.restore(state["policy"])
         self._held.restore(state["held"])
         self.ledger.restore(state["ledger"])
         self._in_play = [
@@ -171,6 +193,18 @@ class Replay:
             for entry in state["in_play"]
         ]
         self._find_active()
+
+    def _memory(self) -> dict[str, Any] | None:
+        """What the policy remembers."""
+        if not isinstance(self.policy, Remembers):
+            return None
+        with self._asking():
+            memory = self.policy.state()
+            json.dumps(memory, default=lambda value: value.item())  # in here, as it is the policy's fault if it fails
+            return memory
+
+    def _asking(self) -> AbstractContextManager[None]:
+        return asking(self._traits.name, self.policy, limit_s=self.rules.policy_time_limit_s)
 
     def _step(self, instant: int) -> None:
         """Handle everything that happens at an instant, in the order of DESIGN §5."""
@@ -331,14 +365,12 @@ class Replay:
         if state.idle == 0:  # nothing to give
             decision = Decision((0,) * len(state.jobs), status="optimal", objective=0.0, bound=0.0, backend="none")
         else:
-            began = time.perf_counter()
-            decision = self.policy.decide(state)
-            self.ledger.asked(time.perf_counter() - began)
+            decision = self._answer(state)
             self._finished = []
-        rate_before = sum(running.rate for running in self._active)
-        self._apply(changes(decision, state, self._in_play, self._held, self._traits))
         if decision.wake_ns is not None and decision.wake_ns <= self.now:
             raise self._traits.refusal(f"it asked to be woken at {decision.wake_ns} ns, and it is {self.now}")
+        rate_before = sum(running.rate for running in self._active)
+        self._apply(changes(decision, state, self._in_play, self._held, self._traits))
         self._wake_ns = NEVER if decision.wake_ns is None else decision.wake_ns
         self._conserve()
         rate = sum(running.rate for running in self._active)
@@ -352,6 +384,16 @@ class Replay:
             rate,
             decision,
         )
+
+    def _answer(self, state: State) -> Decision:
+        """What the policy decides."""
+        began = time.perf_counter()
+        with self._asking():
+            answer: object = self.policy.decide(state)
+        self.ledger.asked(time.perf_counter() - began)
+        if not isinstance(answer, Decision):
+            raise self._traits.refusal(f"it answered {answer!r:.100}; expected a Decision")
+        return answer
 
     def _state(self) -> State:
         at: dict[int, int] = {}

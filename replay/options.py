@@ -36,6 +36,7 @@ class Options:
     sort: bool = False
     policy: str = "milp"
     policy_options: tuple[tuple[str, str], ...] = ()
+    policy_time_limit_s: float | None = None
     seed: int = 0
     backend: str = "cbc"
     formulation: str = "auto"

@@ -15,6 +15,7 @@ import numpy as np
 
 from bft.models import OBJECTIVES, InputError, JobTable
 from bft.replay import results
+from bft.replay.asking import asking
 from bft.replay.checkpoint import Checkpoint
 from bft.replay.engine import Replay, Rules
 from bft.replay.inputs import Inputs, load
@@ -22,7 +23,7 @@ from bft.replay.interference import Interference
 from bft.replay.ledger import Outcome
 from bft.replay.metrics import equivalent_nodes, summarise
 from bft.replay.options import Options
-from bft.replay.policies import MilpPolicy, Policy, make_policy
+from bft.replay.policies import MilpPolicy, Policy, PolicyError, make_policy
 from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools, merge
 from bft.replay.reference import replay_reference, write_step_log
 from bft.replay.trace import NodeTrace, always_idle
@@ -87,6 +88,11 @@ def execute(
     -------
     dict
         The content of summary.json.
+
+    Raises
+    ------
+    PolicyError
+        When the policy fails; what was replayed before is written, and `policy_error` in its metrics says why.
     """
     watcher = watcher or Silent()
     results.check_writable(folder, force=force)
@@ -124,6 +130,8 @@ def execute(
         )
     if checkpoint is not None and not metrics["interrupted"]:
         checkpoint.remove()
+    if "policy_error" in metrics:
+        raise PolicyError(f"{metrics['policy_error']}; what was replayed before is kept in {folder} and marked")
     return summary
 
 
@@ -146,7 +154,9 @@ def _replay(
         options.checkpoint_interval_s,
         options.start_overhead_s,
         options.restart_overhead,
+        options.policy_time_limit_s,
     )
+    failed: list[PolicyError] = []  # the policy's, after which nothing more is replayed
 
     def run(name: str, pool: Pool, policy: Policy, saved: Checkpoint | None) -> tuple[Outcome, float]:
         watcher.stage(name, pool.trace.start, pool.trace.end)
@@ -161,12 +171,16 @@ def _replay(
                 saved.save_if_due(replay)
 
         def stop() -> bool:
-            stopping = should_stop is not None and should_stop()
+            stopping = bool(failed) or (should_stop is not None and should_stop())
             if stopping and saved is not None:
                 saved.save(replay)
             return stopping
 
-        outcome = replay.run(on_step=on_step, should_stop=stop)
+        try:
+            outcome = replay.run(on_step=on_step, should_stop=stop)
+        except PolicyError as error:
+            failed.append(error)
+            outcome = error.outcome
         return outcome, time.perf_counter() - began
 
     if options.verify and options.policy != "milp":
@@ -199,6 +213,8 @@ def _replay(
         if dedicated.interrupted:  # U of a part means nothing
             dedicated, stopped = None, True
     metrics = {**summarise(outcome, dedicated), "interrupted": stopped}
+    if failed:
+        metrics["policy_error"] = str(failed[0])
     verifying = [policy for policy in policies if isinstance(policy, MilpPolicy) and policy.verify]
     if verifying:
         metrics["verified"] = sum(policy.verified for policy in verifying)
@@ -211,16 +227,18 @@ def _stage_before(options: Options, inputs: Inputs) -> tuple[Stage | None, JobTa
     policy = policy_of(options, inputs.interference)
     jobs, pools = inputs.jobs, inputs.pools
     if isinstance(policy, Prepares):
-        jobs = policy.prepare(jobs)
+        with asking(options.policy, policy):
+            jobs = policy.prepare(jobs)
         pools = tuple(pool.of(jobs) for pool in pools)
     if options.cluster is None or not isinstance(policy, StagesBefore):
         return None, jobs, pools
-    stage = policy.stage_before(
-        jobs,
-        start_ns=min(pool.trace.start for pool in pools),
-        end_ns=max(pool.trace.end for pool in pools),
-        units_per_node=pools[0].trace.units_per_node,
-    )
+    with asking(options.policy, policy):
+        stage = policy.stage_before(
+            jobs,
+            start_ns=min(pool.trace.start for pool in pools),
+            end_ns=max(pool.trace.end for pool in pools),
+            units_per_node=pools[0].trace.units_per_node,
+        )
     if stage is None:
         return None, jobs, pools
     return stage, stage.jobs, cluster_pools(options.cluster, stage.jobs)

@@ -87,6 +87,7 @@ def main(args: list[str] | None = None) -> None:
 
 def run(args: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    output = sys.stdout
     try:
         code = cli.main(args=args, prog_name="bft-replay", standalone_mode=False)
         sys.stdout.flush()  # a full disk or closed pipe shows here, not when Python has ended
@@ -98,9 +99,15 @@ def run(args: list[str] | None = None) -> int:
     except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("Interrupted.", err=True)
         return EXIT_INTERRUPTED
-    except (BrokenPipeError, SystemExit):  # `| head` closed our output (click exits then): nobody is left to tell
+    except BrokenPipeError:  # `| head` closed our output: nobody is left to tell
         _discard_output()
         return 0
+    except SystemExit as error:
+        if sys.stdout is not output:  # the same, noticed by click: it wraps a closed output before it exits
+            _discard_output()
+            return 0
+        click.echo(f"Error: something that was called ended the programme ({error.code!r})", err=True)
+        return EXIT_BAD_INPUT
     except OSError as error:  # a full disk, a file that vanished: for whoever minds the machine
         click.echo(f"Error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}", err=True)
         _discard_output()

@@ -61,6 +61,8 @@ DOUBLE_S = 0.3
               help="Who decides; `bft-replay policies` lists them. [milp; with --xi milp-sharing]")  # fmt: skip
 @click.option("--set", "policy_options", multiple=True, metavar="NAME=VALUE",
               help="A constant of the policy; `bft-replay policies NAME` lists them. May be repeated.")  # fmt: skip
+@click.option("--policy-time-limit", "policy_time_limit_s", type=Seconds(most=MOST_LIMIT_S),
+              help="Stop the replay when the policy takes longer for one decision, seconds. [never]")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
               help="Of policies that search at random.")  # fmt: skip
 @solver_options(default_backend="cbc")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from numbers import Integral, Real
 from typing import Any, Protocol, runtime_checkable
 
 from bft.milp import Transfer
@@ -150,6 +151,29 @@ class Decision:
     placement: Mapping[int, tuple[int, ...]] | None = None
     wake_ns: int | None = None
 
+    def __post_init__(self) -> None:
+        given: dict[str, object] = {field.name: getattr(self, field.name) for field in fields(self)}
+        wake_ns, placement, counts = given["wake_ns"], given["placement"], given["counts"]
+        if isinstance(counts, str) or not isinstance(counts, Iterable):
+            raise TypeError(f"Decision: counts must be whole numbers, one for each job in play, not {counts!r}")
+        object.__setattr__(self, "counts", tuple(counts))
+        if wake_ns is not None:
+            if not isinstance(wake_ns, Integral):
+                raise TypeError(f"Decision: wake_ns must be whole nanoseconds, not {wake_ns!r}")
+            object.__setattr__(self, "wake_ns", int(wake_ns))
+        if placement is not None:
+            if not isinstance(placement, Mapping) or not all(isinstance(at, Integral) for at in placement):
+                raise TypeError(f"Decision: placement must map positions of jobs to units, not {placement!r}")
+            for units in placement.values():
+                if not isinstance(units, Sequence) or not all(isinstance(unit, Integral) for unit in units):
+                    raise TypeError(f"Decision: the units of a placement must be whole numbers, not {units!r}")
+        for name in ("status", "backend", "note"):
+            if not isinstance(given[name], str):
+                raise TypeError(f"Decision: {name} must be a text, not {given[name]!r}")
+        for name in ("objective", "bound"):
+            if not isinstance(given[name], Real):
+                raise TypeError(f"Decision: {name} must be a number, not {given[name]!r}")
+
     @classmethod
     def placed(cls, state: State, placement: Mapping[int, tuple[int, ...]], *, wake_ns: int | None = None) -> Decision:
         """Give the jobs at these positions exactly these units, none to stop them; the others keep theirs."""
@@ -269,4 +293,12 @@ class Remembers(Protocol):
 
 
 class PolicyError(RuntimeError):
-    """A policy answered what no scheduler may: too many units, or a count outside a job's bounds."""
+    """A policy answered what no scheduler may, such as too many units, or did not answer at all.
+
+    Attributes
+    ----------
+    outcome
+        What had been replayed until then, an `Outcome`; None where nothing had.
+    """
+
+    outcome: Any = None

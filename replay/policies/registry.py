@@ -75,7 +75,7 @@ def policy_factory(name: str) -> Callable[..., Policy]:
         raise InputError(f"no policy {name!r}; there are {', '.join(policy_names())}")
     try:
         loaded: Callable[..., Policy] = registered[name].load()
-    except Exception as error:  # of a third party: whatever it is, the user must learn whose
+    except (Exception, SystemExit) as error:  # of a third party: whatever it is, the user must learn whose
         what = f"policy {name!r} ({registered[name].value}) cannot be loaded: {type(error).__name__}: {error}"
         raise InputError(what) from error
     _check_kind(name, loaded)
@@ -149,8 +149,9 @@ def make_policy(name: str, settings: Mapping[str, Any], given: Mapping[str, str]
             raise InputError(f"policy {name!r}, option {key!r}: expected {own[key].expected}, not {text!r}") from error
     try:
         policy = factory(**values)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"policy {name!r}: {error}") from error
+    except (Exception, SystemExit) as error:
+        what = str(error) if isinstance(error, ValueError | TypeError) else f"{type(error).__name__}: {error}"
+        raise InputError(f"policy {name!r}: {what}") from error
     _check(name, policy)
     return policy
 

@@ -80,6 +80,8 @@ def _page(summary: dict[str, Any], steps: pd.DataFrame, jobs: pd.DataFrame) -> s
     ]
     if metrics["interrupted"]:
         parts.append("<p><strong>The replay was interrupted: this is a part of it.</strong></p>")
+    if metrics.get("policy_error"):
+        parts.append(f"<p><strong>{escape(metrics['policy_error'])}</strong></p>")
     if summary["degraded"]:
         parts.append("<p><strong>Some decisions fell back or failed verification.</strong></p>")
     parts.append(_table(list(headlines(metrics))))
