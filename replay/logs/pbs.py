@@ -152,4 +152,9 @@ def _hosts(values: dict[str, str]) -> tuple[str, ...]:
     if not values.get(key):
         raise Unusable("names no hosts: no exec_host, no exec_vnode")
     parts = (part.strip("()").partition(":")[0] for part in values[key].split("+"))
-    return host_names((_PART_OF_HOST.sub("", part) for part in parts), key)
+    return host_names(map(host_of, parts), key)
+
+
+def host_of(vnode: str) -> str:
+    """The host of a vnode: a socket or NUMA domain n1[0] is part of n1."""
+    return _PART_OF_HOST.sub("", vnode)

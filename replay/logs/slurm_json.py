@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from bft.models import InputError
@@ -30,7 +30,7 @@ def read(
     Times are seconds since 1970 there. Releases differ in how they print numbers and states; all ways are taken.
     """
     nodes_of = NodeLists(into.indices)
-    for number, text in elements(lines, "jobs", file):
+    for number, _, text in elements(lines, ("jobs",), file, "sacct --json"):
         diagnosis.lines += 1
         diagnosis.rows += 1
         try:
@@ -50,8 +50,10 @@ def read(
                 diagnosis.used += judge(job, file, number, into, diagnosis)
 
 
-def elements(lines: Iterable[str], key: str, file: str) -> Iterator[tuple[int, str]]:
-    """The text of each object in the list that the outermost object has under `key`, with the line it begins on.
+def elements(lines: Iterable[str], keys: Collection[str], file: str, command: str) -> Iterator[tuple[int, str, str]]:
+    """Each object in the list, or in the object, that the outermost object has under one of the keys.
+
+    Yields the line on which it begins, its own key (empty in a list), and its text. `command` exports such a file.
 
     Raises
     ------
@@ -59,7 +61,7 @@ def elements(lines: Iterable[str], key: str, file: str) -> Iterator[tuple[int, s
         When there is no such list, or an object in it has no end within reason.
     """
     depth = begun = size = 0
-    last, inside, found = "", False, False
+    last, name, inside, found = "", "", False, False
     pieces: list[str] = []
     for number, line in enumerate(lines, 1):
         at = 0  # what of this line belongs to the object begun
@@ -67,11 +69,13 @@ def elements(lines: Iterable[str], key: str, file: str) -> Iterator[tuple[int, s
             kind = token[0][0]
             if kind == '"':
                 if depth == 1:
-                    last = token[0][1:-1]
+                    last, name = token[0][1:-1], ""
+                elif depth == 2:
+                    name = token[0][1:-1]
             elif kind in "{[":
                 depth += 1
-                if depth == 2 and kind == "[":
-                    inside = last == key
+                if depth == 2:
+                    inside = last in keys
                     found = found or inside
                 elif depth == 3 and inside and kind == "{":
                     begun, at, size = number, token.start(), 0
@@ -80,7 +84,7 @@ def elements(lines: Iterable[str], key: str, file: str) -> Iterator[tuple[int, s
                 if depth == 1:
                     inside = False
                 elif depth == 2 and begun:
-                    yield begun, "\n".join([*pieces, line[at : token.end()]])
+                    yield begun, name, "\n".join([*pieces, line[at : token.end()]])
                     begun, pieces = 0, []
         if begun:
             pieces.append(line[at:])
@@ -88,9 +92,10 @@ def elements(lines: Iterable[str], key: str, file: str) -> Iterator[tuple[int, s
             if size > MOST_ELEMENT:
                 raise InputError(f"line {begun}: an object here has no end", file=file)
     if begun:
-        yield begun, "\n".join(pieces)
+        yield begun, name, "\n".join(pieces)
     if not found:
-        raise InputError(f"is not JSON with a list {key!r}", file=file, hint="export with sacct --json")
+        wanted = " or ".join(map(repr, keys))
+        raise InputError(f"is not JSON with a list {wanted}", file=file, hint=f"export with {command}")
 
 
 def _job(entry: dict[str, Any], cluster: str, nodes_of: NodeLists) -> Job | None:
