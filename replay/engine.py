@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from bft.models import Job, JobTable
 from bft.replay.asking import asking
+from bft.replay.checks import MAX_LIMIT_S, Maybe, Name, SecondsBySize, check_fields, checked, seconds, whole
 from bft.replay.holdings import Holdings
 from bft.replay.interference import Interference
 from bft.replay.ledger import ConservationError, Ledger, Outcome
@@ -54,16 +55,24 @@ class Rules:
         the seconds that apply up to it, ascending; more units take the last pair's.
     policy_time_limit_s
         Wall time after which a policy that has not answered counts as hanging, and the replay ends; None: never.
+
+    Raises
+    ------
+    InputError
+        When a value is not allowed; names the option as the command line does.
     """
 
-    max_jobs: int = 10
-    cost_model: CostModel = "bftrainer"
-    decide_at: Literal["all", "node"] = "all"
-    min_interval_s: float = 0.0
-    checkpoint_interval_s: float = 600.0
-    start_overhead_s: float = 0.0
-    restart_overhead: tuple[tuple[int, float], ...] = ()
-    policy_time_limit_s: float | None = None
+    max_jobs: int = checked("-maxJ", whole(0), 10)
+    cost_model: CostModel = checked("--cost-model", Name(("bftrainer", "stall")), "bftrainer")
+    decide_at: Literal["all", "node"] = checked("--events", Name(("all", "node")), "all")
+    min_interval_s: float = checked("--min-interval", seconds(zero=True), 0.0)
+    checkpoint_interval_s: float = checked("--checkpoint-interval", seconds(zero=True), 600.0)
+    start_overhead_s: float = checked("--start-overhead", seconds(zero=True), 0.0)
+    restart_overhead: tuple[tuple[int, float], ...] = checked("--restart-overhead", SecondsBySize(), ())
+    policy_time_limit_s: float | None = checked("--policy-time-limit", Maybe(seconds(most=MAX_LIMIT_S)), None)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def restart_s(self, units: int) -> float:
         """Seconds that a restart on so many units takes."""

@@ -46,9 +46,6 @@ def load(options: Options, watcher: Watcher) -> Inputs:
     InputError
         When a file cannot be used, or nothing would happen.
     """
-    if (options.job_bounds is None) != (options.job_curves is None):
-        given, missing = ("-bdfn", "-scfn") if options.job_curves is None else ("-scfn", "-bdfn")
-        raise InputError(f"{given} needs {missing} with it: a published job set is a pair of tables")
     if options.cluster is not None:
         return _load_cluster(options, watcher)
     digests = {}
@@ -96,10 +93,6 @@ def load(options: Options, watcher: Watcher) -> Inputs:
 
 
 def _load_cluster(options: Options, watcher: Watcher) -> Inputs:
-    if options.node_trace is not None:
-        raise InputError("give either -ndmap, a node trace, or --cluster, nodes that are always idle")
-    if options.jobs is None:
-        raise InputError("--cluster needs jobs: --jobs FILE, with --jobs-format where it is not the native one")
     digests: dict[str, str] = {}
     jobs = _read_jobs(options, digests)
     if not len(jobs):
@@ -121,7 +114,7 @@ def _read_jobs(options: Options, digests: dict[str, str]) -> JobTable:
         return read(path)
     size = cluster_size(options.cluster or "")
     per_node = {} if size is None else {"units_per_node": size[1]}
-    return read(path, options.applications, whole_seconds=options.whole_seconds, **per_node)
+    return read(path, options.applications, whole_seconds=options.compat == "pollux", **per_node)
 
 
 def _interference(options: Options, jobs: JobTable, watcher: Watcher, digests: dict[str, str]) -> Interference | None:

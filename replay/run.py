@@ -22,6 +22,7 @@ from bft.replay.inputs import Inputs, load
 from bft.replay.interference import Interference
 from bft.replay.ledger import Outcome
 from bft.replay.metrics import equivalent_nodes, summarise
+from bft.replay.option_rules import POLICY_SETTINGS, without_effect
 from bft.replay.options import Options
 from bft.replay.policies import MilpPolicy, Policy, PolicyError, make_policy
 from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools, merge
@@ -32,35 +33,18 @@ from bft.replay.watcher import Silent, Watcher
 
 def policy_settings(options: Options, interference: Interference | None = None) -> dict[str, Any]:
     """What a run tells its policy: fields of these names are filled from it."""
-    return {
-        "tfwd_s": options.tfwd_s,
-        "backend": options.backend,
-        "formulation": options.formulation,
-        "strict_reference": options.strict_reference,
-        "time_limit_s": options.time_limit_s,
-        "gap": options.gap,
-        "threads": options.threads,
-        "cost_model": options.cost_model,
-        "verify": options.verify,
-        "objective": OBJECTIVES[options.objective],
-        "deadline_boost": options.deadline_boost,
-        "deadline_horizon_s": options.deadline_horizon_s,
-        "interference": interference,
-        "xi_partners": options.xi_partners,
-        "unit_memory_gib": options.unit_memory_gib,
-        "restart_overhead": options.restart_overhead,
-        "seed": options.seed,
-    }
+    settings = {name: getattr(options, name) for name in POLICY_SETTINGS}
+    return {**settings, "objective": OBJECTIVES[options.objective], "interference": interference}
 
 
 def policy_of(options: Options, interference: Interference | None = None) -> Policy:
     """The policy that the options name."""
-    return make_policy(options.policy, policy_settings(options, interference), dict(options.policy_options))
+    return make_policy(options.policy, policy_settings(options, interference), options.constants)
 
 
 def execute(
     options: Options,
-    folder: Path,
+    folder: str | Path,
     *,
     force: bool = False,
     watcher: Watcher | None = None,
@@ -94,16 +78,19 @@ def execute(
     PolicyError
         When the policy fails; what was replayed before is written, and `policy_error` in its metrics says why.
     """
-    watcher = watcher or Silent()
+    folder, watcher = Path(folder), watcher or Silent()
     results.check_writable(folder, force=force)
     clock = {"started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     began = time.perf_counter()
+    policy_of(options)  # what its constants lack is found before anything is read
+    for note in without_effect(options):
+        watcher.note(note)
     inputs = load(options, watcher)
     loaded = time.perf_counter()
     checkpoint = None
     if len(inputs.pools) > 1 and checkpoint_every_s is not None:
         watcher.note("--checkpoint-every saves one pool of nodes, not virtual clusters: without effect")
-    elif checkpoint_every_s is not None and options.compat is None:
+    elif checkpoint_every_s is not None and options.compat != "reference":
         path = folder.resolve().with_name(f"{folder.resolve().name}.checkpoint.json")
         checkpoint = Checkpoint(path, _summary(options, inputs, {}), checkpoint_every_s)
     elif checkpoint_every_s is not None:
@@ -183,8 +170,6 @@ def _replay(
             outcome = error.outcome
         return outcome, time.perf_counter() - began
 
-    if options.verify and options.policy != "milp":
-        watcher.note("--verify holds decisions of --policy milp against the exact programme, which knows no sharing")
     outcomes, policies, replay_s = [], [], 0.0
     stage, jobs, pools = _stage_before(options, inputs)
     for pool in pools:
@@ -247,20 +232,6 @@ def _stage_before(options: Options, inputs: Inputs) -> tuple[Stage | None, JobTa
 def _replay_reference(
     options: Options, inputs: Inputs, watcher: Watcher, should_stop: Callable[[], bool] | None
 ) -> Replayed:
-    ignored = [
-        name
-        for name, given in (
-            ("--verify", options.verify),
-            ("--cost-model", options.cost_model != "bftrainer"),
-            ("--events", options.events != "all"),
-            ("--min-interval", options.min_interval_s > 0),
-            ("--gap", options.gap > 0),
-            ("--threads", options.threads != 1),
-        )
-        if given
-    ]
-    if ignored:
-        watcher.note(f"--compat reference knows no {', '.join(ignored)}: without effect")
     trace = inputs.pools[0].trace
     watcher.stage("replay as published", trace.start, trace.end)
     began = time.perf_counter()

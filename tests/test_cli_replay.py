@@ -204,7 +204,7 @@ def test_verify_holds_every_answer_of_cbc_against_the_exact_programme(here: Path
 def test_compat_reference_writes_the_published_log(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     args = [*INPUT, "--compat", "reference", "--skip-rows", "0", "-mip", "0"]
     assert run([*args, "--verify"]) == 0
-    assert "--verify: without effect" in capsys.readouterr().err
+    assert "--verify has no effect with --compat reference" in capsys.readouterr().err
     log = pd.read_csv("debug-itrOut/step-logs.csv")
     assert {"evtTime", "Thr", "Rate", "ReScost", "PreCost", "nJrun"} <= set(log.columns)
     assert len(log) == summary()["metrics"]["rows"]

@@ -49,7 +49,7 @@ def world(kind: str) -> NodeTrace:
 
 
 def replay(name: str, kind: str, **constants: str) -> Replay:
-    options = Options(policy=name, backend="exact" if name == "milp" else "auto", tfwd_s=120.0, seed=3)
+    options = Options(backend="exact" if name == "milp" else "auto", tfwd_s=120.0, seed=3)
     quick = {"population": "20", "generations": "10"} if name == "pollux" else {}
     policy = make_policy(name, policy_settings(options, interference()), {**quick, **constants})
     return Replay(world(kind), jobs(), policy, RULES, interference())

@@ -56,7 +56,7 @@ def knobs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", registry.BUILT_IN)
 def test_every_built_in_policy_can_be_made_and_tells_what_it_is(name: str) -> None:
-    policy = make_policy(name, policy_settings(Options(policy=name)))
+    policy = make_policy(name, policy_settings(Options()))
     assert policy.name == name
     assert (policy_factory(name).__doc__ or "").splitlines()[0].endswith(".")
     assert all(option.help for option in policy_options(policy_factory(name), list(policy_settings(Options()))))

@@ -11,7 +11,7 @@ import click
 
 from bft.models import InputError
 from bft.replay.cli.output import drafted
-from bft.replay.cli.parameters import Finite, Seconds
+from bft.replay.cli.parameters import Finite, OneOf, Seconds
 
 Objective = Literal["throughput", "efficiency"]
 
@@ -49,7 +49,7 @@ def node_trace(nodes: int, days: float, seed: int, start: str, output: str) -> N
               help="Seconds between submissions.")  # fmt: skip
 @click.option("--pmax", type=Finite(min=0, min_open=True), default=1.3e8, show_default=True,
               help="Work of a job, samples.")  # fmt: skip
-@click.option("--objective", type=click.Choice(["throughput", "efficiency"]), default="throughput", show_default=True,
+@click.option("--objective", type=OneOf(["throughput", "efficiency"]), default="throughput", show_default=True,
               help="What the jobs optimise.")  # fmt: skip
 @click.option("-o", "--output", metavar="FILE", required=True, help="Target: .parquet, .csv or .jsonl.")
 def job_table(

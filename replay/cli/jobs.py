@@ -13,7 +13,7 @@ import click
 
 from bft.models import InputError
 from bft.replay.cli.output import drafted, refuse_existing
-from bft.replay.cli.parameters import Finite, NamesWholeOption, Seconds
+from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf, Seconds
 
 if TYPE_CHECKING:
     from bft.models import JobTable
@@ -54,7 +54,7 @@ class _Counts(click.ParamType):  # type: ignore[type-arg]
               "samples. [recognises common lines]")  # fmt: skip
 @click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True,
               help="First steps of a log to leave out.")  # fmt: skip
-@click.option("--model", "kind", type=click.Choice(["piecewise", "amdahl", "usl", "throughput"]), default="piecewise",
+@click.option("--model", "kind", type=OneOf(["piecewise", "amdahl", "usl", "throughput"]), default="piecewise",
               show_default=True, help="Through medians; Amdahl's law; USL; T_grad and T_sync.")  # fmt: skip
 @click.option("--units", type=_Counts(), help="Sizes of the curve, such as 1,2,4; with --log: units of each log.")
 @click.option("--max", "most", type=click.IntRange(min=1),
@@ -142,7 +142,7 @@ def fit(
 
 @jobs.command(cls=NamesWholeOption, short_help="Skew of models' tensor sizes (Tiresias).")
 @click.argument("layers", metavar="LAYERS")
-@click.option("--measure", type=click.Choice(["largest-share", "skewness"]), default="largest-share", show_default=True,
+@click.option("--measure", type=OneOf(["largest-share", "skewness"]), default="largest-share", show_default=True,
               help="Share of the largest tensor, or Fisher's skewness.")  # fmt: skip
 @click.option("--threshold", type=Finite(), default=0.5, show_default=True, help="Skewed from here on.")
 @click.option("--jobs", "job_table", metavar="FILE", help="Job table to give a column skew, by its column model.")

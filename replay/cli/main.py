@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from bft.replay.checks import did_you_mean
 from bft.replay.cli.parameters import bind_variables
 
 EXIT_BAD_INPUT, EXIT_DEGRADED, EXIT_INTERRUPTED = 2, 3, 130
@@ -42,6 +43,7 @@ class _Dispatcher(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        cmd_name = cmd_name.lower()
         if cmd_name not in COMMANDS:
             return None
         module, name = COMMANDS[cmd_name].split(":")
@@ -50,10 +52,11 @@ class _Dispatcher(click.Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+        if args and not args[0].startswith("-") and args[0].lower() not in COMMANDS:
             hint = f"; to replay a trace: bft-replay -ndmap {args[0]}" if Path(args[0]).is_file() else ""
+            hint = hint or did_you_mean(args[0], COMMANDS)
             raise click.UsageError(f"no command {args[0]!r}; commands are {', '.join(COMMANDS)}{hint}", ctx)
-        if not args or (args[0] not in COMMANDS and args[0] not in ("--help", "-h", "--version")):
+        if not args or (args[0].lower() not in COMMANDS and args[0] not in ("--help", "-h", "--version")):
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
 

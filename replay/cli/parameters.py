@@ -2,70 +2,92 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
+
+from bft.replay.checks import MAX_S, Check, Flag, Name, Number, Several, did_you_mean, seconds
 
 if TYPE_CHECKING:
-    _FloatType = click.ParamType[float]
+    _AnyType = click.ParamType[Any]
     _BoolType = click.ParamType[bool]
 else:  # older versions of click have no such brackets
-    _FloatType = _BoolType = click.ParamType
+    _AnyType = _BoolType = click.ParamType
 
-# Some 30 years: beyond it, products with rates and nanoseconds overflow, and nobody means it.
-MOST_S = 1e9
-# Eleven days: waiting for the solver process takes milliseconds in 31 bits.
-MOST_LIMIT_S = 1e6
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Seconds(_FloatType):
+class Checked(_AnyType):
+    """A value that a check allows; texts are read first."""
+
+    def __init__(self, check: Check) -> None:
+        self.check, self.name = check, check.kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value in its plain form, or fail saying what was expected."""
+        try:
+            return self.check.read(value) if isinstance(value, str) else self.check(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str | None:
+        """The names, where there are few."""
+        names = self.check.names if isinstance(self.check, Name) else None
+        return f"[{'|'.join(names)}]" if isinstance(names, tuple) else None
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The names that begin so."""
+        names = self.check.all_names() if isinstance(self.check, Name) else ()
+        return [CompletionItem(name) for name in names if name.startswith(incomplete.lower())]
+
+
+class Seconds(Checked):
     """A number of seconds, above 0 or (with `zero`) at least 0, and not beyond `most`."""
 
-    name = "seconds"
-
-    def __init__(self, *, zero: bool = False, most: float = MOST_S) -> None:
-        self.zero, self.most = zero, most
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number, or fail saying what was expected."""
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = math.nan
-        if not 0 <= number <= self.most or (number == 0 and not self.zero):
-            range_ = f"{'>=' if self.zero else '>'} 0 and at most {self.most:g}"
-            self.fail(f"expected a number of seconds {range_}, not {value!r}", param, ctx)
-        return number
+    def __init__(self, *, zero: bool = False, most: float = MAX_S) -> None:
+        super().__init__(seconds(zero=zero, most=most))
 
 
-class Finite(click.FloatRange):
+class Finite(Checked):
     """A number in a range, and not NaN, which every range of click's lets pass."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number, or fail saying what was expected."""
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"expected a finite number, not {value!r}", param, ctx)
-        return number
+    def __init__(
+        self,
+        min: float | None = None,  # noqa: A002 - as click calls it
+        max: float | None = None,  # noqa: A002
+        *,
+        min_open: bool = False,
+        max_open: bool = False,
+    ) -> None:
+        super().__init__(Number(min, max, above=min_open, below=max_open))
 
 
-class PolicyName(click.ParamType[str]):
-    """A policy that there is, third parties' included."""
+class OneOf(Checked):
+    """One of some names, in capitals or not; an unknown one gets a guess at what was meant."""
 
-    name = "policy"
+    def __init__(self, names: Iterable[str]) -> None:
+        super().__init__(Name(tuple(names)))
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name, or fail naming those that exist."""
-        from bft.replay.policies import policy_names
 
-        names = policy_names()
-        if value not in names:
-            self.fail(f"{value!r} is not one of {', '.join(map(repr, names))}", param, ctx)
-        return value
+def option(of: type[Any], field: str, *names: str, metavar: str | None = None, help: str) -> Callable[[F], F]:  # noqa: A002 - as click calls it
+    """An option of the command line that fills a field of a dataclass: its check and default are the field's."""
+    found = next(each for each in fields(of) if each.name == field)
+    check: Check = found.metadata["check"]
+    default = None if found.default is MISSING else found.default
+    if isinstance(check, Flag):
+        return click.option(*names, field, is_flag=True, default=default, help=help)
+    if isinstance(check, Several):
+        return click.option(*names, field, type=Checked(check.each), multiple=True, metavar=metavar, help=help)
+    kind = getattr(check, "inner", check)
+    return click.option(
+        *names, field, type=Checked(kind), default=default, show_default=default is not None, metavar=metavar, help=help
+    )
 
 
 class YesNo(_BoolType):
@@ -100,19 +122,20 @@ def use_config(ctx: click.Context, param: click.Parameter, value: str | None) ->
         raise click.BadParameter(f"{path}: {error.strerror}", ctx, param) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"{path}: not TOML: {error}", ctx, param) from None
-    known = {_key(name): option for option in ctx.command.params for name in (*option.opts, option.name or "")}
+    known = {_key(name): each for each in ctx.command.params for name in (*each.opts, each.name or "")}
     defaults: dict[str, Any] = {}
     for key, entry in content.items():
-        option = known.get(_key(key))
-        if option is None or option is param:
-            names = sorted({max(o.opts, key=len).lstrip("-") for o in ctx.command.params if o is not param})
-            raise click.BadParameter(f"{path}: unknown option {key!r}; known are {', '.join(names)}", ctx, param)
+        parameter = known.get(_key(key))
+        if parameter is None or parameter is param:
+            names = sorted({max(each.opts, key=len).lstrip("-") for each in ctx.command.params if each is not param})
+            meant = did_you_mean(key, names)
+            raise click.BadParameter(f"{path}: unknown option {key!r}; known are {', '.join(names)}{meant}", ctx, param)
         try:
-            _expect_kind(option, entry)
-            option.type_cast_value(ctx, entry)
+            _expect_kind(parameter, entry)
+            parameter.type_cast_value(ctx, entry)
         except click.BadParameter as error:
             raise click.BadParameter(f"{path}: {key}: {error.message}", ctx, param) from None
-        defaults[option.name or ""] = entry
+        defaults[parameter.name or ""] = entry
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
 
 
@@ -120,17 +143,21 @@ def _key(name: str) -> str:
     return name.lstrip("-").replace("_", "-").lower()
 
 
-def _expect_kind(option: click.Parameter, entry: Any) -> None:
+def _expect_kind(parameter: click.Parameter, entry: Any) -> None:
     """Refuse a TOML value that click would bend into shape: 2.9 jobs into 2, true into 1 second."""
     kinds: tuple[type, ...]
-    if isinstance(option.type, click.types.BoolParamType):
+    if parameter.multiple:
+        if not isinstance(entry, list) or not all(isinstance(each, str) for each in entry):
+            raise click.BadParameter(f"expected a list of texts in quotes, not {entry!r}")
+        return
+    if isinstance(parameter.type, click.types.BoolParamType):
         kinds, expected = (bool,), "true or false"
-    elif isinstance(option.type, YesNo):
+    elif isinstance(parameter.type, YesNo):
         kinds, expected = (bool, int, str), "true or false"
-    elif isinstance(option.type, click.IntRange):
-        kinds, expected = (int,), "a whole number"
-    elif isinstance(option.type, Seconds | click.FloatRange):
-        kinds, expected = (int, float), "a number"
+    elif isinstance(parameter.type, Checked) and isinstance(parameter.type.check, Number):
+        if isinstance(entry, str):
+            raise click.BadParameter(f"expected a number, not {entry!r}")
+        return  # its check does not bend
     else:
         kinds, expected = (str,), "text in quotes"
     if type(entry) not in kinds:

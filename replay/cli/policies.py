@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from bft.replay.checks import Name
+
 
 @click.command(short_help="Who can decide: the policies, and their constants.")
 @click.argument("name", required=False)
@@ -17,7 +19,7 @@ def policies(name: str | None, as_json: bool) -> None:
     """List the policies, or with NAME what one does and the constants that --set changes."""
     from bft.replay.policies import policy_names
 
-    names = policy_names() if name is None else [name]
+    names = policy_names() if name is None else [_known(name, policy_names())]
     found = {each: _described(each, may_fail=name is None) for each in names}
     if as_json:
         click.echo(json.dumps(found, indent=2, default=str))
@@ -34,6 +36,13 @@ def policies(name: str | None, as_json: bool) -> None:
             click.echo(f"  --set {option['name']}={option['default']}  {what}")
         if not told["options"]:
             click.echo("  It has no constants of its own.")
+
+
+def _known(name: str, names: list[str]) -> str:
+    try:
+        return Name(tuple(names))(name)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="NAME") from None
 
 
 def _described(name: str, *, may_fail: bool) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import click
 from bft.models import InputError
 from bft.models.prediction.regressors import KINDS
 from bft.replay.cli.output import drafted, refuse_existing
-from bft.replay.cli.parameters import Finite, NamesWholeOption
+from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,7 @@ _Run: TypeAlias = "Callable[[str, int], tuple[Accuracy, float]]"
 
 WHAT = ("durations", "submissions", "packing")
 
-_what = click.argument("what", metavar="|".join(WHAT), type=click.Choice(WHAT))
+_what = click.argument("what", metavar="|".join(WHAT), type=OneOf(WHAT))
 _table = click.argument("table", metavar="TABLE")
 _column = click.option("--column", default="jobs", show_default=True,
                        help="Submissions: what is counted; of a table of jobs, jobs or units.")  # fmt: skip
@@ -45,9 +45,7 @@ def predict() -> None:
 @_what
 @_table
 @click.option("-o", "--output", metavar="FILE", required=True, help="Where to write the model: JSON.")
-@click.option(
-    "--kind", type=click.Choice(KINDS), default="ga2m", show_default=True, help="What learns; packing: a tree."
-)
+@click.option("--kind", type=OneOf(KINDS), default="ga2m", show_default=True, help="What learns; packing: a tree.")
 @_column
 @_horizon
 @_seed
@@ -78,7 +76,7 @@ def train(what: str, table: str, output: str, kind: str, column: str, horizon: i
 @_table
 @click.option("--share", type=Finite(min=0.01, max=0.9), default=0.3, show_default=True,
               help="Part of the table, the latest, that is predicted from what was known before.")  # fmt: skip
-@click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only these; may be repeated. [all]")
+@click.option("--kind", "kinds", type=OneOf(KINDS), multiple=True, help="Only these; may be repeated. [all]")
 @_column
 @_horizon
 @_seed

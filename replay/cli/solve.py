@@ -15,9 +15,10 @@ from typing import IO, Any
 import click
 
 from bft.models import InputError
+from bft.replay.checks import MAX_LIMIT_S
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
 from bft.replay.cli.output import drafted
-from bft.replay.cli.parameters import MOST_LIMIT_S, NamesWholeOption, Seconds
+from bft.replay.cli.parameters import NamesWholeOption, Seconds
 from bft.replay.cli.solver_options import solver_options
 
 Solver = Callable[[object], dict[str, Any]]
@@ -30,7 +31,7 @@ Solver = Callable[[object], dict[str, Any]]
     "-optTL",
     "--time-limit",
     "time_limit_s",
-    type=Seconds(most=MOST_LIMIT_S),
+    type=Seconds(most=MAX_LIMIT_S),
     help="Time limit of one problem, seconds. [none]",
 )
 @click.option("-o", "--output", metavar="FILE", help="Where to write the answer. [standard output]")

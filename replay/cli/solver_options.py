@@ -7,26 +7,25 @@ from typing import Any, TypeVar
 
 import click
 
-from bft.replay.cli.parameters import Finite
+from bft.replay.checks import whole
+from bft.replay.cli.parameters import Checked, Finite, OneOf
+from bft.replay.options import BACKENDS, FORMULATIONS
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-BACKENDS = ("auto", "cbc", "highs", "gurobi", "exact")
-FORMULATIONS = ("auto", "modes", "node", "items", "flow")
 
 
 def solver_options(default_backend: str) -> Callable[[F], F]:
     """Give a command --backend, --formulation, --strict-reference, --gap and --threads."""
     options = (
-        click.option("--backend", type=click.Choice(BACKENDS), default=default_backend, show_default=True,
+        click.option("--backend", type=OneOf(BACKENDS), default=default_backend, show_default=True,
                      help="What solves the MILP; `bft-replay backends` tells which are there."),
-        click.option("--formulation", type=click.Choice(FORMULATIONS), default="auto", show_default=True,
+        click.option("--formulation", type=OneOf(FORMULATIONS), default="auto", show_default=True,
                      help="How the MILP is written: modes, or node as published; with xi items, or flow."),
         click.option("--strict-reference", is_flag=True,
                      help="Keep the too small big-M of the published model (formulation node)."),
         click.option("--gap", type=Finite(min=0, max=1, max_open=True), default=0.0, show_default=True,
                      help="Relative gap at which a solver may stop."),
-        click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True,
+        click.option("--threads", type=Checked(whole(1)), default=1, show_default=True,
                      help="Threads of the solver."),
     )  # fmt: skip
 

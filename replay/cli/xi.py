@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.models import InputError
+from bft.replay.checks import MAX_LIMIT_S
 from bft.replay.cli.output import drafted, refuse_existing
-from bft.replay.cli.parameters import MOST_LIMIT_S, Finite, NamesWholeOption, Seconds
+from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf, Seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,7 +126,7 @@ def check(file: str, implausible: float, as_json: bool) -> None:
 
 @xi.command(cls=NamesWholeOption, short_help="Heat map of a xi table.")
 @click.argument("file", metavar="XI")
-@click.option("--by", type=click.Choice(["model", "batch"]), default="model", show_default=True,
+@click.option("--by", type=OneOf(["model", "batch"]), default="model", show_default=True,
               help="A row a model, or a row a model and batch size.")  # fmt: skip
 @click.option("--png", metavar="FILE", help="Draw it into a PNG file instead (needs bft-replay[report]).")
 def show(file: str, by: str, png: str | None) -> None:
@@ -153,11 +154,11 @@ def show(file: str, by: str, png: str | None) -> None:
 @click.option(
     "--steps", type=click.IntRange(min=1), default=50, show_default=True, help="Least step times of each run."
 )
-@click.option("--at-least", "at_least_s", type=Seconds(zero=True, most=MOST_LIMIT_S), default=5.0, show_default=True,
+@click.option("--at-least", "at_least_s", type=Seconds(zero=True, most=MAX_LIMIT_S), default=5.0, show_default=True,
               help="Seconds over which they are read: jobs that take turns need many turns.")  # fmt: skip
 @click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True,
               help="Step times at the start of each run that do not count.")  # fmt: skip
-@click.option("--time-limit", "time_limit_s", type=Seconds(most=MOST_LIMIT_S), default=600.0, show_default=True,
+@click.option("--time-limit", "time_limit_s", type=Seconds(most=MAX_LIMIT_S), default=600.0, show_default=True,
               help="Seconds that a run may take.")  # fmt: skip
 @click.option("--confidence", type=Finite(min=0.5, max=0.9999), default=0.95, show_default=True,
               help="Of the intervals.")  # fmt: skip

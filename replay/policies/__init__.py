@@ -4,7 +4,14 @@ from bft.replay.policies.equal_share import EqualShare
 from bft.replay.policies.interface import Decision, JobView, Kind, Machine, Policy, PolicyError, Remembers, State
 from bft.replay.policies.milp import MilpPolicy
 from bft.replay.policies.milp_sharing import MilpSharingPolicy
-from bft.replay.policies.registry import PolicyOption, make_policy, policy_factory, policy_names, policy_options
+from bft.replay.policies.registry import (
+    PolicyOption,
+    make_policy,
+    parse_constants,
+    policy_factory,
+    policy_names,
+    policy_options,
+)
 
 __all__ = [
     "Decision",
@@ -20,6 +27,7 @@ __all__ = [
     "Remembers",
     "State",
     "make_policy",
+    "parse_constants",
     "policy_factory",
     "policy_names",
     "policy_options",

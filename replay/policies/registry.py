@@ -137,16 +137,9 @@ def make_policy(name: str, settings: Mapping[str, Any], given: Mapping[str, str]
         When there is no such policy or field, or a value does not fit.
     """
     factory = policy_factory(name)
-    own = {option.name: option for option in policy_options(factory)}
-    values = {key: value for key, value in settings.items() if key in own}
-    for key, text in (given or {}).items():
-        if key not in own or (key in settings):
-            instead = ", ".join(option.name for option in policy_options(factory, list(settings)))
-            raise InputError(f"policy {name!r} has no option {key!r}; it has {instead or 'none'}")
-        try:
-            values[key] = own[key].parse(text)
-        except ValueError as error:
-            raise InputError(f"policy {name!r}, option {key!r}: expected {own[key].expected}, not {text!r}") from error
+    known = [option.name for option in policy_options(factory)]
+    values = {key: value for key, value in settings.items() if key in known}
+    values.update(parse_constants(name, given or {}, list(settings)))
     try:
         policy = factory(**values)
     except (Exception, SystemExit) as error:
@@ -154,6 +147,26 @@ def make_policy(name: str, settings: Mapping[str, Any], given: Mapping[str, str]
         raise InputError(f"policy {name!r}: {what}") from error
     _check(name, policy)
     return policy
+
+
+def parse_constants(name: str, given: Mapping[str, str], settings: Sequence[str] = ()) -> dict[str, Any]:
+    """The values of a policy's constants from texts by name.
+
+    Raises
+    ------
+    InputError
+        When the policy has no such constant, the run fills it (`settings`), or a value does not fit.
+    """
+    own = {option.name: option for option in policy_options(policy_factory(name), settings)}
+    values = {}
+    for key, text in given.items():
+        if key not in own:
+            raise InputError(f"policy {name!r} has no option {key!r}; it has {', '.join(own) or 'none'}")
+        try:
+            values[key] = own[key].parse(text)
+        except ValueError as error:
+            raise InputError(f"policy {name!r}, option {key!r}: expected {own[key].expected}, not {text!r}") from error
+    return values
 
 
 def _registered() -> dict[str, EntryPoint]:

@@ -1,0 +1,320 @@
+"""What values options may have: one set of checks for the command line, config files and Python."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from numbers import Integral, Real
+from typing import Any, Protocol
+
+from bft.models.errors import InputError
+
+# Some 30 years: beyond it, products with rates and nanoseconds overflow, and nobody means it.
+MAX_S = 1e9
+# Eleven days: waiting for the solver process takes milliseconds in 31 bits.
+MAX_LIMIT_S = 1e6
+
+
+class Check(Protocol):
+    """What one value may be."""
+
+    @property
+    def kind(self) -> str:
+        """What a manual calls such a value, in one word."""
+
+    def __call__(self, value: Any) -> Any:
+        """Return the value in its plain form; ValueError with what was expected when it does not fit."""
+
+    def read(self, text: str) -> Any:
+        """Return the value that a text states; ValueError as above."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number in a range.
+
+    Parameters
+    ----------
+    low, high
+        Smallest and largest allowed value; None for no limit. NaN and infinities are never allowed.
+    above, below
+        Exclude `low`, or `high`, itself.
+    whole
+        Whole numbers only.
+    seconds
+        Say so in messages.
+    """
+
+    low: float | None = None
+    high: float | None = None
+    above: bool = False
+    below: bool = False
+    whole: bool = False
+    seconds: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The type in one word."""
+        return "integer" if self.whole else "seconds" if self.seconds else "number"
+
+    @property
+    def expected(self) -> str:
+        """What a value must look like."""
+        what = "a whole number" if self.whole else "a number of seconds" if self.seconds else "a finite number"
+        limits = []
+        if self.low is not None:
+            limits.append(f"{'>' if self.above else '>='} {self.low:g}")
+        if self.high is not None:
+            limits.append(f"{'<' if self.below else 'at most'} {self.high:g}")
+        return " ".join((what, " and ".join(limits))).rstrip()
+
+    def __call__(self, value: Any) -> Any:
+        """Return an int or a float."""
+        if not isinstance(value, bool):
+            if isinstance(value, Integral) and self._inside(float(value)):
+                return int(value) if self.whole else float(value)
+            if isinstance(value, Real) and not self.whole and self._inside(float(value)):
+                return float(value)
+        raise ValueError(f"expected {self.expected}, not {value!r}")
+
+    def read(self, text: str) -> Any:
+        """Return the number that a text states."""
+        try:
+            return self(int(text) if self.whole else float(text))
+        except (ValueError, OverflowError):
+            raise ValueError(f"expected {self.expected}, not {text!r}") from None
+
+    def _inside(self, value: float) -> bool:
+        if not math.isfinite(value):
+            return False
+        if self.low is not None and (value < self.low or (self.above and value == self.low)):
+            return False
+        return self.high is None or not (value > self.high or (self.below and value == self.high))
+
+
+def seconds(*, zero: bool = False, most: float = MAX_S) -> Number:
+    """A number of seconds, above 0 or (with `zero`) at least 0."""
+    return Number(0, most, above=not zero, seconds=True)
+
+
+def whole(low: int) -> Number:
+    """A whole number from `low` on."""
+    return Number(low, whole=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """One of some names, in capitals or not.
+
+    Parameters
+    ----------
+    names
+        The names; or a function that returns them, where looking them up takes time.
+    """
+
+    names: tuple[str, ...] | Callable[[], Iterable[str]]
+    kind: str = "name"
+
+    def all_names(self) -> tuple[str, ...]:
+        """The names, looked up."""
+        return self.names if isinstance(self.names, tuple) else tuple(self.names())
+
+    def __call__(self, value: Any) -> str:
+        """Return the name as it is written here."""
+        names = self.all_names()
+        if isinstance(value, str):
+            if value in names:
+                return value
+            same = [name for name in names if name.lower() == value.lower()]
+            if len(same) == 1:
+                return same[0]
+        raise ValueError(f"{value!r} is not one of {', '.join(map(repr, names))}{did_you_mean(value, names)}")
+
+    read = __call__
+
+
+def did_you_mean(value: object, names: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the name that may have been meant, or nothing."""
+    by_lower = {name.lower(): name for name in names}
+    near = get_close_matches(str(value).lower(), by_lower, n=1)
+    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text, or a path, that a result can record."""
+
+    kind: str = "text"
+
+    def __call__(self, value: Any) -> str:
+        """Return it as text."""
+        if not isinstance(value, str | os.PathLike):
+            raise ValueError(f"expected text, not {value!r}")
+        text = os.fspath(value)
+        try:
+            if not isinstance(text, str) or "\0" in text:
+                raise UnicodeError
+            text.encode()
+        except UnicodeError:
+            raise ValueError(f"expected UTF-8 text, not {text!r}; rename it") from None
+        return text
+
+    read = __call__
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A truth value."""
+
+    kind: str = "flag"
+
+    def __call__(self, value: Any) -> bool:
+        """Return it."""
+        if not isinstance(value, bool):
+            raise ValueError(f"expected true or false, not {value!r}")
+        return value
+
+    def read(self, text: str) -> bool:
+        """Return what a text states."""
+        raise ValueError(f"expected true or false, not {text!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two names, as text with a comma between."""
+
+    kind: str = "pair"
+
+    def __call__(self, value: Any) -> tuple[str, str]:
+        """Return the two names."""
+        listed = isinstance(value, tuple | list) and all(isinstance(part, str) for part in value)
+        parts = [part.strip() for part in value] if listed else []
+        if len(parts) != 2 or not all(parts):
+            raise ValueError(f"expected two models with a comma between, not {value!r}")
+        return parts[0], parts[1]
+
+    def read(self, text: str) -> tuple[str, str]:
+        """Return the two names that a text states."""
+        try:
+            return self(text.split(","))
+        except ValueError:
+            raise ValueError(f"expected two models with a comma between, not {text!r}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A name and what it is set to, as text NAME=VALUE."""
+
+    kind: str = "assignment"
+
+    def __call__(self, value: Any) -> tuple[str, str]:
+        """Return name and value, both as text."""
+        if not isinstance(value, tuple | list) or len(value) != 2 or not str(value[0]).strip():
+            raise ValueError(f"expected a name and its value, not {value!r}")
+        name, given = value
+        words = {True: "yes", False: "no", None: "none"}
+        text = words[given] if given is None or isinstance(given, bool) else str(given)
+        return str(name).strip().replace("-", "_"), text
+
+    def read(self, text: str) -> tuple[str, str]:
+        """Return what a text assigns to what."""
+        name, equals, value = text.partition("=")
+        if not (name.strip() and equals):
+            raise ValueError(f"expected NAME=VALUE, not {text!r}")
+        return self((name, value))
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Any number of values of one kind; a mapping counts as its pairs."""
+
+    each: Check
+
+    @property
+    def kind(self) -> str:
+        """As for one."""
+        return self.each.kind
+
+    def __call__(self, value: Any) -> tuple[Any, ...]:
+        """Return them as a tuple."""
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise ValueError(f"expected several values, not {value!r}")
+        return tuple(self.each(entry) for entry in (value.items() if isinstance(value, Mapping) else value))
+
+    def read(self, text: str) -> tuple[Any, ...]:
+        """Return the one value that a text states."""
+        return (self.each.read(text),)
+
+
+@dataclass(frozen=True, slots=True)
+class SecondsBySize:
+    """Seconds by number of units, such as 8:40,64:60; or one number of seconds for any size."""
+
+    kind: str = "seconds"
+
+    def __call__(self, value: Any) -> tuple[tuple[int, float], ...]:
+        """Return pairs (number of units up to which the seconds apply, seconds), ascending."""
+        if isinstance(value, Real):
+            value = ((sys.maxsize, value),)
+        try:
+            pairs = sorted((whole(1)(units), seconds(zero=True, most=MAX_LIMIT_S)(spent)) for units, spent in value)
+        except (TypeError, ValueError):
+            raise ValueError(f"expected seconds, or pairs of units and seconds, not {value!r}") from None
+        if len({units for units, _ in pairs}) < len(pairs):
+            raise ValueError(f"expected each number of units once, not {value!r}")
+        return tuple(pairs)
+
+    def read(self, text: str) -> tuple[tuple[int, float], ...]:
+        """Return the pairs that a text states."""
+        try:
+            parts = [part.rpartition(":") for part in text.split(",")]
+            return self([(int(units) if colon else sys.maxsize, float(spent)) for units, colon, spent in parts])
+        except ValueError:
+            expected = "expected seconds, or UNITS:SECONDS with commas between"
+            raise ValueError(f"{expected}, not {text!r}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """Nothing, or what another check allows."""
+
+    inner: Check
+
+    @property
+    def kind(self) -> str:
+        """As without."""
+        return self.inner.kind
+
+    def __call__(self, value: Any) -> Any:
+        """Return None, or what the inner check returns."""
+        return None if value is None else self.inner(value)
+
+    def read(self, text: str) -> Any:
+        """Return what the inner check reads."""
+        return self.inner.read(text)
+
+
+def checked(flag: str, check: Check, default: Any) -> Any:
+    """A field of a dataclass: how the command line calls it, what it may be, and what it is unless stated."""
+    return field(default=default, metadata={"flag": flag, "check": check})
+
+
+def check_fields(made: Any) -> None:
+    """Hold every field of a dataclass against its check, and put its plain form in its place.
+
+    Raises
+    ------
+    InputError
+        For the first field that does not fit, by the name that the command line has for it.
+    """
+    for each in fields(made):
+        if "check" in each.metadata:
+            try:
+                value = each.metadata["check"](getattr(made, each.name))
+            except (ValueError, TypeError) as error:
+                raise InputError(f"{each.metadata['flag']}: {error}") from None
+            object.__setattr__(made, each.name, value)  # the dataclass is frozen, and not yet handed out
