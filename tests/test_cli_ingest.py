@@ -53,6 +53,16 @@ def test_a_log_becomes_a_trace(here: Path, capsys: pytest.CaptureFixture[str]) -
     assert err == ""
 
 
+@pytest.mark.parametrize("fields", ["JobID,NodeList,AllocNodes,Start,End,State", "node,start,end,state"])
+def test_auto_takes_the_format_from_the_fields(here: Path, fields: str) -> None:
+    Path("bare.sacct").write_text("1|n1|1|2021-02-10T00:00:00|2021-02-10T01:00:00|COMPLETED\n")
+    Path("bare.csv").write_text("n1,1612915200,1612918800,busy\n")
+    file = "bare.csv" if fields.startswith("node") else "bare.sacct"
+    window = ["--from", "2021-02-10T00:00:00", "--to", "2021-02-10T02:00:00", "--tz", "UTC"]
+    assert run(["ingest", "auto", file, "--fields", fields, "-o", "t.csv", *window]) == 0
+    assert idle("t.csv") == {"n1": 3600}
+
+
 def test_json_holds_the_whole_account(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["ingest", "auto", "jobs.sacct", "-o", "t.csv", *WINDOW, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -114,6 +124,14 @@ def test_without_a_zone_the_guess_is_told(here: Path, capsys: pytest.CaptureFixt
         (["slurm", "binary"], "binary: is a program"),
         (["slurm", "odd"], "odd: line 1: expected a header"),
         (["auto", "odd"], "odd: is of no format"),
+        (["auto", "bare.sacct"], "fits slurm --fields JobID,NodeList,AllocNodes,Start,End,State"),
+        (["slurm", "bare.sacct"], "fits slurm --fields JobID,NodeList,AllocNodes,Start,End,State"),
+        (["intervals", "bare.csv"], "fits intervals --fields node,start,end,state"),
+        (["auto", "bare.csv"], "fits intervals --fields node,start,end,state"),
+        (
+            ["auto", "bare.sacct", "--fields", "JobID,AllocNodes,NodeList,Start,End,State"],
+            "column 2, by --fields alloc",
+        ),
         (["moab", "jobs.sacct"], "unknown format 'moab'"),
         (["pbs", "jobs.sacct"], "jobs.sacct: "),
         (["slurm", "jobs.sacct", "--tz", "Berlin"], "unknown time zone 'Berlin'"),
@@ -133,6 +151,8 @@ def test_wrong_input(here: Path, capsys: pytest.CaptureFixture[str], args: list[
     Path("empty").touch()
     Path("binary").write_bytes(b"\x7fELF" + bytes(range(256)))
     Path("odd").write_text("hello\nworld\n")
+    Path("bare.sacct").write_text("1|n1|1|2021-02-10T00:00:00|2021-02-10T01:00:00|COMPLETED\n")
+    Path("bare.csv").write_text("n1,1612915200,1612918800,idle\n")
     Path("bad.sacct").write_text("JobID|NodeList|Start|End\n1|n1|soon|2021-02-10T00:00:00\n")
     assert run(["ingest", *args, "-o", "t.parquet"]) == 2
     out, err = capsys.readouterr()

@@ -11,6 +11,7 @@ from synthetic_logs_more import read_into
 
 from bft.models import InputError
 from bft.replay.logs import Clock, Collector, Diagnosis, Settings, detect, open_log, reader
+from bft.replay.logs.slurm_columns import layout
 from bft.replay.trace import SECOND_NS
 
 HEADER = "JobID|JobName|NodeList|AllocNodes|Start|End|State"
@@ -165,6 +166,98 @@ def test_a_spreadsheet_quotes_node_lists() -> None:
     assert busy(collected) == [("n1", 60, 120), ("n3", 60, 120)]
 
 
+ROW = f"1|n1|1|{T}1:00|{T}2:00|COMPLETED"
+
+
+@pytest.mark.parametrize("mark", [",", ";", "|", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_fully_quoted_table(mark: str, end: str) -> None:
+    """Delimiters, line breaks and doubled quotes inside quotes belong to their field."""
+    rows = [
+        ("JobID", "JobName", "NodeList", "Start", "End", "State"),
+        ("1", f"a{mark}b", "n[1,3]", f"{T}1:00", f"{T}2:00", "COMPLETED"),
+        ("2", f'a\n"" said{mark}\n', "n2", f"{T}1:00", f"{T}2:00", "COMPLETED"),
+        ("1.batch", "b", "n1", f"{T}1:00", f"{T}2:00", "COMPLETED"),
+    ]
+    text = end.join(mark.join(f'"{field}"' for field in row) for row in rows) + end
+    collected, diagnosis = read_text(text.replace("\r", ""))
+    assert busy(collected) == [(f"n{k}", 60, 120) for k in (1, 3, 2)]
+    assert (diagnosis.rows, diagnosis.used, diagnosis.lines) == (3, 2, 7)
+    settings = Settings(fields=rows[0])
+    again, diagnosis = read_text(text.replace("\r", "").partition("\n")[2], settings=settings)
+    assert (busy(again), diagnosis.used) == (busy(collected), 2)
+
+
+def test_a_quoted_row_that_is_cut_off_does_not_swallow_the_next() -> None:
+    header = '"JobID","JobName","NodeList","Start","End"'
+    whole = f'"%d","j","n%d","{T}1:00","{T}2:00"'
+    rows = [header, '"1","a', whole % (2, 2), '"3","j"', whole % (4, 4), '"5","']
+    collected, diagnosis = read_text("\n".join(rows))
+    assert busy(collected) == [("n2", 60, 120), ("n4", 60, 120)]
+    assert reasons(diagnosis) == {"has another number of fields than columns": (3, 2)}
+
+
+def test_a_spreadsheet_quotes_what_it_likes() -> None:
+    collected, _ = read_text(f'JobID,NodeList,Start,End\n1,"n1",{T}1:00,{T}2:00\n"2","n[2,3]","{T}1:00",{T}2:00\n')
+    assert busy(collected) == [(f"n{k}", 60, 120) for k in (1, 2, 3)]
+
+
+# -- columns that the user names
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ("NodeList,JobID,AllocNodes,Start,End,State", "column 1, by --fields nodelist, never holds such.*'1'"),
+        ("JobID,NodeList,AllocNodes,End,Start,State", "each of the first rows ends before it starts"),
+        ("JobID,NodeList,Start,AllocNodes,End,State", "column 3, by --fields start,"),
+        ("JobID,AllocNodes,NodeList,Start,End,State", "column 2, by --fields allocnodes,"),
+        ("JobID,NodeList,State,Start,End,AllocNodes", "column 3, by --fields state,"),
+    ],
+)
+def test_another_order_of_fields_is_refused(fields: str, what: str) -> None:
+    text = f"{ROW}\n2|n2|1|{T}3:00|{T}4:00|TIMEOUT\n"
+    with pytest.raises(InputError, match=what):
+        read_text(text, settings=Settings(fields=tuple(fields.split(","))))
+
+
+def test_columns_in_an_odd_order_that_are_not_read_are_told() -> None:
+    fields = ("JobID", "NodeList", "Elapsed", "Start", "End", "State")
+    _, diagnosis = read_text(f"{ROW}\n", settings=Settings(fields=fields))
+    ((reason, tally),) = [item for item in diagnosis.notes.items() if "--fields" in item[0]]
+    assert reason.startswith("column 3, by --fields elapsed, never holds such")
+    assert tally.detail == "'1'"
+
+
+def test_rows_that_are_odd_among_right_ones_refuse_nothing() -> None:
+    fields = ("JobID", "NodeList", "AllocNodes", "Start", "End", "State")
+    text = f"x|1|n|soon|never|odd\n{ROW}\n" + f"x|1|n|soon|{T}1:00|odd\n" * 200
+    collected, _ = read_text(text, settings=Settings(fields=fields))
+    assert ("n1", 60, 120) in busy(collected)
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        (ROW, "slurm --fields JobID,NodeList,AllocNodes,Start,End,State"),
+        (f"{ROW}|", "slurm --fields JobID,NodeList,AllocNodes,Start,End,State"),
+        (ROW.replace("|", ";"), "slurm --fields JobID,NodeList,AllocNodes,Start,End,State --delimiter ';'"),
+        (f"7|n[1-2]|{T}1:00|Unknown", "slurm --fields JobID,NodeList,Start,End"),
+        (f"7|n[1-2]|2|{T}1:00|{T}2:00", "slurm --fields JobID,NodeList,NNodes,Start,End"),
+        ("7|j|batch|a|4|COMPLETED|0:0", "sacct prints by default, which lack nodes and times"),
+        (f"n1,{T}1:00,{T}2:00,idle", "intervals --fields node,start,end,state"),
+        ("n1\t1612915260\t", "intervals --fields node,start,end --delimiter '\\t'"),
+        ("hello world", ""),
+        ("a|b", ""),
+        ("1|2|3|4|5|6", ""),
+    ],
+)
+def test_a_first_line_without_a_header_names_the_fields_that_fit(line: str, hint: str) -> None:
+    found = layout(line)
+    assert found.endswith(hint)
+    assert bool(found) == bool(hint)
+
+
 # -- JSON, events, reservations, nodes
 
 
@@ -294,6 +387,12 @@ def test_real_files_with_names_of_nodes(
     assert (diagnosis.lines, diagnosis.rows, diagnosis.used) == (lines, rows, used)
     assert {why: count for why, (count, _) in reasons(diagnosis).items()} == others
     assert len(collected.names) == nodes
+
+
+@pytest.mark.reference
+def test_a_real_file_without_a_header_names_the_fields_that_fit(reference: Path) -> None:
+    with open_log(reference / "logs/slurm/xdmod-phillips.sacct.log.gz") as lines:
+        assert layout(next(lines)).endswith("fits slurm --fields xdmod")
 
 
 @pytest.mark.reference

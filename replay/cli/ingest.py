@@ -136,6 +136,7 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
 def _read(name: str, kind: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock) -> None:
     """Read one file as a format, as what it looks like (auto), or, of events, as the CSV it may be instead."""
     from bft.replay.logs import detect, open_log, reader
+    from bft.replay.logs.slurm_columns import layout
 
     with _progress(name) as told, open_log(name, told) as lines:
         head: list[str] = []
@@ -144,9 +145,14 @@ def _read(name: str, kind: str, settings: Settings, into: Collector, diagnosis: 
                 head.append(line)
                 if (line.strip() and line[0] not in "#;") or len(head) == _LOOKED_AT:
                     break
-            found = detect(head[-1]) if head else None
+            found = detect(head[-1], settings.fields) if head else None
             if kind == AUTO and found is None:
-                raise InputError("is of no format that can be told from its first line; name its FORMAT", file=name)
+                hint = layout(head[-1], settings.delimiter) if head else ""
+                raise InputError(
+                    "is of no format that can be told from its first line; name its FORMAT",
+                    file=name,
+                    hint=hint or None,
+                )
             kind = found if found and (kind == AUTO or found in CSV_EVENTS) else kind
         reader(kind)(chain(head, lines), name, settings, into, diagnosis, clock)
 

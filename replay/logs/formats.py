@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
@@ -11,6 +11,7 @@ from typing import Protocol, cast
 from bft.models import InputError
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.slurm_columns import PRESETS
 from bft.replay.logs.times import Clock
 
 # Format -> (module that reads it, what it is). Modules are imported when used.
@@ -108,9 +109,13 @@ _LOOKS: tuple[tuple[str, str], ...] = (
 )
 
 
-def detect(line: str) -> str | None:
-    """The format whose logs have such a first line, comments apart; None when it might be any."""
-    return next((name for name, look in _LOOKS if re.match(look, line)), None)
+def detect(line: str, fields: Sequence[str] = ()) -> str | None:
+    """The format whose logs have such a first line, comments apart; None when it might be any.
+
+    `fields`, as `Settings` has them, tell where the line does not.
+    """
+    header = "|".join(PRESETS.get(fields[0], fields)) if fields else line
+    return next((name for text in (line, header) for name, look in _LOOKS if re.match(look, text)), None)
 
 
 def reader(name: str) -> Reader:

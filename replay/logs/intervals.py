@@ -11,6 +11,7 @@ from bft.replay.logs.fields import split_fields
 from bft.replay.logs.formats import Settings
 from bft.replay.logs.hostlists import HostListError, NodeLists
 from bft.replay.logs.node_states import state_of
+from bft.replay.logs.slurm_columns import layout
 from bft.replay.logs.times import MISSING, Clock
 
 _NAMES = {
@@ -101,5 +102,9 @@ def _header(line: str, delimiter: str, settings: Settings, file: str, number: in
     }
     for column in ("node", "start", "end"):
         if column not in at:
-            raise InputError(f"line {number}: no column {column}; expected a header node,start,end[,state]", file=file)
+            raise InputError(
+                f"line {number}: no column {column}; expected a header node,start,end[,state]",
+                file=file,
+                hint=layout(line, settings.delimiter) or None,
+            )
     return at

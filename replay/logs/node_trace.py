@@ -192,22 +192,23 @@ def _unstated(
 ) -> Columns:
     """What no row covers in a log that states when nodes were idle; notes what that and contradictions amount to."""
 
-    def hours(of: Columns) -> float:
-        return float(((of[2] - of[1]) / SECOND_NS).sum()) / 3600
+    def total_ns(of: Columns) -> int:  # exact, and beyond 64 bits
+        lengths = of[2] - of[1]
+        return int((lengths // SECOND_NS).sum()) * SECOND_NS + int((lengths % SECOND_NS).sum())
 
     taken = merge(*_joined(busy, unavailable))
     covered = merge(*_joined(idle, taken))
     rest = _gaps(covered, size, start, end)
-    share = hours(rest) / (size * ((end - start) / SECOND_NS) / 3600)
+    share = total_ns(rest) / (size * (end - start))
     detail = f"{share:.1%} of the node-time"
     if not len(busy[0]):
         diagnosis.note("rows state when nodes were idle: at all other times nodes count as busy", "", 0, detail)
     elif len(rest[0]):
         diagnosis.note("rows state when nodes were idle: time that no row covers counts as unavailable", "", 0, detail)
-    twice = hours(idle) + hours(taken) - hours(covered)
-    if twice > 0:
+    twice = total_ns(idle) + total_ns(taken) - total_ns(covered)
+    if twice:
         diagnosis.note("idle rows overlap busy or unavailable ones: nodes count as not idle there", "", 0,
-                       f"{twice:.3g} node-hours")  # fmt: skip
+                       f"{twice / SECOND_NS / 3600:.3g} node-hours")  # fmt: skip
     return rest
 
 

@@ -2,55 +2,27 @@
 
 A delimiter or a line break in a job's name, comment or command line is therefore printed as it is. Records are put
 together again here: lines are joined until all fields are there, and fields in excess go to columns of free text such
-that the columns of a known kind (times, numbers, ids) hold what they should.
+that the columns of a known kind (times, numbers, ids) hold what they should. Tables in which every field is quoted are
+CSV, which spreadsheets and data bases make of it, and are read as such.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from bft.models import InputError
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.fields import split_fields
 from bft.replay.logs.formats import Settings
+from bft.replay.logs.slurm_columns import CHECKED, FREE_TEXT, KINDS, PRESETS, QUOTED, Order, delimiter_of, layout
 from bft.replay.logs.times import MISSING
 
-# What XDMoD's ingestion has sacct print, without a header.
-PRESETS = {
-    "xdmod": ("JobID", "JobIDRaw", "Cluster", "Partition", "QOS", "Account", "Group", "GID", "User", "UID", "Submit",
-              "Eligible", "Start", "End", "Elapsed", "ExitCode", "State", "NNodes", "NCPUS", "ReqCPUS", "ReqMem",
-              "ReqTRES", "AllocTRES", "Timelimit", "NodeList", "JobName"),
-}  # fmt: skip
 # A record's lines, their characters, and fields in excess of its columns.
 MOST_JOINED = 1_000
 MOST_LENGTH = 4 << 20
 MOST_EXCESS = 64
-# Columns in which a user (or admin: reason) may have written anything.
-FREE_TEXT = frozenset(
-    {"admincomment", "comment", "constraints", "container", "extra", "jobname", "reason", "stderr", "stdin", "stdout",
-     "submitline", "systemcomment", "wckey", "workdir"}
-)  # fmt: skip
-_STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\d{9,11}$")
-_LENGTH = re.compile(r"(\d+-)?(\d+:)?\d+:\d+(\.\d+)?$|Partition_Limit$|UNLIMITED$|INVALID$")
-_WHOLE = re.compile(r"\d+$")
-_STATE = re.compile(r"[A-Z_]+[*~#!%$@^-]?( by \d+)?(\+[A-Z_]+)*[*~#!%$@^-]?$")
-_KINDS = {
-    "jobid": re.compile(r"\d+(_(\d+|\[[^\]]*\]))?(\+\d+)?(\.\S+)?$"),
-    "jobidraw": re.compile(r"\d+(\.\S+)?$"),
-    "exitcode": re.compile(r"\d+:\d+$"),
-    "derivedexitcode": re.compile(r"\d+:\d+$"),
-    "state": _STATE,
-    "nodelist": re.compile(r"[\w.,:+@\[\]-]+$|None assigned$", re.ASCII),
-    "nodename": re.compile(r"[\w.,:+@\[\]-]+$", re.ASCII),
-    **dict.fromkeys(("submit", "eligible", "start", "end", "timestart", "timeend"), _STAMP),
-    **dict.fromkeys(("elapsed", "timelimit", "cputime", "reserved", "planned", "suspended", "totalcpu"), _LENGTH),
-    **dict.fromkeys(
-        ("nnodes", "ncpus", "reqcpus", "allocnodes", "alloccpus", "elapsedraw", "cputimeraw", "uid", "gid", "dbindex",
-         "associd", "priority", "qosraw", "ntasks", "timelimitraw", "consumedenergyraw", "wckeyid"), _WHOLE
-    ),
-}  # fmt: skip
 _HEADER = re.compile(r'"?([A-Za-z]\w*)"?([^\w"]+)"?[A-Za-z]')
 
 
@@ -92,7 +64,8 @@ class Table:
         self._file, self._diagnosis = file, diagnosis
         self._first: tuple[int, str] | None = None
         self._header = ""
-        self._rows = 0
+        self._rows = self._number = 0
+        self._quoted = False
         self._unsure: list[str] = []
         wanted = {names[0]: names for names in (*needed, *optional)}
         self.columns = self._begin(settings, needed, command)
@@ -117,19 +90,76 @@ class Table:
 
     def __iter__(self) -> Iterator[tuple[int, list[str]]]:
         """Number of its first line and fields of each record, one field a column."""
+        records = self._csv() if self._quoted else self._plain()
+        try:
+            if self._header:
+                yield from records
+            else:
+                order = Order(self.columns, {at for at in self.at.values() if at >= 0}, self._file, self._diagnosis)
+                for number, fields in islice(records, CHECKED):
+                    order.see(fields)
+                    yield number, fields
+                order.judge()
+                yield from records
+        finally:
+            self._diagnosis.lines += self._number
+            self._diagnosis.rows += self._rows
+            self._diagnosis.no_record += self._number - self._rows
+
+    def _csv(self) -> Iterator[tuple[int, list[str]]]:
+        """Records of a table whose fields are quoted; line breaks and delimiters inside quotes belong to the field."""
+        pending: list[str] = []
+        begun = length = quotes = 0
+        columns, delimiter = len(self.columns), self.delimiter
+        for number, line in self._numbered():
+            self._number = number
+            if pending and line.startswith('"') and len(split_fields(line, delimiter)) == columns:
+                self._cut_short(pending, begun)
+                pending = []
+            if not pending:
+                if not line.strip() or line.startswith("#") or line == self._header:
+                    continue
+                begun, length, quotes = number, 0, 0
+            pending.append(line)
+            length += len(line)
+            quotes += line.count('"')
+            if quotes % 2:  # inside a field
+                if len(pending) > MOST_JOINED or length > MOST_LENGTH:
+                    self._cut_short(pending, begun)
+                    pending = []
+                continue
+            fields = split_fields("\n".join(pending), delimiter)
+            if len(fields) == columns or (len(fields) == columns + 1 and not fields[-1]):
+                self._rows += 1
+                yield begun, fields[:columns]
+            else:
+                self._cut_short(pending, begun)
+            pending = []
+        if pending:
+            self._cut_short(pending, begun)
+
+    def _cut_short(self, pending: list[str], begun: int) -> None:
+        self._rows += 1
+        fields = split_fields("\n".join(pending), self.delimiter)
+        self._diagnosis.skip("has another number of fields than columns", self._file, begun,
+                             f"{len(fields)} of {len(self.columns)}")  # fmt: skip
+
+    def _plain(self) -> Iterator[tuple[int, list[str]]]:
+        """Records of a table in which nothing is escaped."""
         columns, delimiter, header = len(self.columns), self.delimiter, self._header
         pending: list[str] = []  # lines of a record that has lines to come
         begun = size = length = number = 0
         try:
             for number, line in self._numbered():
                 fields = line.split(delimiter)
+                if delimiter == "," and '"' in line:  # no output of Slurm's, but what spreadsheets make of it
+                    quoted = split_fields(line, delimiter)
+                    fields = quoted if len(fields) != columns or len(quoted) == columns else fields
                 if len(fields) == columns and not pending:
                     if line != header:
                         self._rows += 1
                         yield number, fields
                     continue
-                if delimiter == ",":  # no output of Slurm's, but what spreadsheets make of it
-                    fields = split_fields(line, delimiter)
                 if pending:
                     if line == header or self._aligner.begins(fields):
                         yield from self._cut_off(pending, begun)
@@ -151,9 +181,7 @@ class Table:
             if pending:
                 yield from self._cut_off(pending, begun)
         finally:
-            self._diagnosis.lines += number
-            self._diagnosis.rows += self._rows
-            self._diagnosis.no_record += number - self._rows
+            self._number = number
 
     def _whole(self, fields: list[str], number: int) -> Iterator[tuple[int, list[str]]]:
         """A record with at least one field a column."""
@@ -189,7 +217,9 @@ class Table:
             if not line.strip() or line.startswith("#"):
                 continue
             parts = _HEADER.match(line.strip())
-            self.delimiter = settings.delimiter or (parts[2] if parts else "|")
+            quoted = QUOTED.match(line)
+            self._quoted = quoted is not None
+            self.delimiter = settings.delimiter or (quoted[1] if quoted else parts[2] if parts else "|")
             names = [name.strip('"').strip().lower() for name in line.strip("\r").split(self.delimiter)]
             if parts and len(wanted.intersection(names)) >= 2:
                 if not self.delimiter.strip(" "):
@@ -199,15 +229,15 @@ class Table:
             if parts and len(wanted.intersection(line.lower().split())) >= 2:  # columns of spaces
                 break
             if settings.fields:
-                self.delimiter = settings.delimiter or "|"
                 columns = [name.split("%")[0].lower() for name in PRESETS.get(settings.fields[0], settings.fields)]
-                fields = line.split(self.delimiter)
+                self.delimiter = settings.delimiter or (quoted[1] if quoted else delimiter_of(line, len(columns)))
+                fields = split_fields(line, self.delimiter) if quoted else line.split(self.delimiter)
                 self._unsure = fields if len(fields) == len(columns) + 1 and not fields[-1] else []
                 return columns
             raise InputError(
                 f"line {number}: expected a header with the columns {', '.join(names[0] for names in needed)}",
                 file=self._file,
-                hint=f"export with {command}, or name the columns with --fields",
+                hint=layout(line, settings.delimiter) or f"export with {command}, or name the columns with --fields",
             )
         else:
             raise InputError(f"holds no table; export with {command}", file=self._file)
@@ -232,7 +262,7 @@ class _Aligner:
         bounds = [-1, *free, len(columns)]
         # Typed columns between two of free text.
         self._segments = [
-            [(k, _KINDS[columns[k]], k in needed) for k in range(low + 1, high) if columns[k] in _KINDS]
+            [(k, KINDS[columns[k]], k in needed) for k in range(low + 1, high) if columns[k] in KINDS]
             for low, high in pairwise(bounds)
         ]
 
