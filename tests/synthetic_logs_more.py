@@ -81,7 +81,7 @@ def ingest(
     diagnosis: Diagnosis | None = None,
 ) -> NodeTrace:
     """Read files one after the other, check the account, and make the trace of the whole window."""
-    collected, diagnosis = Collector(min_gap_ns=0), diagnosis or Diagnosis()
+    collected, diagnosis = Collector(min_gap_ns=0), diagnosis or Diagnosis(allow_few=True)
     collected.known(hosts)
     read_into(collected, diagnosis, name, *texts, settings=settings, tz=tz)
     start, end = BEGIN_S * SECOND_NS, (BEGIN_S + LENGTH_S) * SECOND_NS
@@ -96,15 +96,17 @@ def read_into(
     settings: Settings | None = None,
     tz: str | None = None,
 ) -> None:
-    """Read files one after the other and check the account."""
+    """Read files one after the other, resolve repeated records, and check the account."""
     clock = Clock(tz, diagnosis)
     for number, text in enumerate(texts):
         reader(name)(text.split("\n"), f"log.{number}", settings or Settings(), collected, diagnosis, clock)
+    collected.settle(diagnosis)
     diagnosis.balance()
 
 
 def intervals(collected: Collector) -> set[tuple[str, float, float]]:
     """What was busy: host, start and end in seconds since BEGIN_S."""
+    collected.settle(Diagnosis())
     names = list(collected.names)
     base = BEGIN_S * SECOND_NS
     columns = (column.tolist() for column in collected.busy_intervals.merged())

@@ -84,7 +84,9 @@ def test_all_sources_together(here: Path, capsys: pytest.CaptureFixture[str]) ->
     Path("nodes.txt").write_text("NodeName=n02 State=IDLE\n")
     assert run(["ingest", "slurm", "jobs.sacct", "-o", "t.parquet", *WINDOW, "--nodes", "nodes.txt", "--force"]) == 0
     assert idle("t.parquet") == {"n02": 20}
-    assert "not in the list of nodes were left out: 2, such as n01" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "jobs ran on nodes that are not in the list of nodes: left out: 1 of 2 nodes with jobs, 61.3% of" in out
+    assert "warning: jobs ran on nodes that are not in the list of nodes" in err
 
 
 def test_several_files_are_one_log(here: Path) -> None:

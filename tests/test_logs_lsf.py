@@ -261,7 +261,7 @@ def test_published_accounting_and_events_agree(reference: Path) -> None:
     [
         ("bad-records/lsb.acct-invalid-record-type", 4, 2),
         ("bad-records/lsb.acct-missing-fields", 6, 0),
-        ("numExHosts/lsb.acct", 3, 0),
+        ("numExHosts/lsb.acct", 2, 0),  # one of them twice
         ("not-enough-fields/lsb.acct.not-enough-fields.1", 2, 0),
         ("not-enough-fields/lsb.acct.not-enough-fields.2", 1, 0),
     ],

@@ -64,6 +64,8 @@ def _print_recipe(ctx: click.Context, param: click.Parameter, value: str | None)
 @click.option("--units-per-node", type=click.IntRange(min=1), default=1, show_default=True,
               help="Units (GPUs) of a node.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Refuse the first row that would be skipped.")
+@click.option("--allow-few", is_flag=True, help="Accept files of which fewer than 5 % of the rows can be used, logs "
+              "without any job, and windows of which most lies outside the logs.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The diagnosis as JSON.")
 @click.option("--force", is_flag=True, help="Replace the target if it exists.")
 @click.option("--recipe", metavar="SCHEDULER", callback=_print_recipe, expose_value=False, is_eager=True,
@@ -87,7 +89,7 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
         raise InputError("a node trace is written as .parquet, .csv or .csv.gz", file=target)
     if log_format != AUTO and log_format not in FORMATS:
         raise InputError(f"unknown format {log_format!r}; known are {AUTO}, {', '.join(FORMATS)}")
-    diagnosis = Diagnosis(strict=given["strict"])
+    diagnosis = Diagnosis(strict=given["strict"], allow_few=given["allow_few"])
     clock = Clock(given["tz"], diagnosis)
     window = {name: _instant(given[option], f"--{flag}", clock) for name, option, flag in
               (("start_ns", "begin", "from"), ("end_ns", "end", "to"))}  # fmt: skip
@@ -108,7 +110,6 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
     for option in ("events", "reservations"):  # after the jobs: an outage may be one of all nodes known so far
         for name in given[option]:
             _read(name, f"slurm-{option}", Settings(cluster=settings.cluster, events=True), collected, diagnosis, clock)
-    diagnosis.balance()
     made, coverage = node_trace(
         collected,
         diagnosis,
@@ -123,6 +124,8 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
         source=", ".join(files),
         units_per_node=given["units_per_node"],
     )
+    for warning in diagnosis.warnings():
+        click.echo(f"warning: {warning}", err=True)
     with drafted(target) as draft:
         write_trace(made, draft)
     if as_json:

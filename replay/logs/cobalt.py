@@ -19,6 +19,7 @@ from bft.replay.logs.times import MISSING, Clock
 
 _START, _END, _DOWN = "START_TIMESTAMP", "END_TIMESTAMP", "IS_ALL_MACHINE_DOWN"
 _NODES, _LOCATIONS, _MACHINE = ("NODES_USED", "USED_NODES"), ("LOCATION", "MACHINE_PARTITION"), "MACHINE_NAME"
+_ID, _NAME = "COBALT_JOBID", "JOB_NAME"
 _MOST_NODES = 10**7
 _MOST_FIELD = 16 << 20
 
@@ -109,13 +110,17 @@ class _Table:
         else:
             in_order(start_ns, end_ns)
         used = self._nodes_used(row)
+        # Names of jobs need not be unique, and a job may have several blocks: the place is part of the key.
+        identity = self._cell(row, _ID) or self._cell(row, _NAME) or tuple(row)
+        machine = self._cell(row, _MACHINE)
         names = [name for name in _LOCATIONS if name in self.column]
         if not names:
-            self.into.count(used, start_ns, end_ns)
+            self.into.job((identity, machine, used), used, start_ns, end_ns, self.file, line)
             return
         location = next((cell for name in names if (cell := self._cell(row, name)) not in MISSING), "")
         hosts = self._hosts(location, used, line)
-        self.into.busy(hosts, start_ns, end_ns)
+        nodes = self.into.indices(hosts)
+        self.into.job((identity, machine, location), nodes, start_ns, end_ns, self.file, line)
 
     def _hosts(self, location: str, used: int, line: int) -> tuple[str, ...]:
         hosts = self.expanded.get(location)
@@ -142,18 +147,12 @@ class _Table:
         if end_ns is None and self._cell(row, _END) not in MISSING:
             raise Unusable(f"{_END} is no date and time", ascii(self._cell(row, _END)[:40]))
         if end_ns is None:
-            end_ns = self._next_start(start_ns)
+            end_ns = self.into.next_start(start_ns)
             told = "an outage has no end: it is taken to last until the next job starts"
             self.diagnosis.note(told, self.file, line)
         else:
             in_order(start_ns, end_ns)
         self.into.unavailable(list(self.into.names), start_ns, end_ns)
-
-    def _next_start(self, after_ns: int) -> int | None:
-        """Start of the first job after a time."""
-        starts = self.into.busy_intervals.merged()[1]
-        later = starts[starts > after_ns]
-        return int(later.min()) if len(later) else None
 
     def _time(self, row: Sequence[str], name: str, line: int, not_before: int | None) -> int | None:
         return self.clock.parse(self._cell(row, name), self.file, line, not_before)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import numpy as np
 
 from bft.models import InputError
+from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.runs import Runs
 from bft.replay.trace import SECOND_NS, IndexArray, TimeArray
 
 # Node index, start and end of intervals, a row each.
@@ -109,6 +112,10 @@ class Collector:
         Of the jobs: earliest start, earliest end, latest start or end, and how many had no end yet.
     stated
         Window of observation that the log itself states.
+    job_runs, outage_runs, idle_runs
+        Records that other records may repeat or close.
+    reported
+        Whether a log of jobs (no list of nodes, nothing read `beside`) reported anything of any time.
     """
 
     def __init__(self, *, min_gap_ns: int = MIN_GAP_NS, most_nodes: int = MOST_NODES) -> None:
@@ -125,7 +132,20 @@ class Collector:
         self.busy_intervals = Intervals(min_gap_ns)
         self.unavailable_intervals = Intervals(min_gap_ns)
         self.idle_intervals = Intervals(0)  # its gaps are no idle time, however short
-        self._counted = (array("q"), array("q"), array("q"))
+        self.reported = False
+        self._beside = False
+        # Nodes, start, end, and the number of the record among the runs with an identity, or -1.
+        self._counted = (array("q"), array("q"), array("q"), array("q"))
+        self.job_runs, self.outage_runs, self.idle_runs = Runs("job"), Runs("outage"), Runs("idle row")
+
+    @contextmanager
+    def beside(self, events: bool = True) -> Iterator[None]:
+        """What is read meanwhile supplements the logs of jobs: it does not change the window of observation."""
+        before, self._beside = self._beside, events
+        try:
+            yield
+        finally:
+            self._beside = before
 
     def indices(self, hosts: Sequence[str]) -> array[int]:
         """Indices of nodes by name, new names included; they stay valid, so that readers may keep them.
@@ -147,12 +167,66 @@ class Collector:
         return found
 
     def busy(self, hosts: Sequence[str], start_ns: int, end_ns: int | None) -> None:
-        """A job ran on these nodes."""
+        """A job ran on these nodes. Repeated calls are not found to be repeated, see `job`."""
         self.busy_nodes(self.indices(hosts), start_ns, end_ns)
 
     def busy_nodes(self, nodes: array[int], start_ns: int, end_ns: int | None) -> None:
-        """A job ran on these nodes, by `indices`: for readers in a hurry."""
+        """A job ran on these nodes, by `indices`."""
         self.busy_intervals.add(nodes, start_ns, self._seen(start_ns, end_ns))
+
+    def job(
+        self,
+        key: Hashable,
+        nodes: array[int] | int,
+        start_ns: int,
+        end_ns: int | None,
+        file: str,
+        line: int,
+        *,
+        once: bool = False,
+    ) -> None:
+        """A record of a job that other records may repeat, or close when it has no end; see `Runs`.
+
+        Parameters
+        ----------
+        key
+            What tells the job from others that start at the same time: its id, where there is one.
+        nodes
+            By `indices`; or how many, where the log has no names.
+        start_ns, end_ns
+            An end of None: the job was running when the record was written.
+        file, line
+            Where the record is.
+        once
+            Whether this key has one run at a time, so that a later start ends the run before.
+        """
+        if end_ns is None:
+            self._began(start_ns)
+            self.job_runs.begun(key, nodes, start_ns, file, line, once=once)
+            return
+        row = self.job_runs.ended(key, nodes, start_ns, end_ns, file, line, once=once)
+        if isinstance(nodes, int):
+            self.count(nodes, start_ns, end_ns, row)
+        else:
+            self.busy_nodes(nodes, start_ns, end_ns)
+
+    def outage(self, key: Hashable, nodes: array[int], start_ns: int, end_ns: int | None, file: str, line: int) -> None:
+        """A record of an outage that other records may repeat, or close; parameters as `job` has them."""
+        if end_ns is None:
+            self.reported |= not self._beside
+            self.outage_runs.begun(key, nodes, start_ns, file, line, once=False)
+            return
+        self.outage_runs.ended(key, nodes, start_ns, end_ns, file, line, once=False)
+        self.unavailable_nodes(nodes, start_ns, end_ns)
+
+    def idle(self, key: Hashable, nodes: array[int], start_ns: int, end_ns: int | None, file: str, line: int) -> None:
+        """A record of `idle_nodes` that other records may repeat, or close; parameters as `job` has them."""
+        if end_ns is None:
+            self.reported |= not self._beside
+            self.idle_runs.begun(key, nodes, start_ns, file, line, once=False)
+            return
+        self.idle_runs.ended(key, nodes, start_ns, end_ns, file, line, once=False)
+        self.idle_nodes(nodes, start_ns, end_ns)
 
     def unavailable(self, hosts: Sequence[str], start_ns: int, end_ns: int | None) -> None:
         """These nodes were down, draining, in maintenance or reserved: neither busy nor idle.
@@ -163,6 +237,7 @@ class Collector:
 
     def unavailable_nodes(self, nodes: array[int], start_ns: int, end_ns: int | None) -> None:
         """These nodes, by `indices`, were unavailable."""
+        self.reported |= not self._beside
         self.unavailable_intervals.add(nodes, start_ns, OPEN if end_ns is None else end_ns)
 
     def idle_nodes(self, nodes: array[int], start_ns: int, end_ns: int | None) -> None:
@@ -172,42 +247,102 @@ class Collector:
         outage says otherwise. Time of which nothing is stated then is busy if no job is known at all (a log of idle
         nodes), else unavailable.
         """
+        self.reported |= not self._beside
         self.idle_intervals.add(nodes, start_ns, OPEN if end_ns is None else end_ns)
 
     def known(self, hosts: Sequence[str]) -> None:
         """These nodes belong to the machine. Once any is known, nodes not known do not belong to it."""
         self.universe.update(self.indices(hosts))
 
-    def count(self, nodes: int, start_ns: int, end_ns: int | None) -> None:
+    def count(self, nodes: int, start_ns: int, end_ns: int | None, row: int = -1) -> None:
         """A job ran on so many nodes of which the log has no names: they are chosen later, first fit."""
-        for column, value in zip(self._counted, (nodes, start_ns, self._seen(start_ns, end_ns)), strict=True):
+        for column, value in zip(self._counted, (nodes, start_ns, self._seen(start_ns, end_ns), row), strict=True):
             column.append(value)
 
     def observe(self, start_ns: int, end_ns: int) -> None:
         """The log states a window of observation of its own; several make the one that spans them."""
+        if self._beside:
+            return
+        self.reported = True
         if self.stated is not None:
             start_ns, end_ns = min(start_ns, self.stated[0]), max(end_ns, self.stated[1])
         self.stated = start_ns, end_ns
 
+    def next_start(self, after_ns: int) -> int | None:
+        """Earliest start of a job with names of nodes after this time, as far as files were read."""
+        starts = self.busy_intervals.merged()[1]
+        later = starts[starts > after_ns]
+        found = [start_ns for start_ns in self.job_runs.open_starts() if start_ns > after_ns]
+        return min([*found, int(later.min())] if len(later) else found, default=None)
+
+    def settle(self, diagnosis: Diagnosis) -> None:
+        """Resolve records that repeat or close others, when all files were read; further calls change nothing."""
+        self._keep_latest_counts()
+        for runs, intervals in (
+            (self.job_runs, self.busy_intervals),
+            (self.outage_runs, self.unavailable_intervals),
+            (self.idle_runs, self.idle_intervals),
+        ):
+            repeated, remaining = runs.settle(diagnosis)
+            intervals.given -= repeated
+            for run in remaining:
+                end = OPEN if run.end_ns is None else run.end_ns
+                if isinstance(run.nodes, int):
+                    for column, value in zip(self._counted, (run.nodes, run.start_ns, end, -1), strict=True):
+                        column.append(value)
+                else:
+                    intervals.add(run.nodes, run.start_ns, end)
+            without_end = [run for run in remaining if run.end_ns is None]
+            if without_end:
+                first = min(without_end, key=lambda run: run.start_ns)
+                told = f"{runs.what} without an end in any record: taken to last to the end of the window"
+                diagnosis.note(told, first.file, first.line, "the earliest", count=len(without_end))
+            if runs is self.job_runs:
+                self.running += len(without_end)
+
     def counted(self) -> tuple[TimeArray, TimeArray, TimeArray]:
-        """Nodes, start and end of each job given to `count`."""
-        nodes, starts, ends = (np.array(column, dtype=np.int64) for column in self._counted)
+        """Nodes, start and end of each job without names of nodes."""
+        nodes, starts, ends, _ = (np.array(column, dtype=np.int64) for column in self._counted)
         return nodes, starts, ends
+
+    def forget_counted(self) -> None:
+        """Jobs without names of nodes were placed: they are busy intervals from now on."""
+        self._counted = (array("q"), array("q"), array("q"), array("q"))
+
+    def _keep_latest_counts(self) -> None:
+        """Of counted jobs with several records keep the one with the latest end: those with names are merged anyway."""
+        rows = np.array(self._counted[3], dtype=np.int64)
+        known = np.flatnonzero(rows >= 0)
+        if len(known):
+            ends = np.array(self._counted[2], dtype=np.int64)
+            kept = rows < 0
+            kept[known] = self.job_runs.latest(rows[known], ends[known])
+            columns = (np.array(column, dtype=np.int64)[kept] for column in self._counted[:3])
+            nodes, starts, ends = (array("q", column.tobytes()) for column in columns)
+            self._counted = (nodes, starts, ends, array("q", [-1]) * len(nodes))
 
     def _seen(self, start_ns: int, end_ns: int | None) -> int:
         """Widen the window that jobs are seen in, and return the end, `OPEN` for None."""
+        if end_ns is None:
+            self._began(start_ns)
+            self.running += not self._beside
+            return OPEN
+        if self._beside:
+            return end_ns
+        self.reported = True
         if start_ns < self.first_start:
             self.first_start = start_ns
-        if end_ns is None:
-            self.running += 1
-            if start_ns > self.last:
-                self.last = start_ns
-            return OPEN
         if end_ns < self.first_end:
             self.first_end = end_ns
         if end_ns > self.last:
             self.last = end_ns
         return end_ns
+
+    def _began(self, start_ns: int) -> None:
+        if not self._beside:
+            self.reported = True
+            self.first_start = min(self.first_start, start_ns)
+            self.last = max(self.last, start_ns)
 
 
 def merge(node: IndexArray, start: TimeArray, end: TimeArray, *, gap_ns: int = 0) -> Columns:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from bft.models import InputError
+
+# Share of the rows of a file that should say something of nodes and do.
+LEAST_USABLE = 0.05
 
 
 @dataclass(slots=True)
@@ -16,6 +21,7 @@ class Tally:
     file: str
     line: int
     detail: str = ""
+    loud: bool = False
 
     def __str__(self) -> str:
         if not self.line:  # of a file, or of all
@@ -35,10 +41,13 @@ class Diagnosis:
     ----------
     strict
         Refuse the first row that would be skipped.
+    allow_few
+        Accept files of which fewer than 5 % of the rows can be used, and windows that hardly overlap the logs.
     """
 
-    def __init__(self, *, strict: bool = False) -> None:
+    def __init__(self, *, strict: bool = False, allow_few: bool = False) -> None:
         self.strict = strict
+        self.allow_few = allow_few
         self.lines = 0
         self.no_record = 0
         self.rows = 0
@@ -46,6 +55,8 @@ class Diagnosis:
         self.skipped: dict[str, Tally] = {}
         self.left_out: dict[str, Tally] = {}
         self.notes: dict[str, Tally] = {}
+        # Of each file the rows that were used and skipped.
+        self._files: list[tuple[str, int, int]] = []
 
     def skip(self, reason: str, file: str, line: int, detail: str = "") -> None:
         """A row that cannot be used. It counts as row already; `reason` has no values in it, `detail` has them.
@@ -64,9 +75,46 @@ class Diagnosis:
         if count:
             _tally(self.left_out, reason, file, line, "", count)
 
-    def note(self, reason: str, file: str, line: int, detail: str = "") -> None:
-        """Something worth telling about a row that is used, or (line 0) about a file. Never an error."""
-        _tally(self.notes, reason, file, line, detail)
+    def take_back(self, reason: str, file: str, line: int, *, count: int = 1) -> None:
+        """Rows counted as used are left out, because another record says the same or more; the first is at `line`."""
+        self.used -= count
+        self.leave_out(reason, file, line, count=count)
+
+    def note(self, reason: str, file: str, line: int, detail: str = "", *, count: int = 1, loud: bool = False) -> None:
+        """Something worth telling about a row that is used, or (line 0) about a file. Never an error.
+
+        With `loud` it is likely to make the trace another machine's than the user has in mind: the command line
+        prints it on stderr too.
+        """
+        _tally(self.notes, reason, file, line, detail, count, loud=loud)
+
+    def warnings(self) -> list[str]:
+        """The loud notes, a line each."""
+        return [f"{reason}{f': {t}' if str(t) else ''}" for reason, t in self.notes.items() if t.loud]
+
+    @contextmanager
+    def reading(self, file: str) -> Iterator[None]:
+        """What is accounted for meanwhile is of this file; see `check_use`."""
+        used, skipped = self.used, _sum(self.skipped)
+        yield
+        self._files.append((file, self.used - used, _sum(self.skipped) - skipped))
+
+    def check_use(self) -> None:
+        """Refuse files of which hardly any row that should say something of nodes could be read.
+
+        Raises
+        ------
+        InputError
+            When of a file fewer than 5 % of the rows used or skipped were used, unless few are allowed.
+        """
+        for file, used, skipped in self._files:
+            if used < LEAST_USABLE * (used + skipped) and not self.allow_few:
+                reasons = {why: tally for why, tally in self.skipped.items() if tally.file == file}
+                raise InputError(
+                    f"only {used:,} of {used + skipped:,} rows can be used: {_reasons(reasons or self.skipped)}",
+                    file=file,
+                    hint="is FORMAT the right one? --allow-few accepts such a file",
+                )
 
     def balance(self) -> None:
         """Check that every line and row is accounted for.
@@ -84,7 +132,7 @@ class Diagnosis:
 
     def losses(self) -> str:
         """Why rows were skipped or left out, in one line."""
-        return "; ".join(f"{why}: {tally}" for why, tally in {**self.skipped, **self.left_out}.items())
+        return _reasons({**self.skipped, **self.left_out})
 
     def as_dict(self) -> dict[str, Any]:
         """The account as plain values, for JSON."""
@@ -98,12 +146,25 @@ class Diagnosis:
         }
 
 
-def _tally(into: dict[str, Tally], reason: str, file: str, line: int, detail: str, count: int = 1) -> None:
+def _tally(
+    into: dict[str, Tally],
+    reason: str,
+    file: str,
+    line: int,
+    detail: str,
+    count: int = 1,
+    *,
+    loud: bool = False,
+) -> None:
     known = into.get(reason)
     if known is None:
-        into[reason] = Tally(count, file, line, detail[:200])
+        into[reason] = Tally(count, file, line, detail[:200], loud)
     else:
         known.count += count
+
+
+def _reasons(of: dict[str, Tally]) -> str:
+    return "; ".join(f"{reason}: {tally}" for reason, tally in of.items())
 
 
 def _sum(of: dict[str, Tally]) -> int:

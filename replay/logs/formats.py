@@ -122,4 +122,12 @@ def reader(name: str) -> Reader:
     """The reader of a format of `FORMATS`."""
     if name not in FORMATS:
         raise InputError(f"unknown format {name!r}; known are {', '.join(FORMATS)}")
-    return cast(Reader, import_module(FORMATS[name][0]).read)
+    read_lines = cast(Reader, import_module(FORMATS[name][0]).read)
+
+    def read(
+        lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
+    ) -> None:
+        with into.beside(settings.events), diagnosis.reading(file):
+            read_lines(lines, file, settings, into, diagnosis, clock)
+
+    return read

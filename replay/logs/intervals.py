@@ -32,7 +32,7 @@ def read(
     idle, nodes are idle nowhere else, see `Collector.idle_nodes`. The window of observation spans all intervals.
     """
     nodes_of = NodeLists(into.indices)
-    add = {"busy": into.busy_nodes, "idle": into.idle_nodes, "unavailable": into.unavailable_nodes}
+    add = {"busy": into.job, "idle": into.idle, "unavailable": into.outage}
     delimiter = settings.delimiter
     at: dict[str, int] = {}
     header = ""
@@ -67,7 +67,8 @@ def read(
         start = clock.parse(start_text, file, number)
         end = clock.parse(end_text, file, number, start)
         try:
-            nodes = nodes_of(fields[at["node"]].strip())
+            text = fields[at["node"]].strip()
+            nodes = nodes_of(text)
         except HostListError as error:
             diagnosis.skip("column node holds no host list", file, number, str(error))
             continue
@@ -86,7 +87,7 @@ def read(
             first, last = min(first, start), max(last, start if end is None else end)
             if word.lower() == "free":
                 diagnosis.note("state free, with which PBS means that some cores are, was taken for idle", file, number)
-            add[state](nodes, start, end)
+            add[state](text, nodes, start, end, file, number)
     if not at:
         raise InputError("holds no table; expected a header node,start,end[,state]", file=file)
     if first < last:

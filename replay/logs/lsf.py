@@ -55,7 +55,7 @@ def read(
         in_order(start_ns, end_ns)
         if any("@" in host for host in hosts):
             diagnosis.note("hosts of another cluster (host@cluster) count as nodes of their own", file, line, job)
-        into.busy(hosts, start_ns, end_ns)
+        into.job(text, into.indices(hosts), start_ns, end_ns, file, line)
 
     each_record(lines, file, diagnosis, record)
 

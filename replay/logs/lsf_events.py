@@ -72,7 +72,8 @@ class _Events:
         hosts, at = hosts_at(row, 8)
         if not hosts:
             raise Unusable("a job starts on no host", f"job {row[_JOB][:40]}")
-        if self.jobs.begin((number_at(row, _JOB, "jobId"), number_at(row, at + 4, "idx")), hosts, event_ns):
+        job = number_at(row, _JOB, "jobId"), number_at(row, at + 4, "idx")
+        if self.jobs.begin(job, hosts, event_ns, self.file, line):
             told = "a job starts again without having ended: its nodes count as taken until then"
             self.diagnosis.note(told, self.file, line, f"job {row[_JOB][:40]}")
 
@@ -84,16 +85,17 @@ class _Events:
         if status & _ENDED and not status & _POST:
             end_ns = event_ns if row[8] == "0" else time_at(row, 8, "endTime", self.clock)
             begun = self.jobs.under_way(job)
-            if begun is not None and end_ns < begun[1]:
+            if begun is not None and end_ns < begun.start_ns:
                 raise Unusable("ends before it starts", f"job {row[_JOB][:40]}")
-            if not self.jobs.end(job, end_ns):
+            if not self.jobs.end(job, end_ns, self.file, line):
                 raise LeftOut("a job ended that had not started in these logs")
-        elif not (status & _QUEUED and self.jobs.end(job, event_ns)):
+        elif not (status & _QUEUED and self.jobs.end(job, event_ns, self.file, line)):
             raise LeftOut("record type JOB_STATUS: a change that neither takes nodes nor gives them back")
 
     def _requeued(self, row: list[str], event_ns: int, line: int) -> None:
         # version time jobId idx
-        if not self.jobs.end((number_at(row, _JOB, "jobId"), number_at(row, 4, "idx")), event_ns):
+        job = number_at(row, _JOB, "jobId"), number_at(row, 4, "idx")
+        if not self.jobs.end(job, event_ns, self.file, line):
             raise LeftOut("a job was requeued that was not running")
 
     def _host(self, row: list[str], event_ns: int, line: int) -> None:
@@ -105,8 +107,8 @@ class _Events:
         if control in _CLOSED:
             if self.closed.under_way(host) is not None:
                 raise LeftOut("a host was closed that was closed already")
-            self.closed.begin(host, (host,), event_ns)
+            self.closed.begin(host, (host,), event_ns, self.file, line)
         elif control != _OPEN:
             raise Unusable("opCode of HOST_CTRL is none of 1 to 5", str(control))
-        elif not self.closed.end(host, event_ns):
+        elif not self.closed.end(host, event_ns, self.file, line):
             raise LeftOut("a host was opened that was not closed in these logs")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Diagnosis
@@ -66,15 +67,15 @@ class _Accounting:
             case "S":
                 self._started(job, stamp, values)
             case "A":
-                if not self.jobs.end(job, self._time(values, "end", stamp)):
+                if not self.jobs.end(job, self._time(values, "end", stamp), self.file, line):
                     raise LeftOut("record type A: aborted before it started")
             case "c":
                 self._shrunk(job, stamp, values)
             case "B":
                 start_ns = self._time(values, "start", stamp)
-                self.reservations.begin(job, _hosts(values), start_ns)
+                self.reservations.begin(job, _hosts(values), start_ns, self.file, line)
             case "F" | "K" | "k":
-                if not self.reservations.end(job, self._time({}, "end", stamp)):
+                if not self.reservations.end(job, self._time({}, "end", stamp), self.file, line):
                     raise LeftOut(f"record type {kind}: the end of a reservation whose beginning is not in the logs")
             case _:
                 raise LeftOut(f"record type {kind}: says nothing of when nodes are taken or given back")
@@ -88,8 +89,8 @@ class _Accounting:
         begun = self.jobs.under_way(job)
         end_ns = self._time(values, "end", stamp)
         if "start" not in values and begun is not None:
-            in_order(begun[1], end_ns)
-            self.jobs.end(job, end_ns)
+            in_order(begun.start_ns, end_ns)
+            self.jobs.end(job, end_ns, self.file, self.line)
             return
         if "start" not in values and kind == "R":
             raise LeftOut("record type R: sent back to the queue, its start is not in the logs")
@@ -97,16 +98,16 @@ class _Accounting:
             raise Unusable("a job has ended but states no start", f"job {job[:80]}")
         start_ns = self._time(values, "start", stamp)
         in_order(start_ns, end_ns)
-        if begun is not None and begun[1] == start_ns:
+        if begun is not None and begun.start_ns == start_ns:
             # Nodes released on the way (c) are not the job's any more, though E may list them.
-            self.jobs.end(job, end_ns)
+            self.jobs.end(job, end_ns, self.file, self.line)
             return
-        self.into.busy(_hosts(values), start_ns, end_ns)
+        self.into.job(job, self.into.indices(_hosts(values)), start_ns, end_ns, self.file, self.line)
         self.jobs.forget(job)
 
     def _started(self, job: str, stamp: str, values: dict[str, str]) -> None:
         start_ns = self._time(values, "start", stamp)
-        if self.jobs.begin(job, _hosts(values), start_ns):
+        if self.jobs.begin(job, _hosts(values), start_ns, self.file, self.line):
             told = "a job starts again without having ended: its nodes count as taken until then"
             self.diagnosis.note(told, self.file, self.line, f"job {job[:80]}")
 
@@ -116,10 +117,9 @@ class _Accounting:
         if begun is None:
             raise LeftOut("record type c: nodes released by a job whose start is not in the logs")
         kept, now_ns = _hosts(values), self._time({}, "end", stamp)
-        released = tuple(host for host in begun[0] if host not in set(kept))
-        self.into.busy(released, begun[1], max(now_ns, begun[1]))
-        self.jobs.forget(job)
-        self.jobs.begin(job, kept, begun[1])
+        released = tuple(host for host in begun.hosts if host not in set(kept))
+        self.into.busy(released, begun.start_ns, max(now_ns, begun.start_ns))
+        self.jobs.replace(job, replace(begun, hosts=kept))
 
     def _time(self, values: dict[str, str], key: str, stamp: str) -> int:
         """An epoch of the message, or the record's stamp where the message states none."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from array import array
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from bft.models import InputError
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.runs import Runs
 
 # Names that a node trace can hold; logs with damaged bytes or control characters have others.
 _HOST = re.compile(r"[!-~]{1,255}")
-Begun: TypeAlias = "dict[Hashable, tuple[tuple[str, ...], int]]"
 
 
 class Unusable(Exception):  # noqa: N818 - it ends the reading of a record, not the program
@@ -96,6 +97,25 @@ def in_order(start_ns: int, end_ns: int) -> None:
         raise Unusable("ends before it starts", f"{(start_ns - end_ns) / 1e9:g} s before")
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What has begun: its hosts, UTC nanoseconds of its start, and where its record is."""
+
+    hosts: tuple[str, ...]
+    start_ns: int
+    file: str
+    line: int
+
+
+class Add(Protocol):
+    """What receives intervals: `Collector.job` or `Collector.outage`."""
+
+    def __call__(
+        self, key: Hashable, nodes: array[int], start_ns: int, end_ns: int | None, file: str, line: int, /
+    ) -> None:
+        """Add one interval of several nodes."""
+
+
 class Running:
     """Jobs (or outages) that have begun in a log that states their ends in records of their own.
 
@@ -104,44 +124,58 @@ class Running:
 
     Parameters
     ----------
-    add
-        Receives hosts, start and end of an interval: a method of the collector.
+    into, add, runs
+        The collector, its method that receives intervals, and the records that this method has received.
     begun
-        Hosts and start by key, as the file before left them.
+        What is under way by key, as the file before left it.
     """
 
-    def __init__(self, add: Callable[[Sequence[str], int, int | None], None], begun: Begun) -> None:
+    def __init__(self, into: Collector, add: Add, runs: Runs, begun: dict[Hashable, Begun]) -> None:
+        self._into = into
         self._add = add
+        self._runs = runs
         self._begun = begun
 
-    def begin(self, key: Hashable, hosts: tuple[str, ...], start_ns: int) -> bool:
-        """Something begins; True when the same was under way, which then lasted until now at the most."""
-        again = self.end(key, start_ns)
-        self._begun[key] = hosts, start_ns
+    def begin(self, key: Hashable, hosts: tuple[str, ...], start_ns: int, file: str, line: int) -> bool:
+        """Something begins; True when the same was under way since another time, and lasted until now at the most."""
+        self._runs.ended(("begin", key), 0, start_ns, start_ns, file, line, once=False)  # so that a copy counts once
+        before = self._begun.get(key)
+        again = before is not None and before.start_ns != start_ns and self.end(key, start_ns)
+        self.replace(key, Begun(hosts, start_ns, file, line))
         return again
 
-    def end(self, key: Hashable, end_ns: int) -> bool:
-        """It ends; True when it was under way."""
+    def replace(self, key: Hashable, begun: Begun) -> None:
+        """What is under way has other hosts from now on."""
+        self._begun[key] = begun
+
+    def end(self, key: Hashable, end_ns: int, file: str = "", line: int = 0) -> bool:
+        """It ends; True when it was under way. File and line are those of the record with the end, if there is one."""
         begun = self._begun.pop(key, None)
         if begun is None:
             return False
-        self._add(begun[0], begun[1], max(end_ns, begun[1]))
+        nodes = self._into.indices(begun.hosts)
+        where = (file, line) if line else (begun.file, begun.line)
+        self._add(key, nodes, begun.start_ns, max(end_ns, begun.start_ns), *where)
         return True
 
-    def under_way(self, key: Hashable) -> tuple[tuple[str, ...], int] | None:
-        """Hosts and start of what is under way."""
+    def under_way(self, key: Hashable) -> Begun | None:
+        """What is under way."""
         return self._begun.get(key)
 
     def forget(self, key: Hashable) -> None:
         """It has ended, and another record states all of it."""
         self._begun.pop(key, None)
 
-    def last_until(self, now_ns: int) -> int:
-        """What is under way lasts until now at the least. Returns how much that is."""
-        for hosts, start_ns in self._begun.values():
-            if now_ns >= start_ns:
-                self._add(hosts, start_ns, now_ns)
-        return len(self._begun)
+    def last_until(self, now_ns: int) -> list[tuple[tuple[str, ...], int]]:
+        """Hosts and start of what is under way and lasts until now at the least.
+
+        What has ended by a record that was read before is under way no more: a copy of its beginning came late.
+        """
+        runs = [(key, begun.start_ns) for key, begun in self._begun.items()]
+        for (key, _), ended in zip(runs, self._runs.have_ended(runs), strict=True):
+            if ended:
+                del self._begun[key]
+        return [(begun.hosts, begun.start_ns) for begun in self._begun.values() if now_ns >= begun.start_ns]
 
 
 class UnderWay:
@@ -150,15 +184,26 @@ class UnderWay:
     def __init__(self, into: Collector) -> None:
         self._into = into
         self._kept = _kept.setdefault(into, _Kept())
-        self.jobs = Running(into.busy, self._kept.jobs)
-        self.outages = Running(into.unavailable, self._kept.outages)
+        self.jobs = Running(into, into.job, into.job_runs, self._kept.jobs)
+        self.outages = Running(into, into.outage, into.outage_runs, self._kept.outages)
 
     def file_ends(self, now_ns: int, file: str, diagnosis: Diagnosis) -> None:
         """Take what is under way to last until the last time that the file states."""
+        if now_ns < self._kept.last_ns:
+            told = (
+                "a file ends before the one read before it: give files in order of time, or what begins in one "
+                "and ends in another is lost"
+            )
+            diagnosis.note(told, file, 0, file, loud=True)
+        self._kept.last_ns = max(now_ns, self._kept.last_ns)
         jobs, outages = self.jobs.last_until(now_ns), self.outages.last_until(now_ns)
-        self._into.running += jobs - self._kept.running
-        self._kept.running = jobs
-        for count, what in ((jobs, "jobs"), (outages, "outages or reservations")):
+        for hosts, start_ns in jobs:
+            self._into.busy(hosts, start_ns, now_ns)
+        for hosts, start_ns in outages:
+            self._into.unavailable(hosts, start_ns, now_ns)
+        self._into.running += len(self._kept.jobs) - self._kept.running
+        self._kept.running = len(self._kept.jobs)
+        for count, what in ((len(self._kept.jobs), "jobs"), (len(self._kept.outages), "outages or reservations")):
             if count:
                 told = f"{what} had not ended at the end of a file: their nodes count as taken until its last record"
                 diagnosis.note(told, file, 0, f"{count} of them")
@@ -166,9 +211,10 @@ class UnderWay:
 
 @dataclass(slots=True)
 class _Kept:
-    jobs: Begun = field(default_factory=dict)
-    outages: Begun = field(default_factory=dict)
+    jobs: dict[Hashable, Begun] = field(default_factory=dict)
+    outages: dict[Hashable, Begun] = field(default_factory=dict)
     running: int = 0
+    last_ns: int = 0
 
 
 _kept: WeakKeyDictionary[Collector, _Kept] = WeakKeyDictionary()

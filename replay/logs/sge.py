@@ -43,7 +43,7 @@ def read(
         )
         in_order(start_ns, end_ns)
         hosts = host_names([row[_HOST]], "hostname, field 2,")
-        into.busy(hosts, start_ns, end_ns)
+        into.job(text, into.indices(hosts), start_ns, end_ns, file, line)
         if len(row) > _TASK and row[_PE] not in ("", "NONE") and row[_SLOTS].isdecimal() and len(row[_SLOTS]) < 9:
             slots, known, first = parallel.setdefault((row[_JOB], row[_TASK]), (0, set(), line))
             known.update(hosts)

@@ -31,7 +31,7 @@ def read(
     at_state, at_count, at_cluster = (table.at[name[0]] for name in optional)
     named = at_nodes >= 0 and table.columns[at_nodes] == "nodelist"
     cluster = settings.cluster if at_cluster >= 0 else ""
-    nodes_of, parse, busy = NodeLists(into.indices), clock.parse, into.busy_nodes
+    nodes_of, parse, ran = NodeLists(into.indices), clock.parse, into.job
     steps = first_step = others = first_other = used = 0
     try:
         for number, fields in table:
@@ -52,9 +52,11 @@ def read(
             except HostListError as error:
                 diagnosis.skip("column NodeList holds no host list", file, number, str(error))
                 continue
+            # Ids of several clusters are told apart where the table names the cluster.
+            key = (fields[at_cluster], fields[at_id]) if at_cluster >= 0 else fields[at_id]
             # The most frequent row, without a detour.
             if nodes and start is not None and end is not None and start < end:
-                busy(nodes, start, end)
+                ran(key, nodes, start, end, file, number, once=True)
                 used += 1
                 if at_count >= 0 and fields[at_count] != str(len(nodes)):
                     diagnosis.note("NodeList and AllocNodes (NNodes) tell different numbers of nodes", file, number,
@@ -73,7 +75,7 @@ def read(
                                        ascii(nodes_text[:80]))  # fmt: skip
                         continue
                     count = int(nodes_text[:9]) if nodes_text.isdecimal() else 0
-                used += judge(Job(state, start, end, nodes, count), file, number, into, diagnosis)
+                used += judge(Job(key, state, start, end, nodes, count), file, number, into, diagnosis)
     finally:
         diagnosis.used += used
         diagnosis.leave_out("job step", file, first_step, count=steps)

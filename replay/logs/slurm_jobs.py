@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from bft.replay.logs.collector import Collector
@@ -16,8 +17,12 @@ HOLDING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """State, UTC nanoseconds of start and end (None: unknown), and node indices, or None and their count."""
+    """Key, state, UTC nanoseconds of start and end (None: unknown), and node indices, or None and their count.
 
+    The key is that of `Collector.job`: the id with cluster and array element or component.
+    """
+
+    key: Hashable
     state: str
     start: int | None
     end: int | None
@@ -46,9 +51,6 @@ def judge(job: Job, file: str, line: int, into: Collector, diagnosis: Diagnosis)
         else:
             diagnosis.skip("job ran, but names no nodes", file, line, job.state)
     else:
-        if job.nodes is not None:
-            into.busy_nodes(job.nodes, job.start, job.end)
-        else:
-            into.count(size, job.start, job.end)
+        into.job(job.key, size if job.nodes is None else job.nodes, job.start, job.end, file, line, once=True)
         return True
     return False

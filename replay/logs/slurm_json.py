@@ -108,7 +108,8 @@ def _job(entry: dict[str, Any], cluster: str, nodes_of: NodeLists) -> Job | None
         raise TypeError("nodes is no text")
     nodes: array[int] = nodes_of(text)
     start, end = (_instant(entry["time"][name]) for name in ("start", "end"))
-    return Job(state if isinstance(state, str) else "", start, end, nodes)
+    key = str(entry.get("cluster", "")), str(entry["job_id"]) if "job_id" in entry else text
+    return Job(key, state if isinstance(state, str) else "", start, end, nodes)
 
 
 def _instant(value: Any) -> int | None:

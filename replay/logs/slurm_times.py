@@ -28,5 +28,5 @@ def outage(
     elif not hosts:
         diagnosis.leave_out("names no nodes", file, line)
     else:
-        into.unavailable(hosts, began, ended)
+        into.outage(nodes, into.indices(hosts), began, ended, file, line)
         diagnosis.used += 1

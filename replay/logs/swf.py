@@ -90,7 +90,7 @@ def read(
         if named:
             if not hosts:
                 raise Unusable("field 19 lists no nodes, as it does for the jobs before", ascii(row[-1][:40]))
-            into.busy(hosts, start_ns, end_ns)
+            into.job(text, into.indices(hosts), start_ns, end_ns, file, line)
             return
         if len(row) > _FIELDS:
             told = "fields beyond the 18 of the format were not read: field 19 of the first job lists no nodes"
@@ -99,7 +99,7 @@ def read(
         if not stated:
             told = "neither --processors-per-node nor MaxProcs and MaxNodes of the header tell how many processors a "
             diagnosis.note(f"{told}node has: each processor is taken for a node", file, line)
-        into.count(math.ceil(processors / per_node), start_ns, end_ns)
+        into.job(text, math.ceil(processors / per_node), start_ns, end_ns, file, line)
 
     each_record(told(), file, diagnosis, record, comment=";")
     nodes = _machine_nodes(header, settings)

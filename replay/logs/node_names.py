@@ -1,0 +1,49 @@
+"""Which names are one node: some logs and commands write the short name, others the full one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+
+_ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
+
+
+def other_forms(names: Sequence[str], listed: Collection[int]) -> dict[int, int]:
+    """Short and full forms of one name: for the index of the one to be replaced the index of the other.
+
+    `cn001` and `cn001.cluster.org` are one node if no other full name has this short form, and if the list of nodes
+    does not have both. The form that the list has stays, else the one that comes first in `names`.
+
+    Parameters
+    ----------
+    names
+        All names that were read.
+    listed
+        Indices of those that are in the list of nodes; empty without a list.
+    """
+    index = {name: k for k, name in enumerate(names)}
+    full: dict[str, list[int]] = {}
+    for k, name in enumerate(names):
+        short, dot, _ = name.partition(".")
+        if dot and short in index and not short.isdecimal():  # 10.0.0.1 is an address
+            full.setdefault(short, []).append(k)
+    forms: dict[int, int] = {}
+    for short, candidates in full.items():
+        pair = index[short], candidates[0]
+        if len(candidates) > 1 or (pair[0] in listed and pair[1] in listed):
+            continue
+        kept = next((k for k in pair if k in listed), min(pair))
+        forms[pair[0] if kept == pair[1] else pair[1]] = kept
+    return forms
+
+
+def difference(names: Iterable[str], listed: Iterable[str]) -> str:
+    """Why no name is in a list of nodes, for a message; empty if that is not clear."""
+    plain, expected = set(names), set(listed)
+    if {_ZEROS.sub("", name) for name in plain} & {_ZEROS.sub("", name) for name in expected}:
+        return "they differ in leading zeros: write cn[001-128], not cn[1-128]"
+    if {name.casefold() for name in plain} & {name.casefold() for name in expected}:
+        return "they differ in capital letters"
+    if {name.partition(".")[0] for name in plain} & {name.partition(".")[0] for name in expected}:
+        return "they differ in their domains, or one short name has several"
+    return ""

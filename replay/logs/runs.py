@@ -1,0 +1,207 @@
+"""Records that state the same run of a job: exports of single days overlap, and a job at midnight is in both."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.trace import TimeArray
+
+# Bit of `_contents` for runs of which a job has one at a time; the bits below are a hash.
+_ONCE = 1 << 30
+
+
+@dataclass(slots=True)
+class OpenRun:
+    """A run that had no end when its record was written.
+
+    Parameters
+    ----------
+    nodes
+        Node indices, or how many nodes when the log has no names.
+    start_ns, end_ns
+        UTC nanoseconds; an end of None is that of the observation.
+    file, line
+        Where the record is.
+    once
+        Whether the job has one run at a time.
+    """
+
+    nodes: array[int] | int
+    start_ns: int
+    end_ns: int | None
+    file: str
+    line: int
+    once: bool
+
+
+class Runs:
+    """Runs of jobs, or outages of nodes. Several records with one key and one start state the same run.
+
+    - A record without an end is closed by one with an end.
+    - A record that repeats another one counts once.
+    - A job that starts again had ended by then, if jobs of its kind run once at a time.
+
+    The order of the records does not matter. Takes 28 bytes per run with an end. Keys are compared by their hash of
+    64 bits, together with the exact start.
+
+    Parameters
+    ----------
+    what
+        What runs, for messages: job or outage.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self._open: dict[tuple[Hashable, int], OpenRun] = {}
+        # How many records without an end repeat another one, and where the first of them is.
+        self._open_again: tuple[int, str, int] = (0, "", 0)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._keys, self._starts = array("q"), array("q")
+        self._contents, self._sizes, self._lines = array("i"), array("i"), array("I")
+        # Number of the first record of each file.
+        self._file_rows: list[int] = []
+        self._file_names: list[str] = []
+
+    def ended(
+        self, key: Hashable, nodes: array[int] | int, start_ns: int, end_ns: int, file: str, line: int, *, once: bool
+    ) -> int:
+        """Add a record with an end; returns its number."""
+        row = len(self._keys)
+        if not row or file is not self._file_names[-1]:
+            self._file_rows.append(row)
+            self._file_names.append(file)
+        self._keys.append(hash(key))
+        self._starts.append(start_ns)
+        if isinstance(nodes, int):
+            content, size = hash((end_ns, nodes)), 0
+        else:
+            content, size = hash((end_ns, nodes.tobytes())), len(nodes)
+        self._contents.append(content & (_ONCE - 1) | (_ONCE if once else 0))
+        self._sizes.append(size)
+        self._lines.append(line)
+        return row
+
+    def begun(self, key: Hashable, nodes: array[int] | int, start_ns: int, file: str, line: int, *, once: bool) -> None:
+        """Add a record without an end."""
+        if (key, start_ns) in self._open:
+            count, first_file, first_line = self._open_again
+            self._open_again = (count + 1, first_file, first_line) if count else (1, file, line)
+        self._open[key, start_ns] = OpenRun(nodes, start_ns, None, file, line, once)
+
+    def open_starts(self) -> Iterable[int]:
+        """Starts of the runs that have no end so far."""
+        return (start_ns for _, start_ns in self._open)
+
+    def have_ended(self, runs: Sequence[tuple[Hashable, int]]) -> list[bool]:
+        """Whether a record with an end was added, for each key and start."""
+        ended = self._starts_by_key(hash(key) for key, _ in runs)
+        return [start_ns in ended.get(hash(key), ()) for key, start_ns in runs]
+
+    def latest(self, rows: NDArray[np.int64], ends: TimeArray) -> NDArray[np.bool_]:
+        """Which of these records have the latest end of their run; of equal ones the first.
+
+        Parameters
+        ----------
+        rows
+            Numbers of records, as `ended` returned them.
+        ends
+            Their ends.
+        """
+        keys, starts = (np.frombuffer(column, dtype=np.int64)[rows] for column in (self._keys, self._starts))
+        order = np.lexsort((-ends, starts, keys))
+        first = np.ones(len(rows), dtype=bool)
+        first[1:] = (np.diff(keys[order]) != 0) | (np.diff(starts[order]) != 0)
+        kept = np.zeros(len(rows), dtype=bool)
+        kept[order[first]] = True
+        return kept
+
+    def settle(self, diagnosis: Diagnosis) -> tuple[int, list[OpenRun]]:
+        """Account for records that repeat or close others, when all files were read, and forget all records.
+
+        Returns
+        -------
+        repeated
+            How many node-intervals the repeated records had.
+        runs
+            Those that no record closes.
+        """
+        repeated = self._repeats(diagnosis)
+        remaining = self._close(diagnosis)
+        self._open.clear()
+        self._open_again = (0, "", 0)
+        self._clear()
+        return repeated, remaining
+
+    def _repeats(self, diagnosis: Diagnosis) -> int:
+        """Take repeated records back; returns how many node-intervals they had."""
+        what = f"a record that repeats another one of the same {self.what}"
+        if self._open_again[0]:
+            count, file, line = self._open_again
+            diagnosis.take_back(what, file, line, count=count)
+        keys, starts = (np.frombuffer(column, dtype=np.int64) for column in (self._keys, self._starts))
+        # Nearly always there are none: one sort finds that out.
+        mixed = keys * np.int64(0x9E3779B97F4A7C1) + starts
+        ordered = np.sort(mixed)
+        twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+        if not len(twice):
+            return 0
+        rows = np.flatnonzero(np.isin(mixed, twice))
+        contents = np.frombuffer(self._contents, dtype=np.int32)[rows]
+        order = np.lexsort((rows, contents, starts[rows], keys[rows]))
+        rows, contents = rows[order], contents[order]
+        same_run = (np.diff(keys[rows]) == 0) & (np.diff(starts[rows]) == 0)
+        same = same_run & (np.diff(contents) == 0)
+        again = np.sort(rows[1:][same])
+        if len(again):
+            diagnosis.take_back(what, *self._place(int(again[0])), count=len(again))
+        differ = rows[1:][same_run & ~same & (contents[1:] >= _ONCE)]
+        if len(differ):
+            told = (
+                f"records of one {self.what} (same id, same start) have different ends or nodes: the latest end counts"
+            )
+            diagnosis.note(told, *self._place(int(differ.min())), count=len(differ))
+        return int(np.frombuffer(self._sizes, dtype=np.int32)[again].sum())
+
+    def _close(self, diagnosis: Diagnosis) -> list[OpenRun]:
+        """The runs without an end that no record closes; those that start again end there."""
+        ended = self._starts_by_key(hash(key) for key, _ in self._open)
+        begun = {key: set(starts) for key, starts in ended.items()}
+        for key, start_ns in self._open:
+            begun.setdefault(hash(key), set()).add(start_ns)
+        remaining = []
+        for (key, start_ns), run in self._open.items():
+            if start_ns in ended.get(hash(key), ()):
+                told = f"a {self.what} without an end, of which another record states the end"
+                diagnosis.take_back(told, run.file, run.line)
+                continue
+            remaining.append(run)
+            later = [other for other in begun[hash(key)] if other > start_ns]
+            if run.once and later:
+                run.end_ns = min(later)
+                told = f"a {self.what} without an end starts again later: its nodes count as taken until then"
+                diagnosis.note(told, run.file, run.line)
+        return remaining
+
+    def _starts_by_key(self, hashes: Iterable[int]) -> dict[int, set[int]]:
+        """Starts of the records with an end, by the hash of their key, of these keys only."""
+        wanted = np.fromiter(set(hashes), dtype=np.int64)
+        found: dict[int, set[int]] = {}
+        if len(wanted):
+            keys, starts = (np.frombuffer(column, dtype=np.int64) for column in (self._keys, self._starts))
+            rows = np.flatnonzero(np.isin(keys, wanted))
+            for key, start_ns in zip(keys[rows].tolist(), starts[rows].tolist(), strict=True):
+                found.setdefault(key, set()).add(start_ns)
+        return found
+
+    def _place(self, row: int) -> tuple[str, int]:
+        """File and line of a record."""
+        return self._file_names[bisect_right(self._file_rows, row) - 1], self._lines[row]
