@@ -317,9 +317,8 @@ class Collector:
             ends = np.array(self._counted[2], dtype=np.int64)
             kept = rows < 0
             kept[known] = self.job_runs.latest(rows[known], ends[known])
-            columns = (np.array(column, dtype=np.int64)[kept] for column in self._counted[:3])
-            nodes, starts, ends = (array("q", column.tobytes()) for column in columns)
-            self._counted = (nodes, starts, ends, array("q", [-1]) * len(nodes))
+            left = [array("q", np.array(column, dtype=np.int64)[kept].tobytes()) for column in self._counted[:3]]
+            self._counted = (left[0], left[1], left[2], array("q", [-1]) * len(left[0]))
 
     def _seen(self, start_ns: int, end_ns: int | None) -> int:
         """Widen the window that jobs are seen in, and return the end, `OPEN` for None."""

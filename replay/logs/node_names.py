@@ -24,8 +24,8 @@ def other_forms(names: Sequence[str], listed: Collection[int]) -> dict[int, int]
     index = {name: k for k, name in enumerate(names)}
     full: dict[str, list[int]] = {}
     for k, name in enumerate(names):
-        short, dot, _ = name.partition(".")
-        if dot and short in index and not short.isdecimal():  # 10.0.0.1 is an address
+        short = _short(name)
+        if short != name and short in index:
             full.setdefault(short, []).append(k)
     forms: dict[int, int] = {}
     for short, candidates in full.items():
@@ -44,6 +44,12 @@ def difference(names: Iterable[str], listed: Iterable[str]) -> str:
         return "they differ in leading zeros: write cn[001-128], not cn[1-128]"
     if {name.casefold() for name in plain} & {name.casefold() for name in expected}:
         return "they differ in capital letters"
-    if {name.partition(".")[0] for name in plain} & {name.partition(".")[0] for name in expected}:
+    if set(map(_short, plain)) & set(map(_short, expected)):
         return "they differ in their domains, or one short name has several"
     return ""
+
+
+def _short(name: str) -> str:
+    """A name without its domain; an address such as 10.0.0.1 has none."""
+    short = name.partition(".")[0]
+    return name if short.isdecimal() else short

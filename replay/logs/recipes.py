@@ -8,6 +8,7 @@ RECIPES: dict[str, str] = {
 # 1. Jobs. Any user, if `scontrol show config | grep PrivateData` does not name jobs; else an operator must run it, as
 #    a user would see own jobs only and the rest of the machine would look idle.
 #    -a takes all users, -X leaves out job steps, -D keeps what was requeued.
+#    A job that runs at the end of one export and ends in the next is one job: exports of single days may be joined.
 SLURM_TIME_FORMAT=%s sacct -a -X -D -P -S 2024-01-01 -E 2024-02-01 \\
   --format=JobID,NodeList,AllocNodes,Start,End,State | xz > jobs.sacct.xz
 # 2. Nodes of the machine, any user:
@@ -31,7 +32,8 @@ pbsnodes -a > nodes.txt
 cat /var/spool/pbs/server_priv/accounting/202401?? | xz > accounting.xz
 # One more day at either end makes the window complete: records of long jobs come when they end.
 bft-replay ingest pbs accounting.xz --nodes nodes.txt --tz Europe/Berlin -o trace.parquet
-# Nodes that were down or offline are not in the accounting: give them as CSV of node,start,end,state with --events.
+# Nodes that were down or offline are not in the accounting: give them as CSV of node,start,end,state with --events. They
+# do not change the window of observation, which is that of the jobs, or --from and --to.
 """,
     "lsf": """\
 # LSF: lsb.acct has finished jobs, lsb.acct.1, .2 ... older ones. lsb.events has the running ones and hosts' states.

@@ -180,14 +180,14 @@ class Runs:
         remaining = []
         for (key, start_ns), run in self._open.items():
             if start_ns in ended.get(hash(key), ()):
-                told = f"a {self.what} without an end, of which another record states the end"
+                told = f"{self.what} without an end, of which another record states the end"
                 diagnosis.take_back(told, run.file, run.line)
                 continue
             remaining.append(run)
             later = [other for other in begun[hash(key)] if other > start_ns]
             if run.once and later:
                 run.end_ns = min(later)
-                told = f"a {self.what} without an end starts again later: its nodes count as taken until then"
+                told = f"{self.what} without an end starts again later: its nodes count as taken until then"
                 diagnosis.note(told, run.file, run.line)
         return remaining
 
