@@ -32,8 +32,8 @@ pbsnodes -a > nodes.txt
 cat /var/spool/pbs/server_priv/accounting/202401?? | xz > accounting.xz
 # One more day at either end makes the window complete: records of long jobs come when they end.
 bft-replay ingest pbs accounting.xz --nodes nodes.txt --tz Europe/Berlin -o trace.parquet
-# Nodes that were down or offline are not in the accounting: give them as CSV of node,start,end,state with --events. They
-# do not change the window of observation, which is that of the jobs, or --from and --to.
+# Nodes that were down or offline are not in the accounting: give them as CSV of node,start,end,state with --events.
+# They do not change the window of observation, which is that of the jobs, or --from and --to.
 """,
     "lsf": """\
 # LSF: lsb.acct has finished jobs, lsb.acct.1, .2 ... older ones. lsb.events has the running ones and hosts' states.
