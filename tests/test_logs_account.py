@@ -90,18 +90,18 @@ def test_shares_of_a_month_of_ten_thousand_nodes_do_not_overflow(
 
 
 def test_shares_of_a_workload_of_counts_do_not_overflow(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = [f"{k} {k * DAY} 0 {DAY * 3 // 4} 1531 -1 -1 -1 -1 -1 1 1 1 -1 -1 1 -1 -1" for k in range(30)]
+    lines = [f"{k} {k * DAY} 0 {DAY * 3 // 4} 1531 -1 -1 -1 -1 -1 1 1 1 -1 -1 1 -1 -1" for k in range(100)]
     Path("w.swf").write_text(f"; UnixStartTime: {BEGIN_S}\n; MaxNodes: 1531\n; MaxProcs: 1531\n" + "\n".join(lines))
-    account, _ = ingest(capsys, "swf", "w.swf", "--from", stamp(0), "--to", stamp(30 * DAY))
+    account, _ = ingest(capsys, "swf", "w.swf", "--from", stamp(0), "--to", stamp(100 * DAY))
     assert account["coverage"]["busy"] == pytest.approx(0.75, rel=1e-12)
     assert account["coverage"]["idle"] == pytest.approx(0.25, rel=1e-12)
 
 
 def test_short_gaps_and_outages_do_not_overflow() -> None:
     into = Collector(min_gap_ns=400 * DAY * S)
-    hosts = [f"n{k}" for k in range(400)]
+    hosts = [f"n{k}" for k in range(800)]
     into.busy(hosts, 0, 1)
-    into.unavailable(hosts[:200], 0, 365 * DAY * S)
+    into.unavailable(hosts[:400], 0, 365 * DAY * S)
     into.busy(hosts[:1], 365 * DAY * S - 1, 365 * DAY * S)
     _, coverage = node_trace(into, Diagnosis(), start_ns=0, end_ns=365 * DAY * S)
     assert coverage.unavailable == pytest.approx(0.5, abs=1e-9)
@@ -162,6 +162,20 @@ def test_intervals_beside_another_log_do_not_replace_its_window(here: Path, caps
     ingest(capsys, "auto", "jobs", "more.csv")
     trace = read_trace("t.parquet")
     assert [time // S - BEGIN_S for time in (trace.start, trace.end)] == [60, 900]
+
+
+def test_outages_in_a_log_of_intervals_do_not_widen_its_window(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("down").write_text(f"node,start,end,state\nn1,{stamp(-900 * DAY)},,down\n")
+    Path("log").write_text(
+        f"node,start,end,state\nn1,{stamp(-800 * DAY)},{stamp(50)},down\nn2,{stamp(0)},{stamp(90)},busy\n"
+    )
+    for files in (("log",), ("down", "log"), ("log", "down")):
+        ingest(capsys, "intervals", *files)
+        trace = read_trace("t.parquet")
+        assert [time // S - BEGIN_S for time in (trace.start, trace.end)] == [0, 90]
+    Path("down").write_text(f"node,start,end,state\nn1,{stamp(10)},{stamp(20)},down\nn2,{stamp(0)},{stamp(20)},down\n")
+    ingest(capsys, "intervals", "down")  # where there is nothing else, outages are what was observed
+    assert read_trace("t.parquet").duration_s == 20
 
 
 def test_events_that_do_not_touch_the_window_are_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

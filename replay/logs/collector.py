@@ -110,8 +110,9 @@ class Collector:
         Name of the machine and, for logs with counts alone, how many nodes it has; readers may set both.
     first_start, first_end, last, running
         Of the jobs: earliest start, earliest end, latest start or end, and how many had no end yet.
-    stated
-        Window of observation that the log itself states.
+    stated, stated_outages
+        Window of observation that the log itself states; and the one of its outages, which counts when nothing else is
+        known, as a node may be down for years.
     job_runs, outage_runs, idle_runs
         Records that other records may repeat or close.
     reported
@@ -129,6 +130,7 @@ class Collector:
         self.last = 0
         self.running = 0
         self.stated: tuple[int, int] | None = None
+        self.stated_outages: tuple[int, int] | None = None
         self.busy_intervals = Intervals(min_gap_ns)
         self.unavailable_intervals = Intervals(min_gap_ns)
         self.idle_intervals = Intervals(0)  # its gaps are no idle time, however short
@@ -259,14 +261,21 @@ class Collector:
         for column, value in zip(self._counted, (nodes, start_ns, self._seen(start_ns, end_ns), row), strict=True):
             column.append(value)
 
-    def observe(self, start_ns: int, end_ns: int) -> None:
-        """The log states a window of observation of its own; several make the one that spans them."""
+    def observe(self, start_ns: int, end_ns: int, *, outages: bool = False) -> None:
+        """The log states a window of observation of its own; several make the one that spans them.
+
+        With `outages`, all that it is known from are times when nodes were unavailable.
+        """
         if self._beside:
             return
         self.reported = True
-        if self.stated is not None:
-            start_ns, end_ns = min(start_ns, self.stated[0]), max(end_ns, self.stated[1])
-        self.stated = start_ns, end_ns
+        known = self.stated_outages if outages else self.stated
+        if known is not None:
+            start_ns, end_ns = min(start_ns, known[0]), max(end_ns, known[1])
+        if outages:
+            self.stated_outages = start_ns, end_ns
+        else:
+            self.stated = start_ns, end_ns
 
     def next_start(self, after_ns: int) -> int | None:
         """Earliest start of a job with names of nodes after this time, as far as files were read."""

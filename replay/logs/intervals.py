@@ -29,14 +29,16 @@ def read(
 
     node: a name or, in quotes, a host list. start, end: ISO stamps or seconds since 1970; an empty end is still to
     come. state: busy (default), idle, unavailable, or any word that `node_states.state_of` knows. Once a row states
-    idle, nodes are idle nowhere else, see `Collector.idle_nodes`. The window of observation spans all intervals.
+    idle, nodes are idle nowhere else, see `Collector.idle_nodes`. The window of observation spans the
+    busy and idle rows; all rows if there are only others.
     """
     nodes_of = NodeLists(into.indices)
     add = {"busy": into.job, "idle": into.idle, "unavailable": into.outage}
     delimiter = settings.delimiter
     at: dict[str, int] = {}
     header = ""
-    first, last = OPEN, 0
+    # First start and last end of busy and idle rows, and of those that say that nodes were unavailable.
+    observed, outages = [OPEN, 0], [OPEN, 0]
     for number, line in enumerate(lines, 1):
         diagnosis.lines += 1
         if not line.strip() or line.startswith("#") or line == header:
@@ -84,14 +86,16 @@ def read(
             diagnosis.leave_out("idle row of an --events file: says only that the node could run jobs", file, number)
         else:
             diagnosis.used += 1
-            first, last = min(first, start), max(last, start if end is None else end)
+            span = outages if state == "unavailable" else observed
+            span[:] = min(span[0], start), max(span[1], start if end is None else end)
             if word.lower() == "free":
                 diagnosis.note("state free, with which PBS means that some cores are, was taken for idle", file, number)
             add[state](text, nodes, start, end, file, number)
     if not at:
         raise InputError("holds no table; expected a header node,start,end[,state]", file=file)
-    if first < last:
-        into.observe(first, last)
+    for (first, last), only_outages in ((observed, False), (outages, True)):
+        if first < last:
+            into.observe(first, last, outages=only_outages)
 
 
 def _header(line: str, delimiter: str, settings: Settings, file: str, number: int) -> dict[str, int]:

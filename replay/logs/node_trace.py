@@ -212,7 +212,7 @@ def _window(
     start, end = collected.first_end, collected.last
     if start >= end:  # all jobs ended at once: there is no better guess
         start = collected.first_start
-    stated = collected.stated
+    stated = collected.stated or (collected.stated_outages if collected.first_start == OPEN else None)
     if stated is not None:  # logs of jobs that state none may lie beside those that state it
         start, end = min(stated[0], start), max(stated[1], end)
     log = min(start, collected.first_start), end
