@@ -88,6 +88,45 @@ def test_logs_are_measurements(capsys: pytest.CaptureFixture[str]) -> None:
     assert pd.read_csv("points.csv").throughput.tolist() == [128, 512]
 
 
+def test_what_a_log_was_read_by_and_what_was_not_used_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"step {k:,} step_time=0.50 samples/s: 256" for k in range(40)]
+    lines += ["Validation: step_time=0.1"] * 7 + ["epoch_time: 20.5", "0 tokens/s"]
+    Path("a.log").write_text("\n".join(lines))
+    assert run(["jobs", "fit", "--log", "a.log", "--units", "2", "--batch-size", "64"]) == 0
+    told = capsys.readouterr().err
+    assert "note: a.log: read 40 with step_time (as line 11 'step 10 step_time=0.50 samples/s: 256')" in told
+    assert (
+        "a.log: not used: 7 with evaluation (line 41), 1 with the time of an epoch (line 48), 1 with tokens/s" in told
+    )
+    assert "note: a.log: the log tells of 128 samples a step; 64 were given, and count" in told
+
+
+def test_a_log_in_which_nothing_is_certain_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.log").write_text("".join(f"2024-03-05 00:00:{k:02d} alive, {10 * k} done\n" for k in range(40)))
+    given = ["jobs", "fit", "--log", "a.log", "--units", "2", "--batch-size", "64"]
+    assert run(given) == 2
+    told = capsys.readouterr().err
+    assert "line 1 '2024-03-05 00:00:00 alive, 0 done': a time stamp without a step counter" in told
+    pattern = told.split("--pattern '")[1].split("' takes")[0]
+    assert run([*given, "--pattern", pattern]) == 0
+    assert " 0.1 " in capsys.readouterr().out
+
+
+def test_tokens_a_second_are_no_samples(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.log").write_text("".join(f"step {k} 5,000 tokens/s\n" for k in range(40)))
+    log("b.log", 0.5)
+    given = ["jobs", "fit", "--log", "a.log", "--units", "2"]
+    assert run([*given, "--batch-size", "64"]) == 2
+    assert "a batch size in samples does not tell the tokens of a step" in capsys.readouterr().err
+    assert run(given) == 0
+    seen = capsys.readouterr()
+    assert "5000" in seen.out
+    assert "a sample here is a token" in seen.err
+    Path("b.log").write_text("".join(f"step {k} 500 samples/s\n" for k in range(40)))
+    assert run(["jobs", "fit", "--log", "a.log", "--log", "b.log", "--units", "2,4"]) == 2
+    assert "some of the logs tell tokens a second only" in capsys.readouterr().err
+
+
 def test_patterns_of_users_reach_the_log(capsys: pytest.CaptureFixture[str]) -> None:
     Path("a.log").write_text("".join(f"({k}) took 20 ticks\n" for k in range(40)))
     given = ["jobs", "fit", "--log", "a.log", "--units", "2", "--batch-size", "10"]

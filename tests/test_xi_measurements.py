@@ -121,3 +121,18 @@ def test_the_mean_sees_turns_that_a_median_hides_and_leaves_stalls_out() -> None
     turns = [1.0, 1.0, 1.0, 5.0] * 20
     assert mean_step_s(turns) == pytest.approx(2.0)
     assert mean_step_s([*turns, 900.0]) == pytest.approx(2.0)
+
+
+def test_solo_and_twin_logs_that_time_different_things_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "steps.log").write_text("step_time=0.5\n" * 30)
+    (tmp_path / "samples.log").write_text("64 samples/s\n" * 30)
+    rows = "a,steps.log,,\nb,steps.log,,\na,samples.log,b,steps.log\n"
+    with pytest.raises(InputError, match=r"row 3, column model_a: logs of a alone and beside another time different"):
+        read_measurements([table(tmp_path, "model_a,log_a,model_b,log_b\n" + rows)])
+
+
+def test_what_of_a_log_was_not_used_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("step_time=0.5\n" * 30 + "Validation: step_time=0.1\n")
+    rows = "a,a.log,,\na,a.log,a,a.log\n"
+    notes = read_measurements([table(tmp_path, "model_a,log_a,model_b,log_b\n" + rows)]).notes
+    assert any(note.endswith("a.log: not used: 1 with evaluation (line 31)") for note in notes)

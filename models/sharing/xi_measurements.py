@@ -22,6 +22,7 @@ from bft.models.sharing.interference import (
     records,
     require_columns,
 )
+from bft.models.speed.log_sources import Basis
 from bft.models.speed.training_log import StepTimes, read_log
 from bft.models.tables import read_table
 
@@ -67,6 +68,7 @@ class _Run:
     batch: float | None
     units: float | None
     step_s: float
+    basis: Basis = "step"
 
 
 def read_measurements(paths: Sequence[str | Path], *, pattern: str | None = None, warmup: int = WARMUP) -> Measured:
@@ -192,21 +194,22 @@ def _checked(frame: pd.DataFrame, source: str) -> pd.DataFrame:
 def _runs(record: Record, folder: Path, pattern: str | None, warmup: int, notes: list[str]) -> list[_Run]:
     """The one or two runs of a row."""
     sides = ("a", "b") if record.given("model_b") else ("a",)
+    timed: list[tuple[float, Basis]]
     if any(record.given(f"step_{side}_s") for side in sides):
-        seconds = [record.positive(f"step_{side}_s") for side in sides]
+        timed = [(record.positive(f"step_{side}_s"), "step") for side in sides]
     else:
-        seconds = _from_logs(record, sides, folder, pattern, warmup, notes)
+        timed = _from_logs(record, sides, folder, pattern, warmup, notes)
     units = record.positive_or_none("units")
     return [
-        _Run(record.text(f"model_{side}"), record.positive_or_none(f"batch_{side}"), units, step_s)
-        for side, step_s in zip(sides, seconds, strict=True)
+        _Run(record.text(f"model_{side}"), record.positive_or_none(f"batch_{side}"), units, *time)
+        for side, time in zip(sides, timed, strict=True)
     ]
 
 
 def _from_logs(
     record: Record, sides: Sequence[str], folder: Path, pattern: str | None, warmup: int, notes: list[str]
-) -> list[float]:
-    """Mean seconds of a step in the logs that a row names; of two logs in the span in which both ran."""
+) -> list[tuple[float, Basis]]:
+    """Mean seconds of a step in the logs that a row names, and of what; of two logs in the span in which both ran."""
     logs: list[StepTimes] = []
     for side in sides:
         if not record.given(f"log_{side}"):
@@ -215,6 +218,7 @@ def _from_logs(
         # A batch size of 1 turns samples/s into s/sample in every log: the ratio is the same.
         logs.append(read_log(file, pattern, batch_size=1.0, warmup=warmup))
         notes += [f"{file}: {note}" for note in logs[-1].notes]
+        notes += [f"{file}: not used: {', '.join(logs[-1].unused)}"] if logs[-1].unused else []
     if len(logs) == 2:
         if all(np.isfinite(log.times).all() for log in logs):
             start, end = max(log.times[0] for log in logs), min(log.times[-1] for log in logs)
@@ -223,13 +227,13 @@ def _from_logs(
                 raise record.wrong("log_b", "expected logs of runs at the same time; these two never overlap")
         else:
             notes.append(f"{record.source}: twin logs without time stamps: all their steps count, alone or not")
-    return [mean_step_s(log.seconds) for log in logs]
+    return [(mean_step_s(log.seconds), log.basis) for log in logs]
 
 
 def _alone(solo: Sequence[_Run], run: _Run, record: Record, column: str) -> float:
     """Median seconds of a step of the solo runs of a configuration; those that state batch and units first."""
     fitting = [
-        (other.batch is None, other.units is None, other.step_s)
+        (other.batch is None, other.units is None, other)
         for other in solo
         if other.model == run.model and other.batch in (None, run.batch) and other.units in (None, run.units)
     ]
@@ -241,7 +245,14 @@ def _alone(solo: Sequence[_Run], run: _Run, record: Record, column: str) -> floa
             "add a row with this model as model_a, its step_a_s alone, and no model_b",
         )
     best = min(row[:2] for row in fitting)
-    return median(step_s for *place, step_s in fitting if tuple(place) == best)
+    alone = [other for *place, other in fitting if tuple(place) == best]
+    if any(other.basis != run.basis for other in alone):
+        raise record.wrong(
+            column,
+            f"logs of {run.model} alone and beside another time different things: steps, samples or tokens",
+            "give a pattern that finds the same in all logs, or step_a_s and step_b_s",
+        )
+    return median(other.step_s for other in alone)
 
 
 def _place(row: Measurement) -> tuple[str, float, str, float, float]:

@@ -1,65 +1,56 @@
-"""Step times from a training log, whatever printed it: durations, rates, or time stamps with a step counter."""
+"""Step times from a training log, whatever printed it: durations, rates, or time stamps with a step counter.
+
+What a line says is read by the table in `log_patterns`; `log_sources` chooses one source of step times. What is not
+of a training step, or could as well be something else, is left out and named, and a log in which nothing is certain is
+refused.
+"""
 
 from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bft.models.errors import InputError
+from bft.models.speed.log_patterns import (
+    MOST_LINE,
+    Counter,
+    Fact,
+    Line,
+    Means,
+    Pattern,
+    instant,
+    number,
+    parts,
+    read_line,
+)
+from bft.models.speed.log_sources import COUNTED, LISTED, Basis, Chosen, Log, place
 
 FloatArray = NDArray[np.float64]
 
-# What a pattern may name; one of the first five must be there.
-GROUPS: Final = ("seconds", "ms", "steps_per_s", "samples_per_s", "time", "step", "samples")
-MEASURES: Final = GROUPS[:5]
-DURATIONS: Final = frozenset(GROUPS[:3])
-
-_NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?"
-_STEP = r"(?:iterations|iteration|iters|iter|its|it|steps|step|batches|batch)"
-_SAMPLE = r"(?:samples|sample|images|image|imgs|img|examples|example|sequences|sequence|seqs|tokens)"
-_PER_S = r"(?:/|[ _]per[ _])(?:seconds|second|secs|sec|s)\b"
-_IS = r"\s*[:=]\s*"
-
-# Searched in this order; a line may tell several things, and the first to tell one counts.
-# Rates that follow their name come before rates that precede it: "10  images/sec: 341.3" has step 10.
-DEFAULT: Final = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        # elapsed time per iteration (ms): 412.5 / step_time_ms=412 / iter time: 412 ms
-        rf"time per {_STEP}\s*\(ms\){_IS}(?P<ms>{_NUMBER})",
-        rf"\b{_STEP}[ _-]time[ _(]*ms\)?{_IS}(?P<ms>{_NUMBER})",
-        rf"\b(?:{_STEP}[ _-]time|time per {_STEP}){_IS}(?P<ms>{_NUMBER})\s*ms\b",
-        # step_time=0.12 / iter time: 0.12 s / time per step: 0.12s / train_step_timing in s: 5.3
-        rf"\b(?:{_STEP}[ _-]time(?:[ _]s)?|time per {_STEP}|train_step_timing in s){_IS}"
-        rf"(?P<seconds>{_NUMBER})(?![\d.:])",
-        # 12ms/step / 0.123 s/it
-        rf"(?P<ms>{_NUMBER})\s*ms\s*/\s*{_STEP}\b",
-        rf"(?P<seconds>{_NUMBER})\s*(?:seconds|sec|s)\s*/\s*{_STEP}\b",
-        # time: 0.12 / Time  0.289 ( 0.703), but neither `data time: 0.01` nor `time: 12:34:56`
-        rf"(?<![A-Za-z] )\btime(?:{_IS}|\s+)(?P<ms>{_NUMBER})\s*ms\b",
-        rf"(?<![A-Za-z] )\btime(?:{_IS}|\s+)(?P<seconds>{_NUMBER})(?![\d.:])",
-        rf"{_STEP}{_PER_S}{_IS}(?P<steps_per_s>{_NUMBER})",
-        rf"(?P<steps_per_s>{_NUMBER})\s*{_STEP}{_PER_S}",
-        rf"{_SAMPLE}{_PER_S}{_IS}(?P<samples_per_s>{_NUMBER})",
-        rf"(?P<samples_per_s>{_NUMBER})\s*{_SAMPLE}{_PER_S}",
-        rf"global[ _-]batch[ _-]size{_IS}(?P<samples>{_NUMBER})",
-        # 450/1000 is a progress bar's; a date such as 2021/02/10 is not
-        rf"\b{_STEP}\s*[:=#\[]?\s*(?P<step>[0-9]+)\b",
-        r"(?<![\d/.])(?P<step>[0-9]+)/[0-9]+(?![\d/])",
-        r"(?P<time>[0-9]{4}[-/][0-9]{2}[-/][0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?"
-        r"(?:Z|[+-][0-9]{2}:?[0-9]{2})?)",
-    )
-)
-# Spans between time stamps are added up until they are this many times what a stamp resolves: 5 % at most.
-SPAN_PER_RESOLUTION: Final = 20
+# What a pattern of a user may name, and what that means; of these it needs one.
+GROUPS: Final[dict[str, Means]] = {
+    "seconds": "step_s",
+    "ms": "step_s",
+    "us": "step_s",
+    "steps_per_s": "step_s",
+    "samples_per_s": "sample_rate",
+    "interval_s": "interval",
+    "time": "stamp",
+}
+COUNTS: Final = ("step", "samples")
+UNITS: Final = {"ms": 1e-3, "us": 1e-6}
+# Durations that differ from what the time stamps say by more than this factor are told.
+DISAGREES: Final = 3.0
+# A JSON document of several lines is taken as a whole up to this size, characters.
+MOST_DOCUMENT: Final = 64 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,29 +60,55 @@ class StepTimes:
     Parameters
     ----------
     seconds
-        Seconds a step (or a sample, see `per`), float64 of shape (records,), > 0.
+        Seconds a step (or a sample or token, see `per`), float64 of shape (records,), > 0.
     times
         When each record was printed, UTC seconds since 1970, float64 of shape (records,); NaN where the line does not
         say. To cut two logs to the span in which both trained.
     per
-        "step", or "sample" when the log tells samples a second only and the batch size is not known.
+        "step"; "sample" when the log tells samples a second only and the batch size is not known; "token" when it
+        tells tokens a second only, of which nobody knows how many a sample has.
     samples
-        Samples a step over all units, None when not known; 1 with per = "sample".
+        Samples a step over all units, None when not known; 1 with per = "sample" or "token".
     warmup
         Records left out at the start.
     ignored
         Records without a usable duration: not finite, not positive, or a step counter that went back.
     notes
         What the reader should know.
+    used
+        Which lines tell the durations.
+    unused
+        Which lines tell times or rates that were not used, and what they are.
+    basis
+        What the log itself times: `per` before a batch size turned samples into steps.
+    stated
+        Samples a step as the log itself states or implies them, None when it does not.
+
+    Raises
+    ------
+    ValueError
+        When seconds are no finite numbers > 0, or times are not as many.
     """
 
     seconds: FloatArray
     times: FloatArray
-    per: Literal["step", "sample"]
+    per: Basis
     samples: float | None
     warmup: int = 0
     ignored: int = 0
     notes: tuple[str, ...] = ()
+    used: str = ""
+    unused: tuple[str, ...] = ()
+    basis: Basis = "step"
+    stated: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.seconds.ndim != 1 or self.seconds.shape != self.times.shape:
+            raise ValueError(f"expected one time a record, not {self.times.shape} for {self.seconds.shape}")
+        if not (np.isfinite(self.seconds).all() and (self.seconds > 0).all()):
+            raise ValueError("seconds: expected finite numbers > 0")
+        if self.samples is not None and not (np.isfinite(self.samples) and self.samples > 0):
+            raise ValueError(f"samples: expected a finite number > 0 or None, not {self.samples}")
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -106,9 +123,16 @@ class StepTimes:
 
         Order statistics l and u with P(l <= Binomial(n, 1/2) < u) >= confidence (Conover, Practical Nonparametric
         Statistics, §3.2); with so few records that none reach it, the whole range. It takes records as independent.
+
+        Raises
+        ------
+        ValueError
+            When the confidence is not in (0, 1).
         """
         from scipy.stats import binom
 
+        if not 0 < confidence < 1:
+            raise ValueError(f"expected a confidence in (0, 1), not {confidence}")
         ordered = np.sort(self.seconds)
         low = int(binom.ppf((1 - confidence) / 2, len(ordered), 0.5))
         low = max(low - 1, 0)
@@ -130,9 +154,7 @@ class StepTimes:
     def between(self, start_s: float, end_s: float) -> StepTimes:
         """The records printed in [start_s, end_s] (UTC seconds since 1970)."""
         inside = (self.times >= start_s) & (self.times <= end_s)
-        return StepTimes(
-            self.seconds[inside], self.times[inside], self.per, self.samples, self.warmup, self.ignored, self.notes
-        )
+        return replace(self, seconds=self.seconds[inside], times=self.times[inside])
 
 
 def read_log(
@@ -143,7 +165,7 @@ def read_log(
     Raises
     ------
     InputError
-        Naming the file, when it cannot be read or tells no step times.
+        Naming the file, when it cannot be read or tells no step times for certain.
     """
     path = Path(path)
     opened = gzip.open if path.suffix == ".gz" else open
@@ -151,7 +173,7 @@ def read_log(
         with opened(path, "rt", encoding="utf-8", errors="replace", newline="\n") as stream:
             return read_step_times(stream, pattern, batch_size=batch_size, warmup=warmup, source=str(path))
     except (EOFError, gzip.BadGzipFile) as error:
-        raise InputError(f"damaged or cut short: {error}", file=path) from error
+        raise InputError(f"damaged or cut place: {error}", file=path) from error
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", file=path) from error
 
@@ -166,19 +188,23 @@ def read_step_times(
 ) -> StepTimes:
     """Find the duration of steps in the lines of a training log.
 
-    Durations ("0.123 s/it", "12 ms/step", "step_time=0.12", "time: 0.12") and rates of steps ("8.1it/s") are taken
-    where a log has any; else rates of samples ("341 images/sec"); else time stamps on lines with a step counter, whose
-    differences count.
+    The first of these that a log has for certain counts, by one form of lines only: durations and rates of steps
+    ("0.123 s/it", "12 ms/step", "step_time=0.12", "8.1it/s"); rates of samples ("341 images/sec"); a bare time on
+    lines whose step counter moves by one; time stamps, or a time that rises from the start, on lines with a step
+    counter, by their differences; rates of tokens; the means that a run prints at its end. Lines of validation,
+    evaluation and of what goes before, and times of epochs, are left out.
 
     Parameters
     ----------
     lines
-        Lines, or longer text: what progress bars overwrite by carriage returns is split.
+        Lines, or longer text: what progress bars overwrite by carriage returns is split, and a JSON document read as
+        one.
     pattern
-        Regular expression with named groups out of seconds, ms, steps_per_s, samples_per_s, time (ISO 8601 or seconds
-        since 1970; of these at least one), step, samples (a step, over all units). None recognises common lines.
+        Regular expression with named groups out of seconds, ms, us, steps_per_s, samples_per_s, time (ISO 8601 or
+        seconds since 1970 or another start), interval_s (seconds since the last line); of these at least one; step
+        (which the last two need), samples (a step, over all units). None recognises common lines.
     batch_size
-        Samples a step over all units; what the log says when None.
+        Samples a step over all units; what the log says when None. Of no use where the log has tokens a second only.
     warmup
         Steps at the start to leave out, at most half of the records: compilers and caches make them slow.
     source
@@ -187,81 +213,70 @@ def read_step_times(
     Raises
     ------
     InputError
-        When the pattern is none, or no line tells a step time.
+        When the pattern is none, or nothing tells a step time for certain: with the lines in question, what is in
+        doubt, and the pattern that would settle it.
+    ValueError
+        When batch_size is no finite number > 0, or warmup is negative.
     """
-    patterns = DEFAULT if pattern is None else (_compiled(pattern),)
-    records = []
-    for row, text in enumerate(lines, start=1):
-        # \r overwrites a line on a terminal: each part is a record.
-        for part in text.replace("\r", "\n").split("\n"):
-            found = _groups(patterns, part)
-            if any(name in found for name in MEASURES):
-                records.append(_Record.of(found, source, row))
-    chosen = _durations(records) or _sample_rates(records, batch_size) or _stamps(records)
-    if chosen is None or not chosen.seconds:
+    if batch_size is not None and not (np.isfinite(batch_size) and batch_size > 0):
+        raise ValueError(f"batch_size: expected a finite number > 0, not {batch_size}")
+    if warmup < 0:
+        raise ValueError(f"warmup: expected a number >= 0, not {warmup}")
+    log = _read(lines) if pattern is None else Log(list(_matches(lines, _compiled(pattern), source)))
+    chosen = log.choose(batch_size)
+    if chosen is None:
         raise InputError(
-            "tells no step times" + (" that the pattern finds" if pattern else ""),
+            "tells no step times" + (" that the pattern finds" if pattern else "") + log.in_question(),
             file=source or None,
-            hint=f"give a pattern with a named group out of {', '.join(MEASURES)}",
+            hint=f"give a pattern with a named group out of {', '.join(GROUPS)}",
         )
-    return _finished(chosen, records, batch_size, warmup)
+    return _finished(chosen, log, batch_size, warmup)
 
 
-@dataclass(slots=True)
-class _Record:
-    """What one line tells; None where it does not."""
-
-    seconds: float | None
-    samples_per_s: float | None
-    time_s: float | None
-    whole: bool  # the stamp has no fraction of a second
-    step: int | None
-    samples: float | None
-
-    @staticmethod
-    def of(found: Mapping[str, str], source: str, row: int) -> _Record:
-        def number(name: str) -> float | None:
-            try:
-                return float(found[name].replace(",", "")) if name in found else None
-            except ValueError:
-                raise InputError(
-                    f"expected a number in the group {name}, not {found[name]!r}", file=source or None, row=row
-                ) from None
-
-        seconds, ms, steps_per_s = number("seconds"), number("ms"), number("steps_per_s")
-        if seconds is None and ms is not None:
-            seconds = ms / 1e3
-        if seconds is None and steps_per_s is not None:
-            seconds = 1 / steps_per_s if steps_per_s else 0.0
-        stamp, step = found.get("time"), number("step")
-        return _Record(
-            seconds,
-            number("samples_per_s"),
-            None if stamp is None else _instant(stamp, source, row),
-            stamp is not None and not re.search(r"[.,]\d+", stamp),
-            None if step is None else int(step),
-            number("samples"),
-        )
+# What makes a line that no pattern knows worth naming in an error.
+_TIMELY: Final = re.compile(
+    r"\d.*(?:time|sec|/s\b|\bm?s\b|speed|throughput)|(?:time|sec|speed|throughput).*\d", re.IGNORECASE
+)
 
 
-@dataclass(slots=True)
-class _Chosen:
-    """Durations of one kind, not yet rid of warm-up."""
+def _read(lines: Iterable[str]) -> Log:
+    """What all lines say."""
+    found: list[Line] = []
+    unread: list[Line] = []
+    for row, text in _texts(lines):
+        line = read_line(text, row)
+        if line is not None:
+            found.append(line)
+        if (
+            (line is None or not (line.facts or line.other))
+            and len(unread) < LISTED
+            and _TIMELY.search(text[:MOST_LINE])
+        ):
+            unread.append(Line(text, row))
+    return Log(found, unread)
 
-    per: Literal["step", "sample"] = "step"
-    seconds: list[float] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)
-    steps: list[int | None] = field(default_factory=list)
-    ignored: int = 0
-    notes: list[str] = field(default_factory=list)
 
-    def add(self, seconds: float, record: _Record) -> None:
-        if not (np.isfinite(seconds) and seconds > 0):
-            self.ignored += 1
+def _texts(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Number and text of each line that a terminal would show, or (0 and) of each object in a JSON document."""
+    numbered: Iterator[tuple[int, str]] = enumerate(lines, start=1)
+    row, first = next(((row, text) for row, text in numbered if text.strip()), (0, ""))
+    if first.strip() in ("{", "["):  # a document over many lines
+        taken, size = [first], len(first)
+        for _, text in numbered:
+            taken.append(text)
+            size += len(text)
+            if size > MOST_DOCUMENT:
+                break
+        whole = list(parts("".join(taken).replace("\n", " ")))
+        if len(whole) > 1 or not whole[0].lstrip().startswith(("{", "[")):
+            yield from ((0, text) for text in whole)
             return
-        self.seconds.append(seconds)
-        self.times.append(np.nan if record.time_s is None else record.time_s)
-        self.steps.append(record.step)
+        numbered = chain(enumerate(taken, start=row), numbered)
+    else:
+        numbered = chain([(row, first)], numbered)
+    for row, text in numbered:
+        for part in parts(text):
+            yield row, part
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
@@ -269,107 +284,115 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         compiled = re.compile(pattern)
     except re.error as error:
         raise InputError(f"the pattern {pattern!r} is not a regular expression: {error}") from error
-    unknown = sorted(set(compiled.groupindex) - set(GROUPS))
-    if unknown or not set(compiled.groupindex) & set(MEASURES):
-        what = f"an unknown group {unknown[0]}" if unknown else "no group that measures"
-        raise InputError(
-            f"the pattern {pattern!r} has {what}; expected one of {', '.join(MEASURES)}, and optionally step, samples",
-            hint=r"such as 'step (?P<step>\d+) took (?P<seconds>[\d.]+)'",
-        )
-    return compiled
-
-
-def _groups(patterns: Iterable[re.Pattern[str]], line: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for pattern in patterns:
-        told = found.keys() | (DURATIONS if found.keys() & DURATIONS else frozenset())
-        if pattern.groupindex.keys() <= told:
-            continue
-        match = pattern.search(line)
-        if match:
-            for name, value in match.groupdict().items():
-                if value is not None:
-                    found.setdefault(name, value)
-    return found
-
-
-def _instant(stamp: str, source: str, row: int) -> float:
-    """UTC seconds since 1970; stamps without a zone count as UTC."""
-    try:
-        return float(stamp)
-    except ValueError:
-        pass
-    try:
-        moment = datetime.fromisoformat(stamp.replace("/", "-").replace(",", "."))
-    except ValueError:
-        raise InputError(
-            f"expected a time stamp such as 2021-02-10 20:21:15 or seconds since 1970, not {stamp!r}",
-            file=source or None,
-            row=row,
-        ) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def _durations(records: list[_Record]) -> _Chosen | None:
-    chosen = _Chosen()
-    for record in records:
-        if record.seconds is not None:
-            chosen.add(record.seconds, record)
-    return chosen if chosen.seconds else None
-
-
-def _sample_rates(records: list[_Record], batch_size: float | None) -> _Chosen | None:
-    chosen = _Chosen(per="sample" if batch_size is None and not _told(records) else "step")
-    known = batch_size or _told(records) or 1.0
-    for record in records:
-        if record.samples_per_s is not None:
-            chosen.add(known / record.samples_per_s if record.samples_per_s else 0.0, record)
-    return chosen if chosen.seconds else None
-
-
-def _stamps(records: list[_Record]) -> _Chosen | None:
-    """Differences of time stamps over differences of steps; a line without a counter is the step after the last."""
-    stamped = [record for record in records if record.time_s is not None]
-    if any(record.step is not None for record in stamped):
-        stamped = [record for record in stamped if record.step is not None]
-    chosen = _Chosen()
-    resolution_s = 1.0 if all(record.whole for record in stamped) else 1e-3
-    anchor: tuple[float, int] | None = None
-    for at, record in enumerate(stamped):
-        now = record.time_s or 0.0, at if record.step is None else record.step
-        if anchor is None or now[0] < anchor[0] or now[1] < anchor[1]:  # a restart, or the next epoch
-            chosen.ignored += anchor is not None
-            anchor = now
-        elif now[1] > anchor[1] and (
-            now[0] - anchor[0] >= SPAN_PER_RESOLUTION * resolution_s or at == len(stamped) - 1
-        ):
-            chosen.add((now[0] - anchor[0]) / (now[1] - anchor[1]), record)
-            anchor = now
-    if chosen.seconds and resolution_s == 1.0:
-        chosen.notes.append(f"time stamps of whole seconds: each duration spans {SPAN_PER_RESOLUTION} s or more")
-    return chosen if chosen.seconds else None
-
-
-def _told(records: list[_Record]) -> float | None:
-    """Samples a step as the log states them; the last statement counts."""
-    return next((record.samples for record in reversed(records) if record.samples), None)
-
-
-def _finished(chosen: _Chosen, records: list[_Record], batch_size: float | None, warmup: int) -> StepTimes:
-    seconds, times = np.array(chosen.seconds), np.array(chosen.times)
-    first = chosen.steps[0]
-    if first is not None and all(step is not None for step in chosen.steps):
-        passed = np.array([0 if step is None else step - first for step in chosen.steps])
+    groups = set(compiled.groupindex)
+    unknown = sorted(groups - {*GROUPS, *COUNTS})
+    counted = sorted(groups.intersection(COUNTED))
+    if unknown:
+        what = f"an unknown group {unknown[0]}"
+    elif not groups & set(GROUPS):
+        what = "no group that measures"
+    elif counted and "step" not in groups:
+        what = f"the group {counted[0]} but not step, which it needs"
     else:
-        passed = np.arange(len(seconds))
+        return compiled
+    raise InputError(
+        f"the pattern {pattern!r} has {what}; expected one of {', '.join(GROUPS)}, and optionally step, samples",
+        hint=r"such as 'step (?P<step>\d+) took (?P<seconds>[\d.]+)'",
+    )
+
+
+# What a user's pattern finds looks alike, and is believed.
+_OF_USER: Final = {
+    group: Pattern(means, "the pattern", (), re.compile(""), group == "steps_per_s")
+    for group, means in (*GROUPS.items(), ("samples", "samples"))
+}
+
+
+def _matches(lines: Iterable[str], pattern: re.Pattern[str], source: str) -> Iterator[Line]:
+    """What a user's pattern finds in lines."""
+    for row, text in enumerate(lines, start=1):
+        # \r overwrites a line on a terminal: each part is a record.
+        for part in text.replace("\r", "\n").split("\n"):
+            match = pattern.search(part)
+            found = {name: value for name, value in match.groupdict().items() if value is not None} if match else {}
+            if match is None or not found.keys() & GROUPS.keys():
+                continue
+            facts, counter = [], None
+            for name, value in found.items():
+                try:
+                    told = instant(value) if name == "time" else number(value)
+                except ValueError:
+                    what = "a time stamp such as 2021-02-10 20:21:15 or seconds" if name == "time" else "a number"
+                    raise InputError(
+                        f"expected {what} in the group {name}, not {value!r}", file=source or None, row=row
+                    ) from None
+                start, end = match.span(name)
+                if name == "step":
+                    counter = Counter(int(told), None, "step", start, end)
+                    continue
+                if name == "steps_per_s":
+                    told = 1 / told if told else 0.0
+                whole = name == "time" and not re.search(r"[.,]\d+", value)
+                facts.append(Fact(_OF_USER[name], told * UNITS.get(name, 1.0), start, end, whole))
+            yield Line(part, row, tuple(facts), (), counter)
+
+
+def _finished(chosen: Chosen, log: Log, batch_size: float | None, warmup: int) -> StepTimes:
+    """Without warm-up, and with what the reader should know."""
+    seconds = np.array(chosen.seconds)
+    stamps = [line.fact("stamp") for line in chosen.lines]
+    times = np.array([np.nan if stamp is None else stamp.value for stamp in stamps])
+    steps = [line.counter.step for line in chosen.lines if line.counter is not None]
+    passed = np.array(steps) - steps[0] if len(steps) == len(seconds) else np.arange(len(seconds))
     late = np.flatnonzero(passed >= warmup)
     wanted = int(late[0]) if len(late) else len(seconds)
     skipped = min(wanted, len(seconds) // 2)
     notes = list(chosen.notes)
     if skipped < wanted:
         notes.append(f"few records: {skipped} left out as warm-up, not {wanted}")
-    samples: float | None = 1.0 if chosen.per == "sample" else (batch_size or _told(records))
-    if samples is None:  # samples/s beside s/step on one line
-        both = [r.samples_per_s * r.seconds for r in records if r.samples_per_s and r.seconds]
-        samples = float(np.median(both)) if both else None
-    return StepTimes(seconds[skipped:], times[skipped:], chosen.per, samples, skipped, chosen.ignored, tuple(notes))
+    stated = log.samples() or _implied(log.lines, chosen)
+    samples = batch_size or stated
+    per: Basis = chosen.basis
+    if per == "sample" and (batch_size or log.samples()):
+        per = "step"
+    elif per != "step":
+        samples = 1.0
+    if per == "step":
+        notes += _disagreement(seconds[skipped:], log, chosen)
+    line = chosen.lines[skipped]
+    return StepTimes(
+        seconds[skipped:],
+        times[skipped:],
+        per,
+        samples,
+        skipped,
+        chosen.ignored,
+        tuple(notes),
+        f"{len(seconds)} with {chosen.looks} (as {place(line)})",
+        log.unused(chosen),
+        chosen.basis,
+        stated,
+    )
+
+
+def _implied(lines: list[Line], chosen: Chosen) -> float | None:
+    """Samples a step by samples/s beside seconds of a step on the same lines."""
+    both = [
+        rate.value * step.value
+        for means in (("step_s", "sample_rate"), ("run_step_s", "run_sample_rate"))
+        for line in (chosen.lines if means[0] == "step_s" else lines)
+        if (step := line.fact(means[0])) and (rate := line.fact(means[1]))
+        if step.value > 0 and rate.value > 0 and chosen.means == means[0]
+    ]
+    return float(np.median(both)) if both else None
+
+
+def _disagreement(seconds: FloatArray, log: Log, chosen: Chosen) -> list[str]:
+    """A note when time stamps say something else than the durations do."""
+    if chosen.means in ("stamp", "interval", "elapsed"):
+        return []
+    by_stamps = log.stamped_median_s()
+    median = float(np.median(seconds))
+    if by_stamps is None or 1 / DISAGREES < by_stamps / median < DISAGREES:
+        return []
+    return [f"by the time stamps a step takes {by_stamps:.3g} s, by {chosen.looks} {median:.3g} s"]

@@ -18,6 +18,10 @@ from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf, Seconds
 if TYPE_CHECKING:
     from bft.models import JobTable
     from bft.models.speed.scalability import ScalabilityFit, Throughputs
+    from bft.models.speed.training_log import StepTimes
+
+# A batch size that differs from what the log tells by more than this factor is named.
+OTHER_BATCH = 1.05
 
 Kind = Literal["piecewise", "amdahl", "usl", "throughput"]
 Measure = Literal["largest-share", "skewness"]
@@ -50,8 +54,8 @@ class _Counts(click.ParamType):  # type: ignore[type-arg]
 @click.option("--log", "logs", metavar="FILE", multiple=True,
               help="A training log instead of a table; several with a --units each.")  # fmt: skip
 @click.option("--pattern", metavar="REGEX",
-              help="Finds step times in the log: named groups seconds, ms, steps_per_s, samples_per_s, time, step, "
-              "samples. [recognises common lines]")  # fmt: skip
+              help="Finds step times in the log: named groups seconds, ms, us, steps_per_s, samples_per_s, or time or "
+              "interval_s with step; and samples. [recognises common lines]")  # fmt: skip
 @click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True,
               help="First steps of a log to leave out.")  # fmt: skip
 @click.option("--model", "kind", type=OneOf(["piecewise", "amdahl", "usl", "throughput"]), default="piecewise",
@@ -189,17 +193,26 @@ def _from_logs(
 
     if not units or len(units) != len(logs):
         raise click.UsageError(f"--units must give the units of each log: {len(logs)} of them, as in --units 4,8")
-    rates, batches = [], []
+    rates, batches, kinds = [], [], set()
     click.echo(f"{'log':<24} {'units':>5} {'steps':>7} {'s/step':>9} {'95 %':>19} {'samples/s':>11}")
     for log, count in zip(logs, units, strict=True):
         batch = unit_batch * count if unit_batch else batch_size
         times = read_log(log, pattern, batch_size=batch, warmup=warmup)
+        if times.per == "token" and batch is not None:
+            raise InputError(
+                "tells tokens a second only, and a batch size in samples does not tell the tokens of a step",
+                file=log,
+                hint="leave the batch size out: the curve, and --pmax, are then in tokens",
+            )
+        kinds.add(times.per == "token")
+        if len(kinds) > 1:
+            raise InputError("some of the logs tell tokens a second only, others samples or steps", file=log)
         if times.samples is None:
             raise InputError("does not tell samples a step", file=log, hint="give --batch-size or --unit-batch")
         rate, low, high = times.throughput()[0], *times.interval_s()
         per = f"{times.median_s:9.4g} {low:9.4g}-{high:9.4g}" if times.per == "step" else f"{'-':>9} {'-':>19}"
         click.echo(f"{Path(log).name:<24} {count:>5} {len(times):>7} {per} {rate:11.5g}")
-        for note in times.notes:
+        for note in _notes(times, batch):
             click.echo(f"note: {log}: {note}", err=True)
         rates.append(rate)
         batches.append(times.samples if times.per == "step" else None)
@@ -210,6 +223,18 @@ def _from_logs(
         np.array(rates),
         np.array(known) if len(known) == len(batches) else None,
     )
+
+
+def _notes(times: StepTimes, batch: float | None) -> list[str]:
+    """What was read of a log and what was not, and what is odd about it."""
+    told = [f"read {times.used}", *times.notes]
+    if times.unused:
+        told.append(f"not used: {', '.join(times.unused)}")
+    if times.ignored:
+        told.append(f"{times.ignored} of its durations are not > 0, or their step counter went back")
+    if batch and times.stated and not 1 / OTHER_BATCH < times.stated / batch < OTHER_BATCH:
+        told.append(f"the log tells of {times.stated:.5g} samples a step; {batch:g} were given, and count")
+    return told
 
 
 def _report(measured: Sequence[Throughputs], fitted: Sequence[ScalabilityFit]) -> list[str]:
