@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 AUTO = "auto"
 # What --events may be, besides Slurm's.
 CSV_EVENTS = ("intervals", "cobalt")
+# Formats whose rows do not state their cluster.
+NO_CLUSTERS = ("pbs", "lsf", "lsf-events", "sge", "swf")
 # Lines looked at to find a log's format.
 _LOOKED_AT = 100
 
@@ -102,7 +104,7 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
     collected = Collector(min_gap_ns=round(given["min_gap_s"] * SECOND_NS))
     for name in given["nodes"]:
         if Path(name).exists():
-            _read(name, "slurm-nodes", Settings(), collected, diagnosis, clock)
+            _read(name, "slurm-nodes", Settings(cluster=settings.cluster), collected, diagnosis, clock)
         else:
             _take_list(name, collected)
     for name in files:
@@ -139,6 +141,7 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
 def _read(name: str, kind: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock) -> None:
     """Read one file as a format, as what it looks like (auto), or, of events, as the CSV it may be instead."""
     from bft.replay.logs import detect, open_log, reader
+    from bft.replay.logs.clusters import NO_CLUSTER
     from bft.replay.logs.slurm_columns import layout
 
     with _progress(name) as told, open_log(name, told) as lines:
@@ -157,6 +160,8 @@ def _read(name: str, kind: str, settings: Settings, into: Collector, diagnosis: 
                     hint=hint or None,
                 )
             kind = found if found and (kind == AUTO or found in CSV_EVENTS) else kind
+        if settings.cluster and kind in NO_CLUSTERS:
+            diagnosis.note(NO_CLUSTER, name, 0)
         reader(kind)(chain(head, lines), name, settings, into, diagnosis, clock)
 
 

@@ -10,6 +10,7 @@ import csv
 from collections.abc import Callable, Iterable, Sequence
 
 from bft.models import InputError
+from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.cobalt_locations import expand, listed
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Diagnosis
@@ -44,6 +45,7 @@ class _Table:
 
     def __init__(self, file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock) -> None:
         self.file, self.settings, self.into, self.diagnosis, self.clock = file, settings, into, diagnosis, clock
+        self.clusters = Clusters(into, file, diagnosis, settings.cluster)
         self.header = ""
         self.width = 0
         self.column: dict[str, int] = {}
@@ -69,7 +71,7 @@ class _Table:
         if len(row) != self.width:
             raise Unusable("the row has not as many fields as the header", f"{len(row)}, expected {self.width}")
         machine = self._cell(row, _MACHINE)
-        if self.settings.cluster and machine and machine.casefold() != self.settings.cluster.casefold():
+        if self.clusters.other(machine, line):
             raise LeftOut("a row of another machine (--cluster)")
         self.into.machine = self.into.machine or machine[:200].encode("ascii", "replace").decode()
         if self._cell(row, _START) in MISSING:
@@ -115,11 +117,12 @@ class _Table:
         machine = self._cell(row, _MACHINE)
         names = [name for name in _LOCATIONS if name in self.column]
         if not names:
+            self.clusters.meet(machine)
             self.into.job((identity, machine, used), used, start_ns, end_ns, self.file, line)
             return
         location = next((cell for name in names if (cell := self._cell(row, name)) not in MISSING), "")
         hosts = self._hosts(location, used, line)
-        nodes = self.into.indices(hosts)
+        nodes = self.clusters.indices(hosts, machine)
         self.into.job((identity, machine, location), nodes, start_ns, end_ns, self.file, line)
 
     def _hosts(self, location: str, used: int, line: int) -> tuple[str, ...]:

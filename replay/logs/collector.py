@@ -106,6 +106,8 @@ class Collector:
         Node name -> index, in the order in which they were met.
     universe
         Indices of the nodes that belong to the machine; empty as long as no list of them was read.
+    clusters, owners
+        Clusters that rows state, and the one that names a node by its index; see `Clusters`.
     machine, machine_nodes
         Name of the machine and, for logs with counts alone, how many nodes it has; readers may set both.
     first_start, first_end, last, running
@@ -124,6 +126,8 @@ class Collector:
         self.most_nodes = most_nodes
         self.names: dict[str, int] = {}
         self.universe: set[int] = set()
+        self.clusters: dict[str, None] = {}
+        self.owners: dict[int, str] = {}
         self.machine = ""
         self.machine_nodes: int | None = None
         self.first_start = self.first_end = OPEN

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bft.models import InputError
+from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.collector import OPEN, Collector
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.fields import split_fields
 from bft.replay.logs.formats import Settings
-from bft.replay.logs.hostlists import HostListError, NodeLists
+from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.node_states import state_of
 from bft.replay.logs.slurm_columns import layout
 from bft.replay.logs.times import MISSING, Clock
@@ -19,6 +20,7 @@ _NAMES = {
     "start": ("start",),
     "end": ("end",),
     "state": ("state",),
+    "cluster": ("cluster",),
 }
 
 
@@ -32,7 +34,7 @@ def read(
     idle, nodes are idle nowhere else, see `Collector.idle_nodes`. The window of observation spans the
     busy and idle rows; all rows if there are only others.
     """
-    nodes_of = NodeLists(into.indices)
+    clusters = Clusters(into, file, diagnosis, settings.cluster)
     add = {"busy": into.job, "idle": into.idle, "unavailable": into.outage}
     delimiter = settings.delimiter
     at: dict[str, int] = {}
@@ -68,9 +70,13 @@ def read(
         start_text, end_text = fields[at["start"]].strip(), fields[at["end"]].strip()
         start = clock.parse(start_text, file, number)
         end = clock.parse(end_text, file, number, start)
+        cluster = fields[at["cluster"]].strip() if "cluster" in at else ""
+        if clusters.other(cluster, number):
+            diagnosis.leave_out("row of another cluster", file, number)
+            continue
         try:
             text = fields[at["node"]].strip()
-            nodes = nodes_of(text)
+            nodes = clusters.lists(cluster)(text)
         except HostListError as error:
             diagnosis.skip("column node holds no host list", file, number, str(error))
             continue

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 _ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
 
 
-def other_forms(names: Sequence[str], listed: Collection[int]) -> dict[int, int]:
+def other_forms(names: Sequence[str], listed: Collection[int], owners: Mapping[int, str]) -> dict[int, int]:
     """Short and full forms of one name: for the index of the one to be replaced the index of the other.
 
     `cn001` and `cn001.cluster.org` are one node if no other full name has this short form, and if the list of nodes
@@ -20,6 +20,8 @@ def other_forms(names: Sequence[str], listed: Collection[int]) -> dict[int, int]
         All names that were read.
     listed
         Indices of those that are in the list of nodes; empty without a list.
+    owners
+        Cluster of a node by its index, as far as logs state it: nodes of two clusters are two nodes.
     """
     index = {name: k for k, name in enumerate(names)}
     full: dict[str, list[int]] = {}
@@ -30,7 +32,9 @@ def other_forms(names: Sequence[str], listed: Collection[int]) -> dict[int, int]
     forms: dict[int, int] = {}
     for short, candidates in full.items():
         pair = index[short], candidates[0]
-        if len(candidates) > 1 or (pair[0] in listed and pair[1] in listed):
+        two = pair[0] in listed and pair[1] in listed
+        two |= len({owners[k] for k in pair if k in owners}) > 1
+        if len(candidates) > 1 or two:
             continue
         kept = next((k for k in pair if k in listed), min(pair))
         forms[pair[0] if kept == pair[1] else pair[1]] = kept

@@ -259,7 +259,7 @@ def _check_window(start: int, end: int, log: tuple[int, int], diagnosis: Diagnos
 def _nodes(collected: Collector, diagnosis: Diagnosis) -> tuple[list[str], NDArray[np.int64]]:
     """Names of the machine's nodes, sorted; and for each node collected its place there, or -1."""
     everybody = list(collected.names)
-    forms = other_forms(everybody, collected.universe)
+    forms = other_forms(everybody, collected.universe, collected.owners)
     members = collected.universe or [node for node in range(len(everybody)) if node not in forms]
     if not collected.universe:
         diagnosis.note("no list of nodes was given: the machine is taken to have the nodes that the logs name", "", 0)
@@ -446,7 +446,7 @@ class _Taken:
     def __init__(self, collected: Collector, machine: NDArray[np.int32]) -> None:
         place = np.full(len(collected.names), -1, dtype=np.int64)
         place[machine] = np.arange(len(machine))
-        for other, kept in other_forms(list(collected.names), collected.universe).items():
+        for other, kept in other_forms(list(collected.names), collected.universe, collected.owners).items():
             place[other] = place[kept]
         known = [collected.unavailable_intervals.merged(), collected.busy_intervals.merged()]
         node, starts, ends = (np.concatenate(columns) for columns in zip(*known, strict=True))

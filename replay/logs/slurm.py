@@ -5,10 +5,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 
+from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.formats import Settings
-from bft.replay.logs.hostlists import NO_HOSTS, HostListError, NodeLists
+from bft.replay.logs.hostlists import NO_HOSTS, HostListError
 from bft.replay.logs.slurm_jobs import Job, judge
 from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.times import MISSING, Clock
@@ -30,8 +31,8 @@ def read(
     at_id, at_start, at_end, at_nodes = (table.at[name[0]] for name in names)
     at_state, at_count, at_cluster = (table.at[name[0]] for name in optional)
     named = at_nodes >= 0 and table.columns[at_nodes] == "nodelist"
-    cluster = settings.cluster if at_cluster >= 0 else ""
-    nodes_of, parse, ran = NodeLists(into.indices), clock.parse, into.job
+    clusters = Clusters(into, file, diagnosis, settings.cluster)
+    nodes_of, parse, ran = clusters.lists(""), clock.parse, into.job
     steps = first_step = others = first_other = used = 0
     try:
         for number, fields in table:
@@ -39,10 +40,13 @@ def read(
                 steps += 1
                 first_step = first_step or number
                 continue
-            if cluster and fields[at_cluster] != cluster:
+            cluster = fields[at_cluster] if at_cluster >= 0 else ""
+            if settings.cluster and clusters.other(cluster, number):
                 others += 1
                 first_other = first_other or number
                 continue
+            if at_cluster >= 0:
+                nodes_of = clusters.lists(cluster)
             start_text, end_text, nodes_text = fields[at_start], fields[at_end], fields[at_nodes]
             start = parse(start_text, file, number)
             end = parse(end_text, file, number, start)
@@ -53,7 +57,7 @@ def read(
                 diagnosis.skip("column NodeList holds no host list", file, number, str(error))
                 continue
             # Ids of several clusters are told apart where the table names the cluster.
-            key = (fields[at_cluster], fields[at_id]) if at_cluster >= 0 else fields[at_id]
+            key = (cluster, fields[at_id]) if cluster else fields[at_id]
             # The most frequent row, without a detour.
             if nodes and start is not None and end is not None and start < end:
                 ran(key, nodes, start, end, file, number, once=True)
@@ -75,6 +79,7 @@ def read(
                                        ascii(nodes_text[:80]))  # fmt: skip
                         continue
                     count = int(nodes_text[:9]) if nodes_text.isdecimal() else 0
+                    clusters.meet(cluster)
                 used += judge(Job(key, state, start, end, nodes, count), file, number, into, diagnosis)
     finally:
         diagnosis.used += used

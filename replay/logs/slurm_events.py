@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.formats import Settings
@@ -29,13 +30,15 @@ def read(
     table = Table(lines, file, settings, diagnosis, needed=names, optional=optional, command=COMMAND)
     at_start, at_end, at_node = (table.at[name[0]] for name in names)
     at_state, at_cluster = (table.at[name[0]] for name in optional)
+    clusters = Clusters(into, file, diagnosis, settings.cluster)
     for number, fields in table:
+        cluster = fields[at_cluster] if at_cluster >= 0 else ""
         states = set(re.split(r"[^A-Z_]+", fields[at_state])) - {""} if at_state >= 0 else set()
-        if settings.cluster and at_cluster >= 0 and fields[at_cluster] != settings.cluster:
+        if clusters.other(cluster, number):
             diagnosis.leave_out("event of another cluster", file, number)
         elif not fields[at_node]:
             diagnosis.leave_out("event of the whole cluster", file, number)
         elif states and states <= _UP:
             diagnosis.leave_out("event of a node that could run jobs", file, number)
         else:
-            outage(fields[at_node], fields[at_start], fields[at_end], file, number, into, diagnosis, clock)
+            outage(fields[at_node], fields[at_start], fields[at_end], number, clusters, clock, cluster=cluster)

@@ -9,10 +9,11 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from bft.models import InputError
+from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.formats import Settings
-from bft.replay.logs.hostlists import HostListError, NodeLists
+from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.slurm_jobs import Job, judge
 from bft.replay.logs.times import MOST_EPOCH_S, Clock
 from bft.replay.trace import SECOND_NS
@@ -29,12 +30,14 @@ def read(
 
     Times are seconds since 1970 there. Releases differ in how they print numbers and states; all ways are taken.
     """
-    nodes_of = NodeLists(into.indices)
+    clusters = Clusters(into, file, diagnosis, settings.cluster)
     for number, _, text in elements(lines, ("jobs",), file, "sacct --json"):
         diagnosis.lines += 1
         diagnosis.rows += 1
         try:
-            job = _job(json.loads(text), settings.cluster, nodes_of)
+            job = _job(json.loads(text), clusters, number)
+        except InputError:  # of the whole log, such as too many nodes; it is a ValueError as well
+            raise
         except HostListError as error:
             diagnosis.skip("nodes holds no host list", file, number, str(error))
         except (ValueError, RecursionError) as error:
@@ -98,17 +101,18 @@ def elements(lines: Iterable[str], keys: Collection[str], file: str, command: st
         raise InputError(f"is not JSON with a list {wanted}", file=file, hint=f"export with {command}")
 
 
-def _job(entry: dict[str, Any], cluster: str, nodes_of: NodeLists) -> Job | None:
-    if cluster and entry.get("cluster", cluster) != cluster:
+def _job(entry: dict[str, Any], clusters: Clusters, line: int) -> Job | None:
+    cluster = str(entry.get("cluster") or "")
+    if clusters.other(cluster, line):
         return None
     state = entry.get("state", {}).get("current", "")
     state = state[0] if isinstance(state, list) and state else state
     text = entry["nodes"]
     if not isinstance(text, str):
         raise TypeError("nodes is no text")
-    nodes: array[int] = nodes_of(text)
+    nodes: array[int] = clusters.lists(cluster)(text)
     start, end = (_instant(entry["time"][name]) for name in ("start", "end"))
-    key = str(entry.get("cluster", "")), str(entry["job_id"]) if "job_id" in entry else text
+    key = cluster, str(entry["job_id"]) if "job_id" in entry else text
     return Job(key, state if isinstance(state, str) else "", start, end, nodes)
 
 

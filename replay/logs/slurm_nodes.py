@@ -9,6 +9,7 @@ from itertools import chain, islice
 from typing import Any
 
 from bft.models import InputError
+from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.fields import split_fields
@@ -52,7 +53,7 @@ def read(
     source = iter(lines)
     head = list(islice(source, _LOOKED_AT))
     plain = [line for line in head if line.strip() and not line.startswith("#")]
-    nodes = _Nodes(file, into, diagnosis)
+    nodes = _Nodes(Clusters(into, file, diagnosis, settings.cluster))
     numbered = enumerate(chain(head, source), 1)
     if plain and plain[0].lstrip().startswith("{"):
         _json(numbered, nodes, file)
@@ -71,14 +72,17 @@ def read(
 class _Nodes:
     """Accounts for lines, and hands nodes over."""
 
-    def __init__(self, file: str, into: Collector, diagnosis: Diagnosis) -> None:
-        self.file, self._into, self._diagnosis = file, into, diagnosis
+    def __init__(self, clusters: Clusters) -> None:
+        self._clusters, self._diagnosis, self._file = clusters, clusters.diagnosis, clusters.file
         self.used = 0
+        self.cluster = ""  # of the lines that follow, as far as they state it
 
-    def line(self) -> None:
-        """A line of which nothing is known yet but that it holds no node."""
+    def line(self, line: str = "") -> None:
+        """A line of which nothing is known yet but that it holds no node; sinfo -M begins clusters with such."""
         self._diagnosis.lines += 1
         self._diagnosis.no_record += 1
+        if line.startswith("CLUSTER:"):
+            self.cluster = line.partition(":")[2].strip()
 
     def take(self, text: str, number: int, state: str = "", *, vnode: bool = False) -> None:
         """A node, a list of nodes or a vnode, in a line that `line` has counted."""
@@ -96,11 +100,14 @@ class _Nodes:
         self._diagnosis.no_record -= 1
         self._diagnosis.rows += 1
         if not hosts:
-            self._diagnosis.leave_out("a partition without nodes", self.file, number)
+            self._diagnosis.leave_out("a partition without nodes", self._file, number)
+        elif self.cluster and self._clusters.other(self.cluster, number):
+            self._diagnosis.leave_out("node of another cluster", self._file, number)
         elif state_of(state) == "absent":
-            self._diagnosis.leave_out("a node that is not there yet (state FUTURE)", self.file, number)
+            self._diagnosis.leave_out("a node that is not there yet (state FUTURE)", self._file, number)
         else:
-            self._into.known(hosts)
+            self._clusters.indices(hosts, self.cluster)
+            self._clusters.into.known(hosts)
             self._diagnosis.used += 1
             self.used += 1
 
@@ -108,10 +115,10 @@ class _Nodes:
         """A row, in a line that `line` has counted, that should name nodes and does not."""
         self._diagnosis.no_record -= 1
         self._diagnosis.rows += 1
-        self._diagnosis.skip(reason, self.file, number, detail)
+        self._diagnosis.skip(reason, self._file, number, detail)
 
     def note(self, reason: str, number: int, detail: str) -> None:
-        self._diagnosis.note(reason, self.file, number, detail)
+        self._diagnosis.note(reason, self._file, number, detail)
 
 
 def _blocks(lines: Iterable[tuple[int, str]], nodes: _Nodes) -> None:
@@ -171,7 +178,7 @@ def _table(lines: Iterable[tuple[int, str]], nodes: _Nodes) -> None:
     """A table with a header, which may come again."""
     mark, names, at = " ", [""], -1
     for number, line in lines:
-        nodes.line()
+        nodes.line(line)
         header = _header(line)
         if header and (at < 0 or header[1] == names):
             mark, names = header
@@ -190,13 +197,15 @@ def _table(lines: Iterable[tuple[int, str]], nodes: _Nodes) -> None:
             nodes.bad(f"column {names[at]} names no node", number, ascii(line[:80]))
         else:
             state = cells[names.index("STATE")] if whole and "STATE" in names else ""
+            if whole and "CLUSTER" in names:
+                nodes.cluster = cells[names.index("CLUSTER")].strip()
             nodes.take(text, number, state, vnode=names[at] == "VNODE")
 
 
 def _names(lines: Iterable[tuple[int, str]], nodes: _Nodes, *, vnodes: bool) -> None:
     """Lines that begin with a name, or those of sinfo without its header, which end with one."""
     for number, line in lines:
-        nodes.line()
+        nodes.line(line)
         words = re.split(r"[\s|;]+", line.split("#")[0].strip())
         if _STANZA.match(line) or not words[0] or "=" in words[0] or line.startswith("CLUSTER:"):
             continue
@@ -212,7 +221,9 @@ def _json(lines: Iterable[tuple[int, str]], nodes: _Nodes, file: str) -> None:
     """What sinfo, scontrol show node (a list of nodes) or pbsnodes -F json (an object of them) print."""
     for number, name, text in elements((line for _, line in lines), ("sinfo", "nodes"), file, "sinfo --json"):
         try:
-            found, state = _entry(json.loads(text), name)
+            entry = json.loads(text)
+            found, state = _entry(entry, name)
+            nodes.cluster = str(entry.get("cluster") or "")
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
             nodes.line()
             nodes.bad("is no JSON of nodes", number, repr(error))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from itertools import chain
 
+from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.formats import Settings
@@ -26,6 +27,7 @@ def read(
 
     What scontrol shows of itself it knows of the past only what has not been purged; sacctmgr knows all.
     """
+    clusters = Clusters(into, file, diagnosis, settings.cluster)
     source = iter(lines)
     before: list[str] = []
     for line in source:
@@ -33,7 +35,7 @@ def read(
         if line.strip():
             break
     if before and ("ReservationName=" in before[-1] or before[-1].startswith("No reservations")):
-        _blocks(chain(before, source), file, into, diagnosis, clock)
+        _blocks(chain(before, source), clusters, clock)
         return
     names = (("timestart", "start"), ("timeend", "end"), ("nodenames", "nodes", "nodelist"))
     table = Table(
@@ -42,31 +44,32 @@ def read(
     at_start, at_end, at_nodes = (table.at[name[0]] for name in names)
     at_cluster = table.at["cluster"]
     for number, fields in table:
-        if settings.cluster and at_cluster >= 0 and fields[at_cluster] != settings.cluster:
+        cluster = fields[at_cluster] if at_cluster >= 0 else ""
+        if clusters.other(cluster, number):
             diagnosis.leave_out("reservation of another cluster", file, number)
         else:
-            outage(fields[at_nodes], fields[at_start], fields[at_end], file, number, into, diagnosis, clock)
+            outage(fields[at_nodes], fields[at_start], fields[at_end], number, clusters, clock, cluster=cluster)
 
 
-def _blocks(lines: Iterable[str], file: str, into: Collector, diagnosis: Diagnosis, clock: Clock) -> None:
+def _blocks(lines: Iterable[str], clusters: Clusters, clock: Clock) -> None:
     """Blocks of key=value that begin with ReservationName, over several lines or on one (scontrol -o)."""
 
     def use(block: list[str], number: int) -> None:
         pairs = dict(_PAIRS.findall("\n".join(block[:_MOST_LINES])))
-        outage(pairs.get("Nodes", ""), pairs.get("StartTime", ""), pairs.get("EndTime", ""), file, number, into,
-               diagnosis, clock)  # fmt: skip
+        times = pairs.get("StartTime", ""), pairs.get("EndTime", "")
+        outage(pairs.get("Nodes", ""), *times, number, clusters, clock)
 
     block: list[str] = []
     begun = 0
     for number, line in enumerate(lines, 1):
-        diagnosis.lines += 1
+        clusters.diagnosis.lines += 1
         if line.lstrip().startswith("ReservationName="):
             if block:
                 use(block, begun)
-            diagnosis.rows += 1
+            clusters.diagnosis.rows += 1
             block, begun = [line], number
             continue
-        diagnosis.no_record += 1
+        clusters.diagnosis.no_record += 1
         if block and len(block) < _MOST_LINES:
             block.append(line)
     if block:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from bft.replay.logs.collector import Collector
-from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.hostlists import HostListError, expand
 from bft.replay.logs.times import MISSING, Clock
 
 
-def outage(
-    nodes: str, start: str, end: str, file: str, line: int, into: Collector, diagnosis: Diagnosis, clock: Clock
-) -> None:
+def outage(nodes: str, start: str, end: str, line: int, clusters: Clusters, clock: Clock, *, cluster: str = "") -> None:
     """Account for one row: these nodes were unavailable; an end that is missing is still to come."""
+    file, diagnosis = clusters.file, clusters.diagnosis
     began = clock.parse(start, file, line)
     ended = clock.parse(end, file, line, began)
     try:
@@ -28,5 +26,5 @@ def outage(
     elif not hosts:
         diagnosis.leave_out("names no nodes", file, line)
     else:
-        into.outage(nodes, into.indices(hosts), began, ended, file, line)
+        clusters.into.outage(nodes, clusters.indices(hosts, cluster), began, ended, file, line)
         diagnosis.used += 1
