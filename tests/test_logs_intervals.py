@@ -213,3 +213,14 @@ def test_a_fully_quoted_table_of_intervals() -> None:
     collected, diagnosis = told('"node","start","end","state"\n"n[1,3]","1612900000","1612900060","alloc"\n')
     assert list(collected.names) == ["n1", "n3"]
     assert diagnosis.used == 1
+
+
+def test_the_recipe_is_read_as_it_says(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["ingest", "--recipe", "intervals"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index("#   node,start,end,state")
+    Path("recipe.csv").write_text("\n".join(line.removeprefix("#   ") for line in lines[at : at + 3]))
+    window = ["--from", "2024-01-01", "--to", "2024-01-01T08:00:00", "--tz", "UTC"]
+    assert run(["ingest", "intervals", "recipe.csv", "--nodes", "cn[001-005]", *window, "-o", "t.parquet"]) == 0
+    idle = {node: len(spans) for node, spans in idle_hours("t.parquet").items()}
+    assert idle == {"cn001": 1, "cn002": 0, "cn003": 0, "cn004": 0, "cn005": 0}

@@ -300,15 +300,17 @@ def test_events() -> None:
         f"c|n[2-3]|{T}1:00|Unknown|DRAINED|bad | disk\nagain|root|\n"
         f"c|n4|{T}1:00|{T}2:00|IDLE|||\n"
         f"c|n5|{T}1:00|{T}2:00|MIXED+DRAIN|||\n"
-        f"c|n6|Unknown|{T}2:00|DOWN|||\n",
+        f"c|n6|Unknown|{T}2:00|DOWN|||\n"
+        f"c|n7|{T}1:00|{T}2:00|IDLE+PLANNED|||\n"
+        f"c|n8|{T}1:00|{T}2:00|IDLE*|||\n",
         "slurm-events",
     )
     found = busy(collected, unavailable=True)
-    assert [(node, start) for node, start, _ in found] == [("n1", 60), ("n2", 60), ("n3", 60), ("n5", 60)]
+    assert [(node, start) for node, start, _ in found] == [("n1", 60), ("n2", 60), ("n3", 60), ("n5", 60), ("n8", 60)]
     assert reasons(diagnosis) == {
         "its start is no time": (1, 8),
         "event of the whole cluster": (1, 2),
-        "event of a node that could run jobs": (1, 6),
+        "event of a node that could run jobs": (2, 6),
     }
 
 

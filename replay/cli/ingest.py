@@ -71,7 +71,8 @@ def _print_recipe(ctx: click.Context, param: click.Parameter, value: str | None)
 @click.option("--json", "as_json", is_flag=True, help="The diagnosis as JSON.")
 @click.option("--force", is_flag=True, help="Replace the target if it exists.")
 @click.option("--recipe", metavar="SCHEDULER", callback=_print_recipe, expose_value=False, is_eager=True,
-              help="Print the commands that export what is needed and exit: slurm, pbs, lsf, sge, cobalt.")  # fmt: skip
+              help="Print the commands that export what is needed and exit: slurm, pbs, lsf, sge, cobalt, "
+              "intervals.")  # fmt: skip
 def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, force: bool, **given: Any) -> None:
     """Make a node trace of a scheduler's logs, and tell what they hold.
 

@@ -53,6 +53,16 @@ xz -c $SGE_ROOT/$SGE_CELL/common/accounting > accounting.xz
 bft-replay ingest sge accounting.xz --nodes nodes.txt -o trace.parquet
 # A parallel job's record names its master host only if accounting_summary is TRUE in its parallel environment.
 """,
+    "intervals": """\
+# Any other scheduler, and monitoring: a table of what nodes did from when to when, with a header.
+#   node,start,end,state
+#   cn001,1704067200,1704070800,idle
+#   "cn[002-004]",2024-01-01T00:00:00Z,2024-01-01T06:30:00Z,busy
+# A log of idle nodes is enough: once a row states idle, nodes are idle where a row says so and nowhere else.
+# Without such rows state what was busy or down: the rest is idle. Words of sinfo and pbsnodes (alloc, mixed, down*,
+# drng, offline, resv, planned) are known. From samples make one row of each stretch in one state.
+bft-replay ingest intervals idle.csv --nodes nodes.txt --from 2024-01-01 --to 2024-02-01 --tz UTC -o trace.parquet
+""",
     "cobalt": """\
 # Cobalt: the job table as CSV, as Argonne publishes it (DIM_JOB_COMPOSITE).
 # Columns that are needed: START_TIMESTAMP, END_TIMESTAMP, NODES_USED, LOCATION (all of it: some exports cut it off).

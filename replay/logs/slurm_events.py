@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.formats import Settings
+from bft.replay.logs.node_states import state_of
 from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.slurm_times import outage
 from bft.replay.logs.times import Clock
 
 COMMAND = "sacctmgr -P show event all_time format=NodeName,TimeStart,TimeEnd,State"
-# States of a node that can run jobs. Slurm records a node's event when it stops being so: all others are outages.
-_UP = frozenset({"IDLE", "ALLOCATED", "MIXED", "COMPLETING", "UP"})
 
 
 def read(
     lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
 ) -> None:
     """Read events of nodes: whatever made a node unfit for jobs makes it unavailable, until the event's end.
+
+    Slurm records an event when a node stops being able to run jobs: a state that is not known is an outage.
 
     Events of a whole cluster, which name no node, tell of its size and are left out.
     """
@@ -33,12 +33,11 @@ def read(
     clusters = Clusters(into, file, diagnosis, settings.cluster)
     for number, fields in table:
         cluster = fields[at_cluster] if at_cluster >= 0 else ""
-        states = set(re.split(r"[^A-Z_]+", fields[at_state])) - {""} if at_state >= 0 else set()
         if clusters.other(cluster, number):
             diagnosis.leave_out("event of another cluster", file, number)
         elif not fields[at_node]:
             diagnosis.leave_out("event of the whole cluster", file, number)
-        elif states and states <= _UP:
+        elif at_state >= 0 and state_of(fields[at_state]) in ("idle", "busy"):
             diagnosis.leave_out("event of a node that could run jobs", file, number)
         else:
             outage(fields[at_node], fields[at_start], fields[at_end], number, clusters, clock, cluster=cluster)
