@@ -174,6 +174,8 @@ class JobTable:
         The jobs; names must be unique.
     source
         Where they come from, for messages and results.
+    notes
+        What reading did to the input, in sentences: rows left out, and why.
 
     Raises
     ------
@@ -183,6 +185,7 @@ class JobTable:
 
     jobs: tuple[Job, ...]
     source: str = ""
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
@@ -204,8 +207,18 @@ class JobTable:
         return sorted(range(len(self.jobs)), key=lambda i: self.jobs[i].tsub_ns)
 
     def shifted(self, nanoseconds: int) -> JobTable:
-        """The same jobs, submitted `nanoseconds` later."""
-        return JobTable(tuple(replace(job, tsub_ns=job.tsub_ns + nanoseconds) for job in self.jobs), self.source)
+        """The same jobs, submitted and due `nanoseconds` later."""
+        return replace(
+            self,
+            jobs=tuple(
+                replace(
+                    job,
+                    tsub_ns=job.tsub_ns + nanoseconds,
+                    deadline_ns=None if job.deadline_ns is None else job.deadline_ns + nanoseconds,
+                )
+                for job in self.jobs
+            ),
+        )
 
     def beyond_curve(self) -> Sequence[Job]:
         """Jobs whose Jmax lies beyond the last point of their scalability curve, which is held constant there."""

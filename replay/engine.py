@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -93,6 +93,8 @@ class Replay:
         What is replayed, and how.
     interference
         What it costs two jobs to share units; None, and no policy may let them.
+    without
+        Positions of jobs that are never admitted; they count as jobs that never started.
 
     Attributes
     ----------
@@ -109,6 +111,7 @@ class Replay:
         policy: Policy,
         rules: Rules = Rules(),
         interference: Interference | None = None,
+        without: Collection[int] = (),
     ) -> None:
         self.trace, self.jobs, self.policy, self.rules = trace, jobs, policy, rules
         self.interference = interference
@@ -118,7 +121,8 @@ class Replay:
         self._units_per_node = trace.units_per_node
         self._held = Holdings(len(trace.nodes) * trace.units_per_node, trace.units_per_node)
         self._machine = Machine(self._held)
-        self._queue = jobs.by_submit()  # not yet admitted, in order; _submitted of them have been submitted
+        # Not yet admitted, in order; _submitted of them have been submitted.
+        self._queue = [index for index in jobs.by_submit() if index not in without]
         self._admitted = 0
         self._submitted = 0
         self._in_play: list[Running] = []

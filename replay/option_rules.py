@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bft.replay.options import Options
@@ -39,6 +39,7 @@ _PUBLISHED = (
     "jobs",
     "jobs_format",
     "applications",
+    "align_jobs",
     "tfwd_s",
     "time_limit_s",
     "max_jobs",
@@ -132,9 +133,9 @@ NEEDS = (
     Need(("jobs_format",), lambda o: o.jobs is not None, _without("--jobs"), refused=True),
     Need(("applications",), lambda o: o.jobs_format == "pollux", _without("--jobs-format pollux")),
     Need(
-        ("first_node", "node_count", "skip_rows", "sort"),
+        ("first_node", "node_count", "skip_rows", "sort", "align_jobs"),
         lambda o: o.cluster is None,
-        lambda o: "with --cluster, whose nodes are always idle",
+        lambda o: "with --cluster, whose nodes are idle from the first submit on",
     ),
     Need(
         ("sort",),
@@ -193,7 +194,7 @@ def _idle(options: Options) -> Iterator[tuple[str, Need]]:
     """Options that differ from their defaults, by flag, and what they lack."""
     published = Need((), lambda o: False, lambda o: "with --compat reference")
     for each in fields(options):
-        if getattr(options, each.name) == _default(each.name, each.default):
+        if getattr(options, each.name) == options.default(each.name):
             continue
         if options.compat == "reference" and each.name not in _PUBLISHED:
             yield each.metadata["flag"], published
@@ -201,11 +202,6 @@ def _idle(options: Options) -> Iterator[tuple[str, Need]]:
         lacking = next((need for need in NEEDS if each.name in need.names and not need.holds(options)), None)
         if lacking is not None:
             yield each.metadata["flag"], lacking
-
-
-def _default(name: str, stated: Any) -> Any:
-    """A default as it is once made."""
-    return {"start_overhead_s": 0.0, "restart_overhead": ()}.get(name, stated)
 
 
 def kind_of(policy: str) -> Kind:

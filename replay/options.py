@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -23,7 +24,7 @@ from bft.replay.checks import (
     seconds,
     whole,
 )
-from bft.replay.option_rules import check_constants, contradictions
+from bft.replay.option_rules import check_constants, contradictions, kind_of
 
 # What else a job table may be written as -> what reads it (DESIGN §4).
 JOB_FORMATS = {
@@ -39,7 +40,7 @@ FORMULATIONS = ("auto", "modes", "node", "items", "flow")
 MAX_JOBS = 10
 # What Pollux' artifact charges for every start, seconds.
 POLLUX_START_S = 30.0
-# A default that depends on other options: `Options` fills it in, so nobody else sees it.
+# A default that depends on other options: `Options` fills it in (_DEFAULTS), so nobody else sees it.
 _DEPENDS: Any = None
 
 _FILE: Check = Maybe(Text())
@@ -71,6 +72,10 @@ class Options:
     jobs: str | None = checked("--jobs", _FILE, None)
     jobs_format: str = checked("--jobs-format", Name(("native", *JOB_FORMATS)), "native")
     applications: str | None = checked("--applications", _FILE, None)
+    align_jobs: bool = checked("--align-jobs", Flag(), default=False)
+    oversized: Literal["refuse", "skip", "cap"] = checked(
+        "--oversized", Maybe(Name(("refuse", "skip", "cap"))), _DEPENDS
+    )
     cluster: str | None = checked("--cluster", _FILE, None)
     tfwd_s: float = checked("-Tfwd", seconds(), 10.0)
     time_limit_s: float = checked("-optTL", seconds(most=MAX_LIMIT_S), 10.0)
@@ -114,19 +119,18 @@ class Options:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        pollux = self.compat == "pollux"
-        for name, value in (
-            ("policy", "milp" if self.xi is None else "milp-sharing"),
-            ("max_jobs", MAX_JOBS if self.cluster is None else 0),
-            ("start_overhead_s", POLLUX_START_S if pollux else 0.0),
-            ("restart_overhead", SecondsBySize()(POLLUX_START_S) if pollux else ()),
-        ):
+        for name, default in _DEFAULTS.items():
             if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
+                object.__setattr__(self, name, default(self))
         what = next(contradictions(self), None)
         if what is not None:
             raise InputError(what)
         check_constants(self.policy, self.constants)
+
+    def default(self, name: str) -> Any:
+        """What an option is unless it is given, beside the others as they are."""
+        dependent = _DEFAULTS.get(name)
+        return dependent(self) if dependent else next(each.default for each in fields(self) if each.name == name)
 
     @property
     def constants(self) -> dict[str, str]:
@@ -134,5 +138,14 @@ class Options:
         return {**dict(self.policy_options), **({"compat": "yes"} if self.compat == "lucid" else {})}
 
 
+# Defaults that depend on other options, in an order in which those stand before.
+_DEFAULTS: dict[str, Callable[[Options], Any]] = {
+    "policy": lambda o: "milp" if o.xi is None else "milp-sharing",
+    "max_jobs": lambda o: MAX_JOBS if o.cluster is None else 0,
+    "start_overhead_s": lambda o: POLLUX_START_S if o.compat == "pollux" else 0.0,
+    "restart_overhead": lambda o: SecondsBySize()(POLLUX_START_S) if o.compat == "pollux" else (),
+    # A queue of rigid jobs could wait for ever behind one that never runs.
+    "oversized": lambda o: "refuse" if kind_of(o.policy).rigid else "skip",
+}
 CHECKS: dict[str, Check] = {each.name: each.metadata["check"] for each in fields(Options)}
 FLAGS: dict[str, str] = {each.name: each.metadata["flag"] for each in fields(Options)}

@@ -91,7 +91,7 @@ def cluster_pools(cluster: str, jobs: JobTable) -> list[Pool]:
     Raises
     ------
     InputError
-        When it is neither, or a job has no pool or needs more units than its pool has.
+        When it is neither, or a job has no pool.
     """
     size = cluster_size(cluster)
     sizes = _read_sizes(cluster) if size is None else {"": size}
@@ -103,10 +103,6 @@ def cluster_pools(cluster: str, jobs: JobTable) -> list[Pool]:
         if name not in members:
             what = f"its virtual cluster {name!r} is none of {', '.join(sizes)}"
             raise InputError(what, file=cluster, column="vc", job=job.name)
-        nodes, units = sizes[name]
-        if max(job.jmin, 1) > nodes * units:
-            what = f"it needs {job.jmin} units, and its pool has {nodes * units}"
-            raise InputError(what, file=jobs.source or None, column="Jmin", job=job.name)
         members[name].append(position)
     pools = []
     for name, positions in members.items():

@@ -22,13 +22,14 @@ from bft.replay.inputs import Inputs, load
 from bft.replay.interference import Interference
 from bft.replay.ledger import Outcome
 from bft.replay.metrics import equivalent_nodes, summarise
-from bft.replay.option_rules import POLICY_SETTINGS, without_effect
+from bft.replay.option_rules import POLICY_SETTINGS, kind_of, without_effect
 from bft.replay.options import Options
+from bft.replay.oversized import cap_all
 from bft.replay.policies import MilpPolicy, Policy, PolicyError, make_policy
 from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools, merge
 from bft.replay.reference import replay_reference, write_step_log
 from bft.replay.trace import NodeTrace, always_idle
-from bft.replay.watcher import Silent, Watcher
+from bft.replay.watcher import Notes, Silent, Watcher
 
 
 def policy_settings(options: Options, interference: Interference | None = None) -> dict[str, Any]:
@@ -83,26 +84,27 @@ def execute(
     clock = {"started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     began = time.perf_counter()
     policy_of(options)  # what its constants lack is found before anything is read
+    notes = Notes(watcher)
     for note in without_effect(options):
-        watcher.note(note)
-    inputs = load(options, watcher)
+        notes.note(note)
+    inputs = load(options, notes)
     loaded = time.perf_counter()
     checkpoint = None
     if len(inputs.pools) > 1 and checkpoint_every_s is not None:
         watcher.note("--checkpoint-every saves one pool of nodes, not virtual clusters: without effect")
     elif checkpoint_every_s is not None and options.compat != "reference":
         path = folder.resolve().with_name(f"{folder.resolve().name}.checkpoint.json")
-        checkpoint = Checkpoint(path, _summary(options, inputs, {}), checkpoint_every_s)
+        checkpoint = Checkpoint(path, _summary(options, inputs, {}, notes), checkpoint_every_s)
     elif checkpoint_every_s is not None:
         watcher.note("--compat reference knows no --checkpoint-every: without effect")
     if options.compat == "reference":
         metrics, timing, write = _replay_reference(options, inputs, watcher, should_stop)
     else:
-        metrics, timing, write = _replay(options, inputs, watcher, should_stop, checkpoint)
+        metrics, timing, write = _replay(options, inputs, watcher, notes, should_stop, checkpoint)
     # Only now, so that a replay that is killed leaves nothing but its checkpoint.
     with results.run_directory(folder, force=force) as draft:
         write(draft)
-        summary = _summary(options, inputs, metrics)
+        summary = _summary(options, inputs, metrics, notes)
         results.write_json(draft / results.SUMMARY, summary)
         results.write_json(
             draft / results.TIMING,
@@ -130,6 +132,7 @@ def _replay(
     options: Options,
     inputs: Inputs,
     watcher: Watcher,
+    notes: Notes,
     should_stop: Callable[[], bool] | None,
     checkpoint: Checkpoint | None,
 ) -> Replayed:
@@ -143,12 +146,14 @@ def _replay(
         options.restart_overhead,
         options.policy_time_limit_s,
     )
+    never_run = frozenset(inputs.never_run)
     failed: list[PolicyError] = []  # the policy's, after which nothing more is replayed
 
     def run(name: str, pool: Pool, policy: Policy, saved: Checkpoint | None) -> tuple[Outcome, float]:
         watcher.stage(name, pool.trace.start, pool.trace.end)
         began = time.perf_counter()
-        replay = Replay(pool.trace, pool.jobs, policy, rules, inputs.interference)
+        without = {at for at, job in enumerate(pool.jobs) if job.name in never_run}
+        replay = Replay(pool.trace, pool.jobs, policy, rules, inputs.interference, without)
         if saved is not None and saved.resume(replay):
             watcher.note(f"resumed from {saved.path.name} after {replay.ledger.decisions} decisions")
 
@@ -192,6 +197,9 @@ def _replay(
     if options.dedicated and options.cluster is None and nodes and not stopped:
         per = outcome.trace.units_per_node
         twin = Pool("", always_idle(nodes, outcome.start_ns, outcome.end_ns, units_per_node=per), jobs, ())
+        twin, too_large = cap_all(twin, rigid=kind_of(options.policy).rigid, but=never_run)
+        if too_large:
+            notes.note(f"for U, {too_large} jobs that need more than the {nodes} dedicated nodes run on all of them")
         dedicated, timing["dedicated_s"] = run(
             f"{nodes} dedicated node{'s' * (nodes != 1)}, for U", twin, policy_of(options, inputs.interference), None
         )
@@ -276,7 +284,7 @@ def _decision_times(outcome: Outcome) -> dict[str, float]:
     return {"count": len(seconds), "sum": float(seconds.sum()), "mean": float(seconds.mean()), **named}
 
 
-def _summary(options: Options, inputs: Inputs, metrics: dict[str, Any]) -> dict[str, Any]:
+def _summary(options: Options, inputs: Inputs, metrics: dict[str, Any], notes: Notes) -> dict[str, Any]:
     """Everything but wall-clock: the same input and options give the same bytes."""
     return {
         "format": results.FORMAT,
@@ -287,8 +295,13 @@ def _summary(options: Options, inputs: Inputs, metrics: dict[str, Any]) -> dict[
         "inputs": {
             "digests_sha256": inputs.digests,
             "trace": _of_trace(inputs.pools[0].trace) if options.cluster is None else {"source": options.cluster},
-            "jobs": {"source": inputs.jobs.source, "count": len(inputs.jobs)},
+            "jobs": {
+                "source": inputs.jobs.source,
+                "count": len(inputs.jobs),
+                "never_run": list(inputs.never_run),
+            },
         },
+        "notes": list(notes.kept),
         "versions": {name: _version(name) for name in ("bft-replay", "mip", "numba", "numpy", "pandas", "pyarrow")},
     }
 
@@ -299,7 +312,6 @@ def _of_trace(trace: NodeTrace) -> dict[str, Any]:
         "machine": trace.machine,
         "nodes": len(trace.nodes),
         "events": len(trace),
-        "notes": list(trace.notes),
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,11 +95,11 @@ def test_skew_may_be_a_column(tmp_path: Path) -> None:
     assert (second.skew, second.spread_slowdown) == (None, 1.0)
 
 
-def test_jobs_that_need_nothing_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_jobs_that_need_nothing_are_left_out(tmp_path: Path) -> None:
     path = written(tmp_path, "t.csv", HEAD + "1,0,0,1,a,5,0\n2,1,0,1,a,0,0\n3,1,0,1,a,5,0\n")
-    with caplog.at_level(logging.INFO):
-        assert [job.name for job in read_tiresias_jobs(path)] == ["3"]
-    assert "2 without GPUs or duration" in caplog.text
+    jobs = read_tiresias_jobs(path)
+    assert [job.name for job in jobs] == ["3"]
+    assert jobs.notes == ("jobs left out: 2 without GPUs or duration",)
     assert "no job to replay" in refused(read_tiresias_jobs, written(tmp_path, "t.csv", HEAD + "1,0,0,1,a,5,0\n"))
 
 
@@ -151,10 +150,10 @@ SWF = """; Version: 2.2
 """
 
 
-def test_a_workload(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        first, second = read_swf_jobs(written(tmp_path, "log.swf", SWF))
-    assert "1 that are parts of others (status 2 to 4), 1 that never ran" in caplog.text
+def test_a_workload(tmp_path: Path) -> None:
+    jobs = read_swf_jobs(written(tmp_path, "log.swf", SWF))
+    first, second = jobs
+    assert jobs.notes == ("jobs left out: 1 that are parts of others (status 2 to 4), 1 that never ran",)
     assert (first.name, first.tsub_ns, first.request, first.pmax) == ("1", 1_000_000_010 * SECOND_NS, 2, 100)
     assert (first.user, first.vc) == ("7", "1")
     assert first.extra == {"requested_s": 3600.0, "status": "1", "group": "2", "executable": "3", "queue": "4"}
@@ -224,7 +223,7 @@ def entry(name: str, *attempts: dict[str, Any], **other: Any) -> dict[str, Any]:
     return {**known, "jobid": name, "attempts": list(attempts), **other}
 
 
-def test_a_log_of_philly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_of_philly(tmp_path: Path) -> None:
     once = entry("once", attempt("2017-10-07 01:12:09", "2017-10-07 01:13:23", 8))
     twice = entry(
         "twice",
@@ -236,9 +235,9 @@ def test_a_log_of_philly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> No
     )
     never, cpu = entry("never"), entry("cpu", attempt("2017-10-07 01:12:09", "2017-10-07 01:13:23"))
     path = written(tmp_path, "cluster_job_log", json.dumps([once, twice, never, cpu]))
-    with caplog.at_level(logging.INFO):
-        first, second = read_philly_jobs(path)
-    assert "2 without an attempt that has GPUs, start and end" in caplog.text
+    jobs = read_philly_jobs(path)
+    first, second = jobs
+    assert jobs.notes == ("jobs left out: 2 without an attempt that has GPUs, start and end",)
     assert (first.name, first.request, first.pmax, first.user, first.vc) == ("once", 8, 74.0, "ce2", "ee9")
     assert first.tsub_ns == 1_507_363_899 * SECOND_NS  # 08:11:39 UTC: Pacific daylight saving time
     assert first.extra == {"status": "Pass", "attempts": 1}

@@ -80,7 +80,6 @@ def test_each_virtual_cluster_is_as_if_it_were_alone(drawn: list[tuple[str, int,
         ("vc,nodes,units_per_node\np,x,4\n", "whole number > 0, not 'x'"),
         ("vc,nodes,units_per_node\np,1,4\np,1,4\n", "appears twice"),
         ("vc,nodes,units_per_node\nq,1,4\n", "virtual cluster 'p' is none of q"),
-        ("vc,nodes,units_per_node\np,1,2\n", "needs 3 units, and its pool has 2"),
     ],
 )
 def test_a_wrong_cluster_file_is_told_by_row_and_column(tmp_path: Path, text: str, told: str) -> None:

@@ -35,7 +35,7 @@ def read_philly_jobs(path: str | Path, *, zone: str = ZONE) -> JobTable:
     | status         | in `Job.extra`, with the number of attempts                                                |
 
     An attempt without GPUs, start or end does not count: those that ran when the log was taken have no end. Jobs of
-    which no attempt counts are left out, and their number is logged.
+    which no attempt counts are left out, and the table's notes count them.
 
     Parameters
     ----------

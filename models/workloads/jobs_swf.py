@@ -57,7 +57,8 @@ def read_swf_jobs(path: str | Path, *, processors_per_unit: int | None = None) -
     | 12 user, 16 partition           | user, vc                                                               |
     | 9, 13, 14, 15, 11               | in `Job.extra`: requested_s, group, executable, queue, status          |
 
-    Jobs that never ran (run time 0 or unknown), and lines for parts of a job, are left out, and their number is logged.
+    Jobs that never ran (run time 0 or unknown), and lines for parts of a job, are left out, and the table's notes count
+    them.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ def read_tiresias_jobs(path: str | Path) -> JobTable:
     | skew, spread_slowdown | the same, where a table says so: see `bft-replay jobs skew`                   |
 
     Further columns (iterations, interval) are kept in `Job.extra`. Jobs without a GPU or without duration did not run:
-    they are left out, and their number is logged.
+    they are left out, and the table's notes count them.
 
     Raises
     ------

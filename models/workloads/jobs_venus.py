@@ -40,7 +40,7 @@ def read_venus_jobs(path: str | Path, *, origin: str = ORIGIN) -> JobTable:
     | gmem                          | memory_gib: memory of a unit, in MiB                                       |
 
     Further columns (cpu_num, state, dataset, gpu_util, gmem_util and so on), amp and gmem are kept in `Job.extra`. Jobs
-    without a GPU or without duration did not run on units: they are left out, and their number is logged.
+    without a GPU or without duration did not run on units: they are left out, and the table's notes count them.
 
     Parameters
     ----------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import logging
 import math
 import zlib
 from collections import Counter
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 SECOND_NS = 1_000_000_000
 # Neither an epoch in milliseconds nor a duration beyond the range of nanoseconds (1677 to 2262).
 MOST_SECONDS = 9.2e9
-
-_log = logging.getLogger(__name__)
 
 
 def rigid_job(name: str, tsub_ns: int, units: int, seconds: float, **further: Any) -> Job:
@@ -110,7 +107,7 @@ class Cells:
 
 
 class RigidTable:
-    """Collects the jobs of one file; what did not run is left out, counted by reason, and logged."""
+    """Collects the jobs of one file; what did not run is left out, counted by reason, and noted in the table."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
@@ -135,9 +132,7 @@ class RigidTable:
         reasons = ", ".join(f"{count} {why}" for why, count in sorted(self._left_out.items()))
         if not self._jobs:
             raise InputError(f"has no job to replay{': ' + reasons if reasons else ''}", file=self.path)
-        if reasons:
-            _log.info("%s: jobs left out: %s", self.path, reasons)
-        return JobTable(tuple(self._jobs), self.path)
+        return JobTable(tuple(self._jobs), self.path, (f"jobs left out: {reasons}",) if reasons else ())
 
 
 def jobs_of_rows(frame: pd.DataFrame, path: str | Path, name: str, job: Callable[[Cells], Job | None]) -> JobTable:

@@ -47,6 +47,13 @@ _of = partial(option, Options)
 @_of("jobs", "--jobs", metavar="FILE", help="Job table in one file, instead of -bdfn and -scfn.")
 @_of("jobs_format", "--jobs-format", help="What --jobs is written as.")
 @_of("applications", "--applications", metavar="DIR", help="Measured application profiles, for --jobs-format pollux.")
+@_of("align_jobs", "--align-jobs", help="Shift all jobs so that the first is submitted when the trace begins.")
+@_of(
+    "oversized",
+    "--oversized",
+    help="Jobs that need more units than are ever idle: refuse, leave out, or run them on what there is. "
+    "[refuse for rigid policies, else skip]",
+)
 @_of(
     "cluster",
     "--cluster",

@@ -85,6 +85,8 @@ def _page(summary: dict[str, Any], steps: pd.DataFrame, jobs: pd.DataFrame) -> s
     if summary["degraded"]:
         parts.append("<p><strong>Some decisions fell back or failed verification.</strong></p>")
     parts.append(_table(list(headlines(metrics))))
+    if summary.get("notes"):
+        parts.append(f"<h2>Notes</h2><ul>{''.join(f'<li>{escape(note)}</li>' for note in summary['notes'])}</ul>")
     if times[-1] > times[0]:
         parts += _idle_over_time(steps, int(times[0]), int(times[-1]))
     if metrics.get("share_outliving_startup"):
