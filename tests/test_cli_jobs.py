@@ -34,10 +34,14 @@ def test_what_is_fitted_can_be_replayed(kind: str, suffix: str, capsys: pytest.C
     jobs = f"jobs{suffix}"
     assert run(["jobs", "fit", "runs.csv", "--model", kind, "--max", "16", "--pmax", "1e6", "-o", jobs, *SUBMIT]) == 0
     out, err = capsys.readouterr()
-    assert err == ""
+    falls = [line.split(":")[1].strip() for line in err.splitlines() if "falls beyond its peak" in line]
+    assert falls == ([] if kind == "amdahl" else ["b"])
     assert out.endswith(f"{jobs}: 2 jobs\n")
     table = read_jobs(jobs)
-    assert [(job.name, job.model, job.jmin, job.jmax) for job in table] == [("a", "a", 1, 16), ("b", "b", 2, 16)]
+    assert [(job.name, job.model, job.jmin, job.jmax) for job in table] == [
+        ("a", "a", 1, 16),
+        ("b", "b", 2, 4 if falls else 16),
+    ]
     assert table.jobs[0].rates[2] == pytest.approx(190, rel=0.05)
     trace = "time,node,idle\n2021-02-10T00:00:00Z,n1,1\n2021-02-10T00:00:00Z,n2,1\n2021-02-10T03:00:00Z,n1,0\n"
     Path("trace.csv").write_text(trace)
@@ -47,14 +51,39 @@ def test_what_is_fitted_can_be_replayed(kind: str, suffix: str, capsys: pytest.C
 
 def test_the_report_tells_error_efficiency_and_what_is_beyond(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["jobs", "fit", "runs.csv", "--model", "amdahl", "--units", "1,4,8,16"]) == 0
-    head, a, b, *rest = capsys.readouterr().out.splitlines()
+    told = capsys.readouterr()
+    head, a, b, *rest = told.out.splitlines()
     assert head.split() == ["model", "runs", "median", "error", "max", "error", "efficiency", "extrapolated"]
     assert a.split()[:2] == ["a", "3"]
     assert a.endswith("8,16")
     assert b.endswith("1,16")
     assert "at 16 units" in a
     assert rest[0].startswith("a: P1 ")
-    assert "warning: b: not monotone: 8 units give 30 samples/s, 4 give 36" in rest
+    assert "warning: b: not monotone: 8 units give 30 samples/s, 4 give 36" in told.err.splitlines()
+
+
+def test_jmax_of_a_falling_curve_is_its_peak_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["jobs", "fit", "runs.csv", "-o", "jobs.csv", *SUBMIT]) == 0
+    assert "note: b: falls beyond its peak, 36 samples/s at 4 units and 30 at 8: Jmax is 4" in capsys.readouterr().err
+    table = read_jobs("jobs.csv")
+    assert [job.jmax for job in table] == [4, 4]
+    assert table.jobs[1].scalability.ns.tolist() == [0, 2, 4, 8], "what was measured stays in the curve"
+
+
+def test_a_law_with_too_few_sizes_is_said_not_to_be_one(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("two.csv").write_text("units,throughput\n1,100\n2,150\n")
+    assert run(["jobs", "fit", "two.csv", "--model", "usl", "--max", "64", "--curves", "points.csv"]) == 0
+    told = capsys.readouterr()
+    assert "warning: two: usl takes 3 sizes to be determined, and 2 were measured (1, 2): piecewise" in told.err
+    assert "sigma" not in told.out
+    assert pd.read_csv("points.csv").throughput.tolist() == [100, *[150] * 6]
+
+
+def test_options_without_effect_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["jobs", "fit", "runs.csv", "--batch-size", "64", "--units-per-node", "4"]) == 0
+    told = capsys.readouterr().err
+    assert "--batch-size has no effect" in told
+    assert "--units-per-node has no effect" in told
 
 
 def test_points_are_written_with_their_marks() -> None:
@@ -131,7 +160,7 @@ def test_patterns_of_users_reach_the_log(capsys: pytest.CaptureFixture[str]) -> 
     Path("a.log").write_text("".join(f"({k}) took 20 ticks\n" for k in range(40)))
     given = ["jobs", "fit", "--log", "a.log", "--units", "2", "--batch-size", "10"]
     assert run([*given, "--pattern", r"took (?P<ms>\d+)"]) == 0
-    assert "one size only (2)" in capsys.readouterr().out
+    assert "one size only (2)" in capsys.readouterr().err
     assert run(given) == 2
     assert "a.log: tells no step times" in capsys.readouterr().err
 
@@ -152,6 +181,7 @@ def test_patterns_of_users_reach_the_log(capsys: pytest.CaptureFixture[str]) -> 
         (["runs.csv", "--units", "1,x"], "expected whole numbers >= 1"),
         (["runs.csv", "--units", "1", "--max", "2"], "give --units or --max"),
         (["runs.csv", "--unit-batch", "2"], "--unit-batch is for logs"),
+        (["runs.csv", "--pattern", "x"], "--pattern is for logs"),
         (["runs.csv", "--model", "cubic"], "cubic"),
         (["--log", "train.log"], "--units must give the units of each log"),
         (["--log", "train.log", "--units", "1,2"], "--units must give the units of each log"),

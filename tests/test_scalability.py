@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,7 +62,8 @@ def test_the_piecewise_curve_goes_through_the_medians() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_points_beyond_what_was_measured_are_marked(kind: Kind) -> None:
-    fit = fit_scalability(measured([2, 8], [20, 60], batch=32), kind, sizes=[1, 2, 4, 8, 9, 64])
+    fit = fit_scalability(measured([2, 4, 8], [20, 35, 60], batch=32), kind, sizes=[1, 2, 4, 8, 9, 64])
+    assert fit.kind == kind
     assert fit.extrapolated.tolist() == [False, True, False, False, False, True, True]
     assert fit.beyond == [1, 9, 64]
     assert (fit.curve.ps[1:] > 0).all()
@@ -121,6 +123,69 @@ def test_a_model_that_needs_batch_sizes_says_so() -> None:
 )
 def test_doubtful_measurements_are_told(units: list[float], rates: list[float], warning: str | None) -> None:
     assert fit_scalability(measured(units, rates)).warnings == (() if warning is None else (warning,))
+
+
+@pytest.mark.parametrize(("kind", "needed"), [("amdahl", 2), ("usl", 3)])
+@given(st.lists(st.floats(1, 1e4), min_size=3, max_size=3))
+def test_fits_with_fewer_sizes_than_parameters_fall_back_to_piecewise(
+    kind: Kind, needed: int, gains: list[float]
+) -> None:
+    rates = np.cumsum(sorted(gains, reverse=True)).tolist()
+    units = [1.0, 2.0, 4.0]
+    for count in range(1, needed):
+        runs = measured(units[:count] * 2, rates[:count] * 2)
+        fit = fit_scalability(runs, kind, sizes=[1, 64])
+        assert fit.kind == "piecewise"
+        assert fit.parameters == {}
+        assert fit.curve.ps[-1] == rates[count - 1], "no more than was measured"
+        assert f"{kind} takes {needed} sizes to be determined, and {count}" in fit.warnings[0]
+    just = fit_scalability(measured(units[:needed], rates[:needed]), kind)
+    assert just.kind == kind
+    assert f"{kind} goes through any {needed} sizes" in just.warnings[0]
+
+
+def test_what_the_throughput_model_did_not_see_is_told() -> None:
+    assert (
+        "synchronisation was seen at 2 units only"
+        in fit_scalability(measured([2, 2], [20, 21], batch=32), "throughput", sizes=[2, 64]).warnings[0]
+    )
+
+
+def test_the_peak_is_the_largest_of_the_best_sizes() -> None:
+    assert fit_scalability(measured([1, 2, 4], [10, 19, 15])).peak == 2
+    assert fit_scalability(measured([1, 2, 4], [10, 19, 19])).peak == 4
+    assert fit_scalability(measured([1, 2], [10, 19]), sizes=[1, 64]).peak == 64, "constant is not falling"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"units": [1.0, 1.5]}, "row 2, column units: m: expected whole numbers >= 1, not 1.5"),
+        ({"throughput": [0.0, 1.0]}, "row 1, column throughput: m: expected numbers > 0, not 0.0"),
+        ({"throughput": [1.0, np.nan]}, "row 2, column throughput: m: expected numbers > 0, not nan"),
+        ({"throughput": [1.0]}, r"column throughput: m: expected as many values as units \(2\)"),
+        ({"batch": [-1.0, 1.0]}, "column batch: m: expected numbers > 0, not -1.0"),
+        ({"sync_s": [-1.0, 1.0]}, "column sync_s: m: expected numbers >= 0, not -1.0"),
+    ],
+)
+def test_measurements_check_themselves(change: dict[str, list[float]], message: str) -> None:
+    given = {"units": [1.0, 2.0], "throughput": [10.0, 19.0]} | change
+    with pytest.raises(InputError, match=message):
+        Throughputs("m", **{name: np.array(values) for name, values in given.items()})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "cubic"}, "kind: expected one of piecewise"),
+        ({"units_per_node": 0}, "units_per_node: expected at least 1"),
+        ({"batch": -1.0}, "batch: expected a finite number > 0"),
+        ({"sizes": [1.5]}, "whole numbers, of at least 1 unit"),
+    ],
+)
+def test_impossible_fits_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        fit_scalability(measured([1, 2], [1, 2], batch=1), **options)
 
 
 def test_sizes_of_a_curve() -> None:

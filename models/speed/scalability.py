@@ -21,6 +21,9 @@ from bft.models.tables import read_table
 Kind = Literal["piecewise", "amdahl", "usl", "throughput"]
 KINDS: Final[tuple[Kind, ...]] = ("piecewise", "amdahl", "usl", "throughput")
 
+# Sizes that a law's parameters take to be determined.
+SIZES_NEEDED: Final[dict[Kind, int]] = {"amdahl": 2, "usl": 3}
+
 # Repetitions that spread further than this share of their median, and gains beyond linear, are told.
 NOISE, SUPERLINEAR = 0.1, 0.05
 
@@ -42,7 +45,12 @@ class Throughputs:
     nodes
         Nodes that the units were on; None when not known.
     sync_s
-        What of a step's seconds waited for synchronisation; None when not measured.
+        What of a step's seconds waited for synchronisation, >= 0; None when not measured.
+
+    Raises
+    ------
+    InputError
+        Naming the model, the column and the first measurement that is none.
     """
 
     model: str
@@ -51,6 +59,24 @@ class Throughputs:
     batch: FloatArray | None = None
     nodes: FloatArray | None = None
     sync_s: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        for column, least in (("units", 1.0), ("throughput", 0.0), ("batch", 0.0), ("nodes", 1.0), ("sync_s", 0.0)):
+            values = getattr(self, column)
+            if values is None:
+                continue
+            values = np.asarray(values, dtype=np.float64)
+            object.__setattr__(self, column, values)
+            if values.shape != (len(self.units),) or not len(values):
+                raise InputError(
+                    f"{self.model}: expected as many values as units ({len(self.units)}), at least one", column=column
+                )
+            whole, zero = column in ("units", "nodes"), column == "sync_s"
+            wrong = ~np.isfinite(values) | (values < least) | ((values == 0) & (not zero)) | (whole & (values % 1 != 0))
+            if wrong.any():
+                what = f"{'whole ' * whole}numbers {'>= 0' if zero else '>= 1' if whole else '> 0'}"
+                bad = int(np.argmax(wrong))
+                raise InputError(f"{self.model}: expected {what}, not {values[bad]}", row=bad + 1, column=column)
 
     def sizes(self) -> FloatArray:
         """Units that were measured, increasing."""
@@ -68,7 +94,7 @@ class ScalabilityFit:
     Parameters
     ----------
     model, kind
-        Of what, by which model.
+        Of what, by which model: `piecewise` where fewer sizes were measured than the model asked for takes.
     curve
         Units -> samples/s; its points are those asked for.
     extrapolated
@@ -88,6 +114,11 @@ class ScalabilityFit:
     errors: FloatArray
     parameters: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+
+    @property
+    def peak(self) -> int:
+        """The largest size of the curve at which it is highest: more units make a job slower."""
+        return int(self.curve.ns[len(self.curve.ps) - 1 - int(np.argmax(self.curve.ps[::-1]))])
 
     @property
     def beyond(self) -> list[int]:
@@ -138,11 +169,22 @@ def fit_scalability(
     ------
     InputError
         When the model needs what was not measured.
+    ValueError
+        For a kind that is none of `KINDS`, sizes that are no whole numbers >= 1, and impossible options.
     """
+    if kind not in KINDS:
+        raise ValueError(f"kind: expected one of {', '.join(KINDS)}, not {kind!r}")
+    if units_per_node < 1:
+        raise ValueError(f"units_per_node: expected at least 1, not {units_per_node}")
+    if batch is not None and not (np.isfinite(batch) and batch > 0):
+        raise ValueError(f"batch: expected a finite number > 0, not {batch}")
     known = measured.sizes()
+    warnings = _warnings(measured, kind)
+    if len(known) < SIZES_NEEDED.get(kind, 0):
+        kind = "piecewise"
     points = known if sizes is None else np.unique(np.asarray(sizes, dtype=np.float64))
-    if not len(points) or points[0] < 1:
-        raise ValueError("expected sizes of at least 1 unit")
+    if not len(points) or not (np.isfinite(points) & (points >= 1) & (points % 1 == 0)).all():
+        raise ValueError("expected sizes that are whole numbers, of at least 1 unit")
     parameters: dict[str, float]
     if kind == "piecewise":
         ns, ps = np.append(0, known), np.append(0, measured.medians())
@@ -158,7 +200,7 @@ def fit_scalability(
         np.append(False, (points < known[0]) | (points > known[-1])),
         np.abs(predicted / measured.throughput - 1),
         parameters,
-        tuple(_warnings(measured)),
+        tuple(warnings),
     )
 
 
@@ -214,9 +256,22 @@ def _by_throughput(
     return rates, fitted.throughput(nodes, measured.units, atomic), dict(zip(names, astuple(fitted), strict=True))
 
 
-def _warnings(measured: Throughputs) -> list[str]:
+def _warnings(measured: Throughputs, kind: Kind) -> list[str]:
     sizes, medians = measured.sizes(), measured.medians()
     found = []
+    needed, count = SIZES_NEEDED.get(kind, 0), len(sizes)
+    measured_at = ", ".join(f"{size:g}" for size in sizes)
+    if count < needed:
+        found.append(
+            f"{kind} takes {needed} sizes to be determined, and {count} {'was' if count == 1 else 'were'} measured "
+            f"({measured_at}): piecewise instead, constant beyond them"
+        )
+    elif count == needed:
+        found.append(f"{kind} goes through any {needed} sizes: its error of 0 tells nothing of other sizes")
+    elif kind == "throughput" and len(sizes[sizes > 1]) < 2:
+        found.append(
+            f"synchronisation was seen at {measured_at} units only: what was not is taken to be as fast as possible"
+        )
     if len(sizes) == 1:
         found.append(f"one size only ({sizes[0]:g}): nothing is known of scaling")
     for at in np.flatnonzero(np.diff(medians) < 0):

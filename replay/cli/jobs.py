@@ -108,6 +108,8 @@ def fit(
         raise click.UsageError("give a table of measurements, or logs with --log")
     if unit_batch and (batch_size or not logs):
         raise click.UsageError("--unit-batch is for logs, and instead of --batch-size")
+    if measurements is not None and pattern is not None:
+        raise click.UsageError("--pattern is for logs")
     if units and most and not logs:
         raise click.UsageError("give --units or --max, not both")
     if output and not submit:
@@ -128,13 +130,29 @@ def fit(
     ]
     for line in _report(measured, fitted):
         click.echo(line)
+    for entry in fitted:
+        for warning in entry.warnings:
+            click.echo(f"warning: {entry.model}: {warning}", err=True)
+    if kind != "throughput" and measurements is not None and batch_size:
+        click.echo("note: --batch-size has no effect without --log or --model throughput", err=True)
+    if kind != "throughput" and units_per_node != 1:
+        click.echo("note: --units-per-node has no effect without --model throughput", err=True)
     if output:
         from bft.replay.job_files import write_jobs
 
         least = [
             jmin or int(min(own.sizes()[0], entry.curve.last)) for own, entry in zip(measured, fitted, strict=True)
         ]
-        table = _job_table(fitted, least, submit, bounds)
+        largest = [max(entry.peak, min(low, int(entry.curve.last))) for entry, low in zip(fitted, least, strict=True)]
+        for entry, jmax in zip(fitted, largest, strict=True):
+            if jmax < entry.curve.last:
+                rate, last = entry.curve.at(jmax), entry.curve.ps[-1]
+                click.echo(
+                    f"note: {entry.model}: falls beyond its peak, {rate:.5g} samples/s at {jmax} units and {last:.5g} "
+                    f"at {entry.curve.last:g}: Jmax is {jmax}",
+                    err=True,
+                )
+        table = _job_table(fitted, least, largest, submit, bounds)
         with drafted(output) as draft:
             write_jobs(table, draft)
         click.echo(f"{output}: {len(table)} jobs")
@@ -251,12 +269,15 @@ def _report(measured: Sequence[Throughputs], fitted: Sequence[ScalabilityFit]) -
             lines.append(
                 f"{entry.model}: " + ", ".join(f"{key} {value:.6g}" for key, value in entry.parameters.items())
             )
-        lines += [f"warning: {entry.model}: {warning}" for warning in entry.warnings]
     return lines
 
 
 def _job_table(
-    fitted: Sequence[ScalabilityFit], least: Sequence[int], submit: str | None, bounds: dict[str, float]
+    fitted: Sequence[ScalabilityFit],
+    least: Sequence[int],
+    largest: Sequence[int],
+    submit: str | None,
+    bounds: dict[str, float],
 ) -> JobTable:
     import pandas as pd
 
@@ -267,7 +288,7 @@ def _job_table(
             "name": entry.model,
             "model": entry.model,
             "Jmin": jmin,
-            "Jmax": int(entry.curve.last),
+            "Jmax": jmax,
             "Pmax": bounds["pmax"],
             "Tsub": submit,
             "Tcup": bounds["tcup_s"],
@@ -276,7 +297,7 @@ def _job_table(
             "Ps": entry.curve.ps.tolist(),
             "Os": entry.curve.ps.tolist(),
         }
-        for entry, jmin in zip(fitted, least, strict=True)
+        for entry, jmin, jmax in zip(fitted, least, largest, strict=True)
     ]
     return jobs_from_frame(pd.DataFrame(rows))
 
