@@ -167,8 +167,16 @@ def _preemptive(policy: Callable[[], Policy]) -> Callable[[Venus, list[str]], li
     return lambda venus, vcs: replay(venus, lasting_longer(venus.jobs), policy, venus.nodes, rules, vcs)
 
 
+def _srtf_compat() -> ShortestRemainingFirst:
+    return ShortestRemainingFirst(compat=True)
+
+
 def _tiresias() -> TiresiasL:
     return TiresiasL(limits=(18_000.0,), placement="all", interval_s=60.0)
+
+
+def _tiresias_compat() -> TiresiasL:
+    return TiresiasL(limits=(18_000.0,), placement="all", interval_s=60.0, compat=True)
 
 
 def _lucid(**options: bool) -> Callable[[Venus, list[str]], list[JobRecord]]:
@@ -180,7 +188,9 @@ CASES = (
     Case("sjf", 21095.02, 9325.75, _plain(ShortestFirst), "sjf", "sjf", within=0.0001),
     Case("qssf", 15548.88, 3779.61, _plain(QuasiShortestServiceFirst), "", "qssf_ebm", within=0.01),
     Case("srtf", 12609.90, 829.72, _preemptive(ShortestRemainingFirst), "srtf", "srtf"),
+    Case("srtf, compat", 12609.90, 829.72, _preemptive(_srtf_compat), "srtf", "srtf"),
     Case("tiresias-l", 14700.04, 2915.99, _preemptive(_tiresias), "tiresias", "tiresias"),
+    Case("tiresias-l, compat", 14700.04, 2915.99, _preemptive(_tiresias_compat), "tiresias", "tiresias"),
     Case("lucid, no sharing", 15098.91, 3387.95, _lucid(sharing=False), "", "lucid_sharing_off", within=0.01),
     Case("lucid", 12886.13, 915.24, _lucid(), "", "lucid"),
     Case("lucid as published", 12886.13, 915.24, _lucid(compat=False), "", "lucid"),

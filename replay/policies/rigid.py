@@ -54,6 +54,55 @@ def start(state: State, waiting: Iterable[int], *, spreads: Spreads, blocks: boo
     return Decision.placed(state, placed)
 
 
+def within_quota(state: State, order: Iterable[int]) -> list[int]:
+    """The most urgent jobs whose requests fit the idle units by number alone; who does not fit is skipped.
+
+    Parameters
+    ----------
+    state
+        The moment.
+    order
+        Jobs in play, most urgent first.
+    """
+    left = state.idle
+    runs = []
+    for position in order:
+        request = state.jobs[position].job.request
+        if request <= left:
+            left -= request
+            runs.append(position)
+    return runs
+
+
+def run_by_quota(state: State, order: Sequence[int], *, spreads: Spreads) -> Decision:
+    """Run the most urgent jobs that fit by number of units, as Lucid's artifact does; all others stop.
+
+    Of those that fit, the waiting ones then look for a place in turn. Who finds none waits on, and what it was to have is
+    given to nobody else.
+
+    Parameters
+    ----------
+    state
+        The moment.
+    order
+        All jobs in play, most urgent first.
+    spreads
+        Which jobs may lie on more nodes than they need.
+    """
+    runs = within_quota(state, order)
+    placed: dict[int, tuple[int, ...]] = {at: () for at in set(order).difference(runs) if state.jobs[at].units}
+    places = state.machine.places()
+    for at in placed:
+        places.give_back(state.jobs[at].held)
+    for at in runs:
+        job = state.jobs[at].job
+        if not state.jobs[at].units:
+            units = places.take(job.request, spread=spreads(job))
+            if units is not None:
+                placed[at] = units
+    return Decision.placed(state, placed)
+
+
 def run(state: State, order: Sequence[int], *, spreads: Spreads) -> Decision:
     """Run the most urgent jobs that fit, preempting those that no longer do.
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from bft.models import Job
 from bft.replay.policies.interface import Decision, JobView, Kind, State
-from bft.replay.policies.rigid import run, start
+from bft.replay.policies.rigid import run, run_by_quota, start
 
 By = Literal["time", "unit-time", "units"]
 
@@ -55,17 +55,22 @@ class ShortestRemainingFirst:
         What is short: remaining `time`; remaining `unit-time`, time x units; or `units`, whatever the time.
     consolidate
         Place each job on as few nodes as it needs; otherwise any units will do.
+    compat
+        As Lucid's artifact runs it: who fits by number of units but finds no place keeps its share of them from all
+        others.
     """
 
     by: By = field(default="time", metadata={"help": "what is short: remaining time, remaining unit-time, or units"})
     consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
+    compat: bool = field(default=False, metadata={"help": "give units out by quota, as Lucid's artifact"})
     name: str = field(default="srtf", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True)
 
     def decide(self, state: State) -> Decision:
         """Run the shortest; of equals those that run already, then those with fewer units or submitted earlier."""
         order = sorted(range(len(state.jobs)), key=lambda at: self._key(state.jobs[at]))
-        return run(state, order, spreads=lambda job: not self.consolidate)
+        walk = run_by_quota if self.compat else run
+        return walk(state, order, spreads=lambda job: not self.consolidate)
 
     def _key(self, view: JobView) -> tuple[float, bool, int]:
         units = view.job.request

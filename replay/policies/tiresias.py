@@ -16,7 +16,7 @@ from bft.models.speed.skew import THRESHOLD
 from bft.replay.policies._rounds import is_round, next_round
 from bft.replay.policies.gittins import ServiceDistribution, read_samples
 from bft.replay.policies.interface import Decision, JobView, Kind, State
-from bft.replay.policies.rigid import run
+from bft.replay.policies.rigid import run, run_by_quota
 from bft.replay.trace import SECOND_NS
 
 # Service is a sum of doubles: a job that is due at an instant is due although it lacks so many unit-seconds.
@@ -76,6 +76,9 @@ class TiresiasL:
     late_demotion
         Find out about a crossing as late as the public simulator does: it takes executed seconds for service when it
         looks for the next one.
+    compat
+        As Lucid's artifact runs it: a queue is in order of submission, whether jobs run or wait, and who fits by number
+        of units but finds no place keeps its share of them from all others.
     """
 
     limits: tuple[float, ...] = _option((3250.0, 7200.0), "unit-seconds at which a job leaves each queue but the last")
@@ -84,6 +87,7 @@ class TiresiasL:
     skew_threshold: float = _option(THRESHOLD, "skew above which a model must not be spread")
     interval_s: float = _option(0.0, "seconds between decisions, 0: at every event")
     late_demotion: bool = _option(False, "demote as late as Tiresias' public simulator")
+    compat: bool = _option(False, "queues by submission, and units by quota, as Lucid's artifact")
     name: str = field(default="tiresias-l", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
     _queues: list[list[str]] = field(init=False, repr=False)
@@ -106,7 +110,11 @@ class TiresiasL:
             if view.starts:
                 self._place(view, state.time_ns)
         self._sort(state, at)
-        decision = run(state, [at[name] for queue in self._queues for name in queue], spreads=self._spreads)
+        if self.compat:
+            for queue in self._queues:
+                queue.sort(key=lambda name: (state.jobs[at[name]].job.tsub_ns, not state.jobs[at[name]].units))
+        walk = run_by_quota if self.compat else run
+        decision = walk(state, [at[name] for queue in self._queues for name in queue], spreads=self._spreads)
         for queue in self._queues:
             queue.sort(key=lambda name: not decision.counts[at[name]])  # stable: waiting ones go behind
         for view, units in zip(state.jobs, decision.counts, strict=True):
@@ -139,7 +147,8 @@ class TiresiasL:
     def _place(self, view: JobView, now_ns: int) -> None:
         """Demote a job that has crossed limits, promote one that has waited for long."""
         one = self._standings[view.job.name]
-        while one.queue < len(self.limits) and one.service(view) >= self.limits[one.queue] - ROUNDING:
+        slack = -ROUNDING if self.compat else ROUNDING
+        while one.queue < len(self.limits) and one.service(view) >= self.limits[one.queue] - slack:
             if self.late_demotion and not view.units:  # there, only running jobs are looked at
                 break
             self._move(view.job.name, one, one.queue + 1)

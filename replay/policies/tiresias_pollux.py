@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from bft.replay.policies._nodes import Nodes
 from bft.replay.policies._rounds import is_round, next_round
 from bft.replay.policies.interface import Decision, State
+from bft.replay.policies.rigid import within_quota
 from bft.replay.policies.tiresias import TiresiasL
 
 
@@ -34,12 +35,7 @@ class TiresiasPollux(TiresiasL):
         for view in state.jobs:
             if view.starts:
                 self._place(view, state.time_ns)
-        left = state.idle
-        runs: list[int] = []
-        for position in (at[name] for queue in self._queues for name in queue):
-            if state.jobs[position].job.request <= left:
-                left -= state.jobs[position].job.request
-                runs.append(position)
+        runs = within_quota(state, (at[name] for queue in self._queues for name in queue))
         nodes = Nodes(state, [position for position in runs if state.jobs[position].units])
         changed: dict[int, tuple[int, ...]] = {
             position: () for position, view in enumerate(state.jobs) if view.units and position not in runs
