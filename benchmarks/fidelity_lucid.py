@@ -234,8 +234,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         venus = load(reference_folder() / "lucid", Path(scratch))
         vcs = arguments.vc or list(venus.nodes)
-        head = f"{'policy':>20} {'avg JCT':>10} {'artifact':>10} {'off by':>7} {'median':>8} {'avg queue':>10}"
-        print(f"{head} {'artifact':>10} {'same end':>9} {'seconds':>8}")
+        head = f"{'policy':>20} {'by virtual cluster':>20} {'avg JCT':>10} {'artifact':>10} {'off by':>7} {'median':>8}"
+        print(f"{head} {'avg queue':>10} {'artifact':>10} {'same end':>9} {'seconds':>8}")
         averages: dict[str, dict[str, float]] = {}
         for case in CASES:
             if arguments.policies and case.name not in arguments.policies:
@@ -255,15 +255,19 @@ def _row(case: Case, venus: Venus, vcs: list[str], *, whole: bool) -> dict[str, 
     same = agreement(records, venus.folder / "golden" / f"{case.golden}.jobs.csv.gz") if case.golden else float("nan")
     theirs = f"{case.avg_jct_s:10.2f} {jct.mean() / case.avg_jct_s - 1:+7.2%}" if whole else f"{'':10} {'':7}"
     wrong = whole and abs(jct.mean() / case.avg_jct_s - 1) > case.within
-    print(
-        f"{case.name:>20} {jct.mean():10.2f} {theirs} {np.median(jct):8.1f} {queue.mean():10.2f} "
-        f"{case.avg_queue_s if whole else float('nan'):10.2f} {'-' if np.isnan(same) else f'{same:.2%}':>9} "
-        f"{seconds:8.1f}{f'  beyond {case.within:.2%}' if wrong else ''}"
-    )
     of: dict[str, list[float]] = defaultdict(list)
     for record, value in zip(records, jct, strict=True):
         of[record.job.vc].append(value)
-    return {vc: float(np.mean(values)) for vc, values in of.items()}
+    averages = {vc: float(np.mean(values)) for vc, values in of.items()}
+    golden = golden_averages(venus.folder, case.by_vc)
+    off = [averages[vc] / known - 1 for vc, known in golden.items() if vc in averages]
+    spread = f"{min(off):+.1%} to {max(off):+.1%}" if off else "-"  # first, as errors cancel in a mean
+    print(
+        f"{case.name:>20} {spread:>20} {jct.mean():10.2f} {theirs} {np.median(jct):8.1f} {queue.mean():10.2f} "
+        f"{case.avg_queue_s if whole else float('nan'):10.2f} {'-' if np.isnan(same) else f'{same:.2%}':>9} "
+        f"{seconds:8.1f}{f'  beyond {case.within:.2%}' if wrong else ''}"
+    )
+    return averages
 
 
 def _by_vc(averages: dict[str, dict[str, float]], venus: Venus, vcs: list[str]) -> None:

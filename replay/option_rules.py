@@ -52,6 +52,12 @@ _PUBLISHED = (
     "compat",
     "dedicated",
 )
+# Constants of the policies as Lucid's artifact runs them (docs/decisions/0011-lucid.md).
+LUCID_CONSTANTS = {
+    "lucid": {"compat": "yes"},
+    "srtf": {"compat": "yes"},
+    "tiresias-l": {"compat": "yes", "limits": "18000", "interval_s": "60", "placement": "all"},
+}
 # Formulations in which two jobs may share units.
 _SHARING = ("items", "flow")
 
@@ -78,8 +84,8 @@ def contradictions(options: Options) -> Iterator[str]:
         yield f"--policy {policy} shares nothing, so it takes no --xi"
     if o.compat == "reference" and (o.max_jobs == 0 or policy not in ("milp", "equal-share")):
         yield "the published replayer knows --policy milp and equal-share, and -maxJ from 1 on"
-    if o.compat == "lucid" and "compat" not in constants_of(policy):
-        yield f"--compat lucid is for --policy lucid, not {policy}"
+    if o.compat == "lucid" and policy not in LUCID_CONSTANTS:
+        yield f"--compat lucid is for --policy {', '.join(LUCID_CONSTANTS)}, not {policy}"
     if o.compat == "pollux" and o.jobs_format != "pollux":
         yield f"--compat pollux is for --jobs-format pollux, not {o.jobs_format}"
     if "backend" in constants_of(policy):

@@ -24,7 +24,7 @@ from bft.replay.checks import (
     seconds,
     whole,
 )
-from bft.replay.option_rules import check_constants, contradictions, kind_of
+from bft.replay.option_rules import LUCID_CONSTANTS, check_constants, contradictions, kind_of
 
 # What else a job table may be written as -> what reads it (DESIGN §4).
 JOB_FORMATS = {
@@ -40,6 +40,8 @@ FORMULATIONS = ("auto", "modes", "node", "items", "flow")
 MAX_JOBS = 10
 # What Pollux' artifact charges for every start, seconds.
 POLLUX_START_S = 30.0
+# What a restart of a preempted job costs in Lucid's artifact: units, seconds.
+LUCID_RESTARTS = ((8, 40.0), (64, 60.0))
 # A default that depends on other options: `Options` fills it in (_DEFAULTS), so nobody else sees it.
 _DEPENDS: Any = None
 
@@ -134,8 +136,15 @@ class Options:
 
     @property
     def constants(self) -> dict[str, str]:
-        """What is set of the policy's own constants, as text by name."""
-        return {**dict(self.policy_options), **({"compat": "yes"} if self.compat == "lucid" else {})}
+        """What is set of the policy's own constants, as text by name; --set wins over --compat."""
+        return {**(LUCID_CONSTANTS[self.policy] if self.compat == "lucid" else {}), **dict(self.policy_options)}
+
+
+def _restarts(options: Options) -> tuple[tuple[int, float], ...]:
+    if options.compat == "pollux":
+        return SecondsBySize()(POLLUX_START_S)
+    # Lucid itself preempts nobody.
+    return LUCID_RESTARTS if options.compat == "lucid" and options.policy != "lucid" else ()
 
 
 # Defaults that depend on other options, in an order in which those stand before.
@@ -143,7 +152,7 @@ _DEFAULTS: dict[str, Callable[[Options], Any]] = {
     "policy": lambda o: "milp" if o.xi is None else "milp-sharing",
     "max_jobs": lambda o: MAX_JOBS if o.cluster is None else 0,
     "start_overhead_s": lambda o: POLLUX_START_S if o.compat == "pollux" else 0.0,
-    "restart_overhead": lambda o: SecondsBySize()(POLLUX_START_S) if o.compat == "pollux" else (),
+    "restart_overhead": _restarts,
     # A queue of rigid jobs could wait for ever behind one that never runs.
     "oversized": lambda o: "refuse" if kind_of(o.policy).rigid else "skip",
 }

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bft.models import JobTable
 from bft.models.workloads.rigid_jobs import rigid_job
-from bft.replay import Decision, Outcome, Policy, Replay, Rules, State, always_idle
+from bft.replay import Decision, Kind, Outcome, Policy, Replay, Rules, State, always_idle
 
 SECOND_NS = 10**9
 END_NS = 10**8 * SECOND_NS
@@ -72,8 +72,7 @@ class Watched:
 
     def __init__(self, policy: Policy, look: Callable[[State, Decision], None]) -> None:
         self.policy, self.look, self.name = policy, look, policy.name
-        for trait in ("rigid", "migrates", "clairvoyant"):
-            setattr(self, trait, getattr(policy, trait, False))
+        self.kind = Kind.of(policy)
 
     def decide(self, state: State) -> Decision:
         decision = self.policy.decide(state)

@@ -70,7 +70,7 @@ AT_ODDS: list[tuple[dict[str, Any], list[str], str]] = [
     ({"policy": "srtf-ars"}, ["--policy", "srtf-ars"], "needs --xi"),
     ({"compat": "reference", "policy": "fifo"}, ["--compat", "reference", "--policy", "fifo"], "published replayer"),
     ({"compat": "reference", "max_jobs": 0}, ["--compat", "reference", "-maxJ", "0"], "published replayer"),
-    ({"compat": "lucid"}, ["--compat", "lucid"], "is for --policy lucid"),
+    ({"compat": "lucid"}, ["--compat", "lucid"], "is for --policy lucid, srtf, tiresias-l, not milp"),
     ({"compat": "pollux"}, ["--compat", "pollux"], "is for --jobs-format pollux"),
     ({"memory_table": "m"}, ["--memory-table", "m"], "without --xi and --unit-memory"),
     ({"jobs_format": "swf"}, ["--jobs-format", "swf"], "no effect without --jobs"),
@@ -156,6 +156,11 @@ def test_defaults_that_depend_on_other_options_are_filled_in() -> None:
     assert Options(**pollux).start_overhead_s == 30.0  # type: ignore[arg-type]
     assert Options(**pollux, start_overhead_s=0).start_overhead_s == 0.0  # type: ignore[arg-type]
     assert Options(policy="lucid", compat="lucid").constants == {"compat": "yes"}
+    assert Options(policy="lucid", compat="lucid").restart_overhead == ()
+    srtf = Options(policy="srtf", compat="lucid")
+    assert (srtf.constants, srtf.restart_overhead) == ({"compat": "yes"}, ((8, 40.0), (64, 60.0)))
+    tiresias = Options(policy="tiresias-l", compat="lucid", policy_options=(("limits", "3250"),))
+    assert tiresias.constants == {"compat": "yes", "limits": "3250", "interval_s": "60", "placement": "all"}
 
 
 def test_names_are_taken_in_capitals_too(capsys: pytest.CaptureFixture[str]) -> None:

@@ -346,3 +346,29 @@ def test_as_published_the_average_differs_by(
 def test_rigid_jobs_have_one_size() -> None:
     job = rigid_job("a", 0, 3, 10.0)
     assert (job.jmin, job.request, job.jmax, job.rates[3], job.pmax) == (3, 3, 3, 1.0, 10.0)
+
+
+def test_compat_spends_the_quota_on_who_finds_no_place() -> None:
+    """`wide` fits by number (2 of 8 units are free) but by no node (1 free on each), and so keeps out `late`."""
+    jobs = table([Job(0, 3, 100), Job(0, 3, 50), Job(10, 2, 20), Job(20, 1, 30)], ["a", "b", "wide", "late"])
+    ends = [(0, 100), (0, 50), (50, 70)]
+    assert seconds(replay(TiresiasL(limits=(1e6,), placement="all"), jobs, 2, 4)) == [*ends, (20, 50)]
+    assert seconds(replay(TiresiasL(limits=(1e6,), placement="all", compat=True), jobs, 2, 4)) == [*ends, (50, 80)]
+
+
+def test_compat_puts_who_was_submitted_first_ahead_of_who_runs() -> None:
+    """When the blocker ends, `second` runs and `first`, submitted before it, needs both units."""
+    jobs = table([Job(0, 1, 20), Job(5, 2, 30), Job(6, 1, 50)], ["blocker", "first", "second"])
+    policy = TiresiasL(limits=(1e6,), placement="none")
+    assert seconds(replay(policy, jobs, 1, 2)) == [(0, 20), (56, 86), (6, 56)]
+    compat = TiresiasL(limits=(1e6,), placement="none", compat=True)
+    assert seconds(replay(compat, jobs, 1, 2)) == [(0, 20), (20, 50), (6, 86)]
+
+
+def test_compat_demotes_who_is_beyond_a_limit_not_who_is_at_it() -> None:
+    """At the round at 60 s `a` has just 60 unit-seconds."""
+    jobs = table([Job(0, 1, 100), Job(1, 1, 10)])
+    policy = TiresiasL(limits=(60.0,), placement="none", interval_s=60)
+    assert seconds(replay(policy, jobs, 1, 1)) == [(0, 160), (60, 70)]
+    compat = TiresiasL(limits=(60.0,), placement="none", interval_s=60, compat=True)
+    assert seconds(replay(compat, jobs, 1, 1)) == [(0, 100), (120, 130)]

@@ -117,7 +117,7 @@ def test_a_cluster_is_replayed_from_the_command_line(tmp_path: Path, capsys: pyt
         (["--cluster", "2x2"], "--cluster needs jobs"),
         (["--cluster", "2x2", "-ndmap", "x.parquet", "--jobs", "j"], "either -ndmap"),
         (["--cluster", "2x2", "--compat", "reference"], "no fixed clusters"),
-        (["--compat", "lucid"], "is for --policy lucid"),
+        (["--compat", "lucid"], "is for --policy lucid, srtf, tiresias-l, not"),
         (["--compat", "pollux"], "is for --jobs-format pollux"),
         (["--restart-overhead", "8:"], "UNITS:SECONDS"),
         (["--restart-overhead", "-1"], "UNITS:SECONDS"),

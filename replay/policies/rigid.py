@@ -77,8 +77,8 @@ def within_quota(state: State, order: Iterable[int]) -> list[int]:
 def run_by_quota(state: State, order: Sequence[int], *, spreads: Spreads) -> Decision:
     """Run the most urgent jobs that fit by number of units, as Lucid's artifact does; all others stop.
 
-    Of those that fit, the waiting ones then look for a place in turn. Who finds none waits on, and what it was to have is
-    given to nobody else.
+    Of those that fit, the waiting ones then look for a place in turn. A job that finds none waits on, and its
+    share goes to nobody else.
 
     Parameters
     ----------

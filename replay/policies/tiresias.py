@@ -112,7 +112,7 @@ class TiresiasL:
         self._sort(state, at)
         if self.compat:
             for queue in self._queues:
-                queue.sort(key=lambda name: (state.jobs[at[name]].job.tsub_ns, not state.jobs[at[name]].units))
+                queue.sort(key=at.__getitem__)  # jobs in play are in order of submission
         walk = run_by_quota if self.compat else run
         decision = walk(state, [at[name] for queue in self._queues for name in queue], spreads=self._spreads)
         for queue in self._queues:
