@@ -136,7 +136,11 @@ class Replay:
     # --- the loop -------------------------------------------------------------------------------------------------
 
     def run(
-        self, *, on_step: Callable[[int], None] | None = None, should_stop: Callable[[], bool] | None = None
+        self,
+        *,
+        on_step: Callable[[int], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+        before_close: Callable[[], None] | None = None,
     ) -> Outcome:
         """Replay until every job has finished or the trace ends.
 
@@ -146,6 +150,8 @@ class Replay:
             Called with the instant after each step, to show progress.
         should_stop
             Asked before each step; when true, the replay ends there and its outcome says so.
+        before_close
+            Called after the last step, while `state` is still one to go on from.
 
         Raises
         ------
@@ -154,6 +160,8 @@ class Replay:
         """
         try:
             interrupted = self._run(on_step, should_stop)
+            if before_close is not None:
+                before_close()
         except PolicyError as error:
             error.outcome = self._close(interrupted=True)
             raise

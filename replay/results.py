@@ -6,11 +6,11 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -30,15 +30,30 @@ STEPS, JOBS, ALLOCATIONS = "steps.parquet", "jobs.parquet", "allocations.parquet
 STEP_LOG = "step-logs.csv"  # as the published replayer names its only result
 LOG = "replay.log"  # what would have been printed, with -print 0
 OURS = frozenset({SUMMARY, TIMING, STEPS, JOBS, ALLOCATIONS, STEP_LOG, LOG})
+DRAFT, OLD = "draft", "old"
 
 
 def is_run(folder: Path) -> bool:
     """Whether `folder` is a run directory of ours."""
-    try:
-        content = json.loads((folder / SUMMARY).read_text())
-    except (OSError, ValueError):
+    return _recorded(folder) is not None
+
+
+def is_interrupted(folder: Path, configuration: Mapping[str, Any] | None = None) -> bool:
+    """Whether `folder` holds the part of a run that was interrupted; if given, with these entries in its summary."""
+    summary = _recorded(folder)
+    metrics = None if summary is None else summary.get("metrics")
+    if summary is None or not isinstance(metrics, dict) or metrics.get("interrupted") is not True:
         return False
-    return isinstance(content, dict) and content.get("format") == FORMAT
+    return all(summary.get(name) == plain(entry) for name, entry in (configuration or {}).items())
+
+
+def _recorded(folder: Path) -> dict[str, Any] | None:
+    """The summary of a run of ours."""
+    try:
+        content = json.loads((folder / SUMMARY).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) and content.get("format") == FORMAT else None
 
 
 def check_writable(folder: Path, *, force: bool) -> None:
@@ -72,37 +87,69 @@ def run_directory(folder: Path, *, force: bool) -> Iterator[Path]:
 
     The files of an earlier run of ours are removed only after the new ones stand; files that somebody put beside them
     stay, and nothing else is ever removed. When the block raises, the hidden folder goes and `folder` is as it was.
+    When something has come to `folder` meanwhile, it stays, and the new run is kept under another name.
+
+    Raises
+    ------
+    InputError
+        As `check_writable`; for an OSError of the block; and when the new run could not be put in place: the message
+        then names where it is kept.
     """
     check_writable(folder, force=force)
     folder = folder.resolve()  # through a link, so that what it leads to is replaced, not the link
+    mark = uuid4().hex[:8]
+    draft = hidden(folder, DRAFT, mark)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        draft.mkdir(parents=True)
     except OSError as error:
-        raise InputError(f"cannot write here: {error.strerror}; choose another --out", file=folder.parent) from error
-    draft.chmod(0o777 & ~_umask())
+        raise cannot_write(folder.parent, error) from error
     try:
         yield draft
-        _replace(draft, folder)
-    finally:
+    except BaseException as error:
         shutil.rmtree(draft, ignore_errors=True)
+        if isinstance(error, OSError):  # only writing belongs into the block
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise InputError(f"cannot be written: {reason}", file=folder) from error
+        raise
+    _place(draft, folder, hidden(folder, OLD, mark), force=force)
 
 
-def _replace(draft: Path, folder: Path) -> None:
-    if not folder.exists():
-        draft.rename(folder)
-        return
-    if not is_run(folder):  # empty, or it has changed since we looked: rmdir refuses all but an empty folder
-        folder.rmdir()
-        draft.rename(folder)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
-    folder.rename(old / "run")
-    draft.rename(folder)
-    for entry in (old / "run").iterdir():
-        if entry.name not in OURS:  # somebody's notes beside our files
+def hidden(path: Path, kind: str, mark: str) -> Path:
+    """What stands for `path` while it is written (`DRAFT`), or after it was replaced by the draft of that mark (`OLD`).
+
+    An old run is there only while its draft is complete: who finds both may put the draft in place.
+    """
+    return path.with_name(f".{path.name}.{kind}-{mark}")
+
+
+def _place(draft: Path, folder: Path, old: Path, *, force: bool) -> None:
+    try:
+        if force and is_run(folder):
+            folder.rename(old)
+        draft.rename(folder)  # fails where anything but an empty folder is: no run is replaced unasked
+    except OSError as error:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        kept = folder.with_name(draft.name[1:])
+        draft.rename(kept)
+        reason = "something else is there by now" if folder.exists() else error.strerror
+        raise InputError(f"cannot be put in place: {reason}", file=folder, hint=f"it is kept as {kept}") from error
+    if old.exists():
+        retire(old, folder)
+
+
+def retire(old: Path, folder: Path) -> None:
+    """Remove the files of an earlier run that `folder` has replaced; what somebody put beside them goes to `folder`."""
+    for entry in old.iterdir():
+        if entry.name not in OURS and not (folder / entry.name).exists():
             entry.rename(folder / entry.name)
-    shutil.rmtree(old, ignore_errors=True)
+    if all(entry.name in OURS for entry in old.iterdir()):
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def cannot_write(folder: Path, error: OSError) -> InputError:
+    """The error of a folder in which nothing can be made."""
+    return InputError(f"cannot write here: {error.strerror}; choose another --out", file=folder)
 
 
 def _existing(path: Path) -> Path:
@@ -110,12 +157,6 @@ def _existing(path: Path) -> Path:
     while not path.exists():
         path = path.parent
     return path
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def digest(path: str | Path) -> str:

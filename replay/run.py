@@ -16,7 +16,8 @@ import numpy as np
 from bft.models import OBJECTIVES, InputError, JobTable
 from bft.replay import results
 from bft.replay.asking import asking
-from bft.replay.checkpoint import Checkpoint
+from bft.replay.checkpoint import Checkpoint, checkpoint_path
+from bft.replay.claim import claimed
 from bft.replay.engine import Replay, Rules
 from bft.replay.inputs import Inputs, load
 from bft.replay.interference import Interference
@@ -67,7 +68,8 @@ def execute(
     should_stop
         Asked between steps; when true, what has been replayed so far is written and marked as interrupted.
     checkpoint_every_s
-        Save the state so often (wall time) beside `folder`, and begin from what is saved there; None: do neither.
+        Save the state so often (wall time) beside `folder`, and begin from what is saved there; None: do neither. The
+        part that an interrupted run has left in `folder` gives way to what becomes of its checkpoint.
 
     Returns
     -------
@@ -80,7 +82,23 @@ def execute(
         When the policy fails; what was replayed before is written, and `policy_error` in its metrics says why.
     """
     folder, watcher = Path(folder), watcher or Silent()
-    results.check_writable(folder, force=force)
+    with claimed(folder) as put_in_place:
+        for text in put_in_place:
+            watcher.note(text)
+        return _execute(options, folder, force, watcher, should_stop, checkpoint_every_s)
+
+
+def _execute(
+    options: Options,
+    folder: Path,
+    force: bool,
+    watcher: Watcher,
+    should_stop: Callable[[], bool] | None,
+    checkpoint_every_s: float | None,
+) -> dict[str, Any]:
+    saved = checkpoint_path(folder)
+    resumes = checkpoint_every_s is not None and saved.exists() and results.is_interrupted(folder)
+    results.check_writable(folder, force=force or resumes)
     clock = {"started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     began = time.perf_counter()
     policy_of(options)  # what its constants lack is found before anything is read
@@ -89,19 +107,23 @@ def execute(
         notes.note(note)
     inputs = load(options, notes)
     loaded = time.perf_counter()
+    configuration = _summary(options, inputs, {}, notes)
     checkpoint = None
     if len(inputs.pools) > 1 and checkpoint_every_s is not None:
         watcher.note("--checkpoint-every saves one pool of nodes, not virtual clusters: without effect")
     elif checkpoint_every_s is not None and options.compat != "reference":
-        path = folder.resolve().with_name(f"{folder.resolve().name}.checkpoint.json")
-        checkpoint = Checkpoint(path, _summary(options, inputs, {}, notes), checkpoint_every_s)
+        checkpoint = Checkpoint(saved, configuration, checkpoint_every_s)
     elif checkpoint_every_s is not None:
         watcher.note("--compat reference knows no --checkpoint-every: without effect")
+    if resumes and not force:  # only a part of this very run gives way to its continuation
+        same = {name: configuration[name] for name in ("options", "inputs", "versions")}
+        force = checkpoint is not None and results.is_interrupted(folder, same)
+        results.check_writable(folder, force=force)
     if options.compat == "reference":
         metrics, timing, write = _replay_reference(options, inputs, watcher, should_stop)
     else:
         metrics, timing, write = _replay(options, inputs, watcher, notes, should_stop, checkpoint)
-    # Only now, so that a replay that is killed leaves nothing but its checkpoint.
+    # Only now, so that a replay that is killed leaves nothing but its checkpoint and the name of its lock.
     with results.run_directory(folder, force=force) as draft:
         write(draft)
         summary = _summary(options, inputs, metrics, notes)
@@ -157,19 +179,24 @@ def _replay(
         if saved is not None and saved.resume(replay):
             watcher.note(f"resumed from {saved.path.name} after {replay.ledger.decisions} decisions")
 
+        def save(*, due: bool) -> None:
+            if saved is None or (due and not saved.due()):
+                return
+            try:
+                saved.save(replay)
+            except InputError as error:  # a full disk must not cost what has been replayed
+                watcher.note(f"{error}; the replay goes on")
+
         def on_step(now: int) -> None:
             watcher.at(now, replay.ledger.decisions)
-            if saved is not None:
-                saved.save_if_due(replay)
+            save(due=True)
 
         def stop() -> bool:
-            stopping = bool(failed) or (should_stop is not None and should_stop())
-            if stopping and saved is not None:
-                saved.save(replay)
-            return stopping
+            return bool(failed) or (should_stop is not None and should_stop())
 
         try:
-            outcome = replay.run(on_step=on_step, should_stop=stop)
+            # Saved at the end too: what follows, the replay for U and the writing, may be interrupted or killed.
+            outcome = replay.run(on_step=on_step, should_stop=stop, before_close=lambda: save(due=False))
         except PolicyError as error:
             failed.append(error)
             outcome = error.outcome

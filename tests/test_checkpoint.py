@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
+import shlex
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from processes import SCRIPT, result_of, signalled
 from test_engine_sharing import interference, world
 
+from bft.models import InputError
+from bft.replay.checkpoint import Checkpoint, seal
 from bft.replay.cli.main import run
 from bft.replay.engine import Replay, Rules
 from bft.replay.ledger import Outcome
@@ -22,6 +22,13 @@ from bft.replay.policies import EqualShare, MilpPolicy, MilpSharingPolicy, Polic
 
 FILES = ("summary.json", "steps.parquet", "jobs.parquet", "allocations.parquet")
 SPAN = ["-Tfwd", "120", "--backend", "exact", "--no-u"]
+QUICK = ["-Tfwd", "120", "--policy", "equal-share", "--no-u"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 def replay_of(seed: int, kind: str) -> Replay:
@@ -73,45 +80,179 @@ def idle_free(outcome: Outcome) -> int:
     return int((outcome.steps["backend"] == "none").sum())
 
 
-def test_a_killed_replay_resumes_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def bytes_of(name: str) -> dict[str, bytes]:
+    return {file: Path(f"{name}-itrOut", file).read_bytes() for file in FILES}
+
+
+def test_a_killed_replay_resumes_to_the_same_bytes(here: Path) -> None:
     assert run([*SPAN, "-name", "whole"]) == 0
-    # A replay slow enough to be killed on the way.
-    slow = (
-        "import time, bft.replay.engine as engine\n"
-        "plain = engine.Replay._step\n"
-        "def step(self, instant):\n"
-        "    plain(self, instant); time.sleep(0.003)\n"
-        "engine.Replay._step = step\n"
-        "from bft.replay.cli import main; main()\n"
-    )
-    saved = Path("killed-itrOut.checkpoint.json")
-    command = [sys.executable, "-c", slow, *SPAN, "-name", "killed", "--checkpoint-every", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not (saved.exists() and len(json.loads(saved.read_text())["state"]["ledger"]["_steps"]) > 100):
-        assert process.poll() is None
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("killed")] == [saved.name]
+    args = [*SPAN, "-name", "killed", "--checkpoint-every", "0"]
+    assert result_of([*signalled([(100, signal.SIGKILL)]), *args]).returncode == -signal.SIGKILL
+    assert sorted(path.name for path in here.iterdir() if "killed" in path.name) == [
+        ".killed-itrOut.lock",
+        "killed-itrOut.checkpoint.json",
+    ]
     assert run([*SPAN, "-name", "killed", "--checkpoint-every", "100"]) == 0
-    for name in FILES:
-        assert (tmp_path / "killed-itrOut" / name).read_bytes() == (tmp_path / "whole-itrOut" / name).read_bytes()
-    assert not saved.exists()
+    assert bytes_of("killed") == bytes_of("whole")
+    assert sorted(path.name for path in here.iterdir()) == ["killed-itrOut", "whole-itrOut"]
 
 
-def test_a_checkpoint_of_other_options_is_refused_and_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_command_prints_the_command_that_resumes_it(here: Path, number: signal.Signals) -> None:
+    assert run([*QUICK, "--out", "whole-itrOut"]) == 0
+    args = [*QUICK, "--out", "my run-itrOut", "--checkpoint-every", "1e6"]
+    process = result_of([*signalled([(100, number)]), *args])
+    assert process.returncode == 130, process.stderr
+    assert json.loads(Path("my run-itrOut", "summary.json").read_text())["metrics"]["interrupted"] is True
+    told = process.stderr.splitlines()[-1].removeprefix("To go on from there: ")
+    program, *command = shlex.split(told)
+    assert (program, command) == ("bft-replay", args)
+    # Interrupted once more on the way, then left alone.
+    again = result_of([*signalled([(50, number)]), *command])
+    assert (again.returncode, again.stderr.splitlines()[-1].removeprefix("To go on from there: ")) == (130, told)
+    last = result_of([*SCRIPT, *command])
+    assert last.returncode == 0, last.stderr
+    assert "resumed from my run-itrOut.checkpoint.json after" in last.stderr
+    assert bytes_of("my run") == bytes_of("whole")
+    assert sorted(path.name for path in here.iterdir()) == ["my run-itrOut", "whole-itrOut"]
+
+
+def test_an_interrupt_during_the_replay_for_u_resumes_after_the_first_one(here: Path) -> None:
+    args = QUICK[:-1]
+    assert run([*args, "-name", "whole"]) == 0
+    steps = json.loads(Path("whole-itrOut/summary.json").read_text())["metrics"]["decisions"]
+    args += ["-name", "part", "--checkpoint-every", "1e6"]
+    # The first replay has no more steps than this; the second one is stopped before it has taken two.
+    more = "to_come.clear()\nfirst = engine.Replay.run\ndef second(self, **given):\n"
+    more += f"    outcome = first(self, **given)\n    to_come.append((steps + 2, {int(signal.SIGINT)}))\n"
+    more += "    return outcome\nengine.Replay.run = second\n"
+    process = result_of([*signalled([], more=more), *args])
+    assert process.returncode == 130, process.stderr
+    assert "To go on from there: " in process.stderr
+    last = result_of([*SCRIPT, *args])
+    assert last.returncode == 0, last.stderr
+    assert f"after {steps} decisions" in last.stderr
+    assert bytes_of("part") == bytes_of("whole")
+
+
+def test_an_interrupted_run_gives_way_to_its_own_continuation_alone(
+    here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    args = [*QUICK, "--checkpoint-every", "1e6"]
+    assert result_of([*signalled([(60, signal.SIGINT)]), *args]).returncode == 130
+    kept, saved = bytes_of("debug"), Path("debug-itrOut.checkpoint.json")
+    for other in (QUICK, [*args, "-maxJ", "3"], [*args, "--compat", "reference"]):  # no continuation; other options
+        assert run(other) == 2
+        assert "--force replaces it" in capsys.readouterr().err
+    state = saved.read_bytes()
+    saved.unlink()  # then it would begin anew
+    assert run(args) == 2
+    assert "--force replaces it" in capsys.readouterr().err
+    assert bytes_of("debug") == kept
+    saved.write_bytes(state)
+    assert run(args) == 0
+    assert bytes_of("debug") != kept
+
+
+def small() -> tuple[Replay, Checkpoint]:
+    return replay_of(0, "equal-share"), Checkpoint(Path("saved.json"), {"some": "run"}, 0.0)
+
+
+def saved_at(steps: int) -> bytes:
+    replay, checkpoint = small()
+    taken = iter(range(steps))
+    replay.run(should_stop=lambda: next(taken, None) is None, before_close=lambda: checkpoint.save(replay))
+    return checkpoint.path.read_bytes()
+
+
+def test_no_change_of_a_checkpoint_is_resumed(here: Path) -> None:
+    whole = saved_at(8)
+    replay, checkpoint = small()
+    assert checkpoint.resume(replay)
+    refused = 0
+    for at, byte in enumerate(whole):
+        if not chr(byte).isdigit() and at % 7:  # every digit, and one in seven of the rest
+            continue
+        changed = bytes([ord("7") if byte != ord("7") else ord("3")])
+        checkpoint.path.write_bytes(whole[:at] + changed + whole[at + 1 :])
+        with pytest.raises(InputError, match=r"is damaged|is no checkpoint|other input"):
+            checkpoint.resume(replay)
+        refused += 1
+    assert refused > 500
+    for end in (0, 1, 40, len(whole) // 2, len(whole) - 1):
+        checkpoint.path.write_bytes(whole[:end])
+        with pytest.raises(InputError, match=r"is damaged|is no checkpoint"):
+            checkpoint.resume(replay)
+    checkpoint.path.write_bytes(whole + b"\n")
+    with pytest.raises(InputError, match="is damaged"):
+        checkpoint.resume(replay)
+
+
+def test_a_damaged_checkpoint_is_refused_by_the_command(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = [*QUICK, "--checkpoint-every"]
+    assert result_of([*signalled([(20, signal.SIGKILL)]), *args, "0"]).returncode == -signal.SIGKILL
     saved = Path("debug-itrOut.checkpoint.json")
-    saved.write_text(json.dumps({"format": "bft-replay checkpoint", "version": 1, "key": "other", "state": {}}))
-    assert run([*SPAN, "--checkpoint-every", "100"]) == 2
-    assert "other input, options or versions" in capsys.readouterr().err
-    saved.write_text("no json")
-    assert run([*SPAN, "--checkpoint-every", "100"]) == 2
-    assert "cannot be read as a checkpoint" in capsys.readouterr().err
-    saved.write_text('{"some": "other file"}')
-    assert run([*SPAN, "--checkpoint-every", "100"]) == 2
-    assert saved.exists()
+    whole = saved.read_bytes()
+    at = whole.index(b'"_idle_unit_seconds": ') + 22
+    saved.write_bytes(whole[:at] + (b"1" if whole[at : at + 1] != b"1" else b"2") + whole[at + 1 :])
+    assert run([*args, "100"]) == 2
+    assert "debug-itrOut.checkpoint.json: is damaged: its checksum is not that" in capsys.readouterr().err
     assert not Path("debug-itrOut").exists()
+    saved.write_bytes(whole)
+    assert run([*args, "100"]) == 0
+
+
+@pytest.mark.parametrize("part", ["now", "held", "ledger", "in_play"])
+def test_a_key_that_a_checkpoint_lacks_is_no_traceback(here: Path, part: str) -> None:
+    """As from a version that says less, though its checksum holds."""
+    header, body = saved_at(5).split(b"\n")
+    state = json.loads(body)
+    del state[part]
+    body = json.dumps(state).encode()
+    fields = json.loads(header)
+    fields["sha256"] = seal(fields["key"], body)
+    Path("saved.json").write_bytes(json.dumps(fields).encode() + b"\n" + body)
+    replay, checkpoint = small()
+    with pytest.raises(InputError, match=f"does not fit the version that reads it .KeyError: '{part}'"):
+        checkpoint.resume(replay)
+
+
+@pytest.mark.parametrize("missing", ["format", "version", "key", "sha256"])
+def test_a_header_without_one_of_its_fields_is_refused(here: Path, missing: str) -> None:
+    header, body = saved_at(5).split(b"\n")
+    fields = json.loads(header)
+    del fields[missing]
+    Path("saved.json").write_bytes(json.dumps(fields).encode() + b"\n" + body)
+    replay, checkpoint = small()
+    with pytest.raises(InputError, match=r"is damaged|is no checkpoint|other input"):
+        checkpoint.resume(replay)
+
+
+def test_a_checkpoint_of_other_options_is_refused_and_kept(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved = Path("debug-itrOut.checkpoint.json")
+    old = json.dumps({"format": "bft-replay checkpoint", "version": 2, "key": "other", "state": {}})
+    for content, message in (
+        (old, "other input, options or versions"),
+        ("no json", "is no checkpoint of ours"),
+        ('{"some": "other file"}', "is no checkpoint of ours"),
+        ("[" * 100_000, "is no checkpoint of ours"),
+    ):
+        saved.write_text(content)
+        assert run([*QUICK, "--checkpoint-every", "100"]) == 2
+        assert message in capsys.readouterr().err
+        assert saved.read_text() == content
+    saved.unlink()
+    args = [*QUICK, "--checkpoint-every", "0"]
+    assert result_of([*signalled([(20, signal.SIGKILL)]), *args]).returncode == -signal.SIGKILL
+    assert run([*args, "-maxJ", "3"]) == 2
+    assert "other input, options or versions" in capsys.readouterr().err
+    assert not Path("debug-itrOut").exists()
+
+
+def test_a_checkpoint_that_cannot_be_written_costs_no_result(here: Path) -> None:
+    # The limit on the size of a file stands for a full disk: results here are smaller, the state is not.
+    limit = "import resource, signal\nresource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"
+    process = result_of([*signalled([], more=limit), *QUICK, "--checkpoint-every", "1e6"])
+    assert process.returncode == 0, process.stderr
+    assert "the checkpoint cannot be written: File too large; the replay goes on" in process.stderr
+    assert sorted(path.name for path in here.iterdir()) == ["debug-itrOut"]

@@ -20,13 +20,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from processes import AMPLE_S, SCRIPT, result_of, signalled
 
 from bft.models import read_table
 from bft.replay.cli.main import run
 
 START = pd.Timestamp("2021-02-10T00:00:00Z")
-# As the console script does; a module of its own would be run twice.
-SCRIPT = [sys.executable, "-c", "from bft.replay.cli import main; main()"]
 PARQUETS = ("steps.parquet", "jobs.parquet", "allocations.parquet")
 
 
@@ -511,32 +510,19 @@ def endless(rows: int = 200_000) -> None:
     to_csv(job_frame(pmax=1e12), Path("jobs.csv"))
 
 
-def started(args: list[str]) -> subprocess.Popen[bytes]:
-    """The command as a process that has begun to replay."""
-    process = subprocess.Popen([*SCRIPT, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stderr is not None
-    for line in process.stderr:
-        if line.startswith(b"replay: "):
-            break
-    return process
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("backend", ["exact", "cbc"])
 def test_an_interrupted_replay_keeps_what_it_has(here: Path, number: signal.Signals, backend: str) -> None:
     endless()
-    process = started([*INPUT, "--backend", backend])
-    time.sleep(1.0)  # some decisions
-    process.send_signal(number)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert b"Traceback" not in err
-    assert err.endswith(b"Interrupted: what had been replayed is kept and marked.\n")
+    process = result_of([*signalled([(20, number)]), *INPUT, "--backend", backend])
+    assert process.returncode == 130, process.stderr
+    assert "Traceback" not in process.stderr
+    assert process.stderr.endswith("Interrupted: what had been replayed is kept and marked.\n")
     metrics = summary()["metrics"]
     assert metrics["interrupted"] is True
     assert metrics["U"] is None
     steps = pd.read_parquet("debug-itrOut/steps.parquet")
-    assert 0 < metrics["decisions"] <= len(steps)
+    assert 0 < metrics["decisions"] <= len(steps) <= 21
     assert metrics["duration_s"] < 200_000
     assert [path.name for path in here.iterdir() if path.name.startswith(".")] == []
 
@@ -544,37 +530,26 @@ def test_an_interrupted_replay_keeps_what_it_has(here: Path, number: signal.Sign
 def test_an_interrupt_that_arrives_twice_is_one(here: Path) -> None:
     # As from timeout(1), which signals the process and then its group.
     endless()
-    process = started([*INPUT, "--backend", "exact"])
-    time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
+    process = result_of([*signalled([(20, signal.SIGINT), (20, signal.SIGINT)]), *INPUT, "--backend", "exact"])
+    assert process.returncode == 130, process.stderr
     assert summary()["metrics"]["interrupted"] is True
 
 
 def test_a_second_interrupt_ends_at_once_and_leaves_nothing_behind(here: Path) -> None:
     endless()
-    # A replay that never asks whether it should stop: only the second interrupt gets through.
+    # A replay that asks once whether it should stop, and no more: only the second interrupt gets through.
     deaf = (
-        "import sys, bft.replay.engine as engine\n"
-        "plain = engine.Replay.run\n"
-        "engine.Replay.run = lambda self, **given: plain(self, on_step=given['on_step'])\n"
-        "from bft.replay.cli import main; main()\n"
+        "run = engine.Replay.run\n"
+        "def deaf(self, **given):\n"
+        "    given.pop('should_stop')()\n"
+        "    return run(self, **given)\n"
+        "engine.Replay.run = deaf\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", deaf, *INPUT], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stderr is not None
-    for line in process.stderr:
-        if line.startswith(b"replay: "):
-            break
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
-    assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    twice = signalled([(20, signal.SIGINT), (40, signal.SIGINT)], pause_s=0.5, more=deaf)
+    process = result_of([*twice, *INPUT, "--backend", "exact"])
     assert process.returncode == 130
-    assert b"Traceback" not in err
-    assert b"Interrupted." in err
+    assert "Traceback" not in process.stderr
+    assert process.stderr.endswith("\nInterrupted.\n")
     assert not Path("debug-itrOut").exists()
     assert [path.name for path in here.iterdir() if path.name.startswith(".")] == []
 
@@ -590,7 +565,7 @@ def test_an_interrupt_during_the_replay_for_u_is_told_too(here: Path) -> None:
         "run.always_idle = held\n"
         "from bft.replay.cli import main; main()\n"
     )
-    process = subprocess.run([sys.executable, "-c", slow, *INPUT], capture_output=True, text=True, timeout=60)
+    process = result_of([sys.executable, "-c", slow, *INPUT])
     assert process.returncode == 130, process.stderr
     metrics = summary()["metrics"]
     assert metrics["interrupted"] is True
@@ -598,20 +573,41 @@ def test_an_interrupt_during_the_replay_for_u_is_told_too(here: Path) -> None:
     assert metrics["duration_s"] == pytest.approx(39 * 60)
 
 
-def test_an_interrupt_before_the_first_event_still_gives_a_result(here: Path) -> None:
-    early = (
-        "import os, signal, bft.replay.run as run\n"
-        "plain = run.load\n"
-        "def held(*args):\n"
-        "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "    return plain(*args)\n"
-        "run.load = held\n"
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("command", ["replay", "convert"])
+def test_an_interrupt_while_inputs_are_read_ends_at_once_and_leaves_nothing(
+    here: Path, number: signal.Signals, command: str
+) -> None:
+    os.mkfifo("endless.csv")  # whoever reads it waits until somebody writes
+    args = ["replay", "-ndmap", "endless.csv"] if command == "replay" else ["convert", "endless.csv", "-o", "a.parquet"]
+    before = sorted(path.name for path in here.iterdir())
+    process = subprocess.Popen([*SCRIPT, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipe = None
+    while pipe is None and process.poll() is None:
+        try:
+            pipe = os.open("endless.csv", os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody reads yet
+            time.sleep(0.01)
+    process.send_signal(number)
+    _, told = process.communicate(timeout=AMPLE_S)
+    assert pipe is not None, told
+    os.close(pipe)
+    assert (process.returncode, told.strip()) == (130, "Interrupted.")
+    assert sorted(path.name for path in here.iterdir()) == before
+
+
+def test_an_end_of_file_that_nobody_expected_is_no_interrupt(here: Path) -> None:
+    broken = (
+        "import bft.replay.run as run\n"
+        "def load(*_):\n"
+        "    raise EOFError('of a file')\n"
+        "run.load = load\n"
         "from bft.replay.cli import main; main()\n"
     )
-    process = subprocess.run([sys.executable, "-c", early, *INPUT], capture_output=True, text=True, timeout=60)
-    assert process.returncode == 130, process.stderr
-    assert "Traceback" not in process.stderr
-    assert summary()["metrics"]["decisions"] == 0
+    process = result_of([sys.executable, "-c", broken, *INPUT])
+    assert process.returncode == 1
+    assert process.stderr.endswith("EOFError: of a file\n")
+    assert "Interrupted" not in process.stderr
 
 
 # --- wrong options ----------------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def test_a_replay_that_fails_midway_leaves_nothing(tmp_path: Path, monkeypatch: 
         raise OSError("disk full")
 
     monkeypatch.setattr(results, "write_outcome", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(InputError, match="run: cannot be written: disk full"):
         execute(BUNDLED, tmp_path / "run")
     assert tree(tmp_path) == {}
 
@@ -180,12 +180,34 @@ def test_what_is_not_ours_is_never_touched(tmp_path: Path, kind: str, force: boo
     assert tree(tmp_path) == before
 
 
-def test_a_folder_that_somebody_fills_meanwhile_is_left_alone(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    folder.mkdir()
-    with pytest.raises(OSError, match="not empty"), run_directory(folder, force=True):
-        (folder / "thesis.tex").write_text("years")
-    assert tree(tmp_path) == {"run": "folder", "run/thesis.tex": b"years"}
+@pytest.mark.parametrize("force", [False, True])
+def test_what_comes_to_the_folder_meanwhile_stays_and_the_run_is_kept_beside_it(tmp_path: Path, force: bool) -> None:
+    def fill_late() -> None:
+        with run_directory(tmp_path / "run", force=force) as draft:
+            (draft / "new").write_text("hours")
+            (tmp_path / "run").mkdir()
+            (tmp_path / "run" / "thesis.tex").write_text("years")
+
+    with pytest.raises(InputError, match=r"something else is there by now \(it is kept as .*/run\.draft-"):
+        fill_late()
+    (kept,) = tmp_path.glob("run.draft-*")
+    found = {"run": "folder", "run/thesis.tex": b"years", kept.name: "folder", f"{kept.name}/new": b"hours"}
+    assert tree(tmp_path) == found
+
+
+def test_a_run_that_comes_meanwhile_is_replaced_with_force_only(tmp_path: Path) -> None:
+    def fill_late(*, force: bool) -> None:
+        with run_directory(tmp_path / "run", force=force) as draft:
+            write_json(draft / results.SUMMARY, {"format": results.FORMAT, "mark": "late"})
+            fill(tmp_path / "run", force=force, mark="early")
+
+    with pytest.raises(InputError, match="is kept as"):
+        fill_late(force=False)
+    assert mark_of(tmp_path / "run") == "early"
+    (kept,) = tmp_path.glob("run.draft-*")
+    assert mark_of(kept) == "late"
+    fill_late(force=True)
+    assert mark_of(tmp_path / "run") == "late"
 
 
 @pytest.mark.parametrize("force", [False, True])

@@ -5,10 +5,16 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import math
 import os
+import shlex
+import signal
 import sys
+import time
+from collections.abc import Callable
 from importlib import import_module, metadata
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
@@ -34,6 +40,9 @@ COMMANDS = {
     "backends": "bft.replay.cli.backends:backends",
 }
 DEFAULT = "replay"
+GIVEN = "bft.replay.given"  # where click's context keeps the arguments
+# Two interrupts closer than this are one: programs such as timeout signal the process and then its group.
+DOUBLE_S = 0.3
 
 
 class _Dispatcher(click.Group):
@@ -56,6 +65,7 @@ class _Dispatcher(click.Group):
             hint = f"; to replay a trace: bft-replay -ndmap {args[0]}" if Path(args[0]).is_file() else ""
             hint = hint or did_you_mean(args[0], COMMANDS)
             raise click.UsageError(f"no command {args[0]!r}; commands are {', '.join(COMMANDS)}{hint}", ctx)
+        ctx.meta[GIVEN] = list(args)
         if not args or (args[0].lower() not in COMMANDS and args[0] not in ("--help", "-h", "--version")):
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
@@ -77,8 +87,30 @@ def cli() -> None:
     """Replay a supercomputer's idle-node log: who gets which idle node, and what would that have yielded."""
 
 
+def command_line() -> str:
+    """The command under way as one types it into a shell."""
+    return shlex.join(["bft-replay", *click.get_current_context().meta[GIVEN]])
+
+
+def _interrupt() -> Callable[[int, FrameType | None], None]:
+    """Return a handler that ends the program as Ctrl-C does: what is half written is removed after SIGTERM too."""
+    raised = -math.inf
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal raised
+        if time.monotonic() - raised > DOUBLE_S:
+            raised = time.monotonic()
+            raise KeyboardInterrupt
+
+    return handle
+
+
 def main(args: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 2 bad input, 3 degraded, 130 interrupted."""
+    """Run the command line and exit: 0 done, 2 bad input, 3 degraded, 130 interrupted (Ctrl-C or SIGTERM)."""
+    interrupt = _interrupt()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as a shell's background job is born
+            signal.signal(number, interrupt)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller, as in >&-
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open as long as we are
@@ -99,7 +131,9 @@ def run(args: list[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return EXIT_BAD_INPUT
-    except (click.exceptions.Abort, KeyboardInterrupt):
+    except (click.exceptions.Abort, KeyboardInterrupt) as error:
+        if isinstance(error.__cause__, EOFError):  # click takes it for the end of an answer to a prompt; we have none
+            raise error.__cause__ from None
         click.echo("Interrupted.", err=True)
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # `| head` closed our output: nobody is left to tell

@@ -18,17 +18,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.replay.checks import Text
-from bft.replay.cli.main import EXIT_DEGRADED, EXIT_INTERRUPTED
+from bft.replay.cli.main import DOUBLE_S, EXIT_DEGRADED, EXIT_INTERRUPTED, command_line
 from bft.replay.cli.parameters import Checked, NamesWholeOption, Seconds, YesNo, option, use_config
 from bft.replay.cli.solver_options import solver_options
 from bft.replay.options import Options
 
 if TYPE_CHECKING:
     from bft.replay.cli.progress import Bar, PlainLines
-
-
-# Two interrupts closer than this are one.
-DOUBLE_S = 0.3
 
 
 _of = partial(option, Options)
@@ -178,6 +174,7 @@ def replay(**given: Any) -> int:
     Without -ndmap the bundled data set is replayed; without jobs a generated workload. Each option can also be
     given as an environment variable, BFT_REPLAY_REPLAY_ and its long name, or in a --config file.
     """
+    from bft.replay.checkpoint import checkpoint_path
     from bft.replay.cli.summary import show
     from bft.replay.results import LOG
     from bft.replay.run import execute
@@ -215,6 +212,8 @@ def replay(**given: Any) -> int:
         show(summary, folder)
     if summary["metrics"]["interrupted"]:
         click.echo("Interrupted: what had been replayed is kept and marked.", err=True)
+        if given["checkpoint_every_s"] is not None and checkpoint_path(folder).exists():
+            click.echo(f"To go on from there: {command_line()}", err=True)
         return EXIT_INTERRUPTED
     if summary["degraded"]:
         click.echo(
@@ -233,12 +232,13 @@ def _watching(log: io.StringIO | None) -> Bar | PlainLines:
 
 @contextlib.contextmanager
 def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells whether Ctrl-C was pressed; a second one interrupts at once.
+    """Yield a function that tells whether to stop: Ctrl-C or SIGTERM came since it was first asked.
 
-    Programs such as timeout send their signal twice, to the process and to its group: what follows within DOUBLE_S
-    counts as the same.
+    Before that nothing has been replayed that could be kept, and an interrupt ends the program as any; so does a second
+    one. What follows within DOUBLE_S counts as the same.
     """
     pressed: float | None = None
+    before: dict[signal.Signals, Any] = {}
 
     def handle(number: int, frame: FrameType | None) -> None:
         nonlocal pressed
@@ -248,9 +248,13 @@ def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
         elif now - pressed > DOUBLE_S:
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    def should_stop() -> bool:
+        if not before:
+            before.update({number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)})
+        return pressed is not None
+
     try:
-        yield lambda: pressed is not None
+        yield should_stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -19,9 +19,12 @@ def report(run: str, output: str | None, force: bool) -> None:
 
     The page has no scripts and loads nothing, so it can be sent around.
     """
+    from bft.replay.claim import mended
     from bft.replay.report import write_report
 
     folder = Path(run)
+    for note in mended(folder):
+        click.echo(f"note: {note}", err=True)
     target = Path(output) if output is not None else folder.resolve().with_name(f"{folder.resolve().name}.html")
     refuse_existing(target, force=force)
     with drafted(target) as draft:

@@ -1,0 +1,44 @@
+"""The command line as a process of its own, and signals that reach it at a step of the replay, not at a time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from signal import Signals
+
+# As the console script does; a module of its own would be run twice.
+SCRIPT = [sys.executable, "-c", "from bft.replay.cli import main; main()"]
+# After so long a test fails that would wait for ever; how busy the machine is must not matter.
+AMPLE_S = 900.0
+
+_SIGNALLED = """
+import os, sys, time
+import bft.replay.engine as engine
+
+plain, steps, to_come, pause_s = engine.Replay._step, 0, {plan!r}, {pause_s!r}
+
+def step(self, instant):
+    global steps
+    plain(self, instant)
+    steps += 1
+    while to_come and to_come[0][0] <= steps:
+        os.kill(os.getpid(), to_come.pop(0)[1])
+        time.sleep(pause_s)
+
+engine.Replay._step = step
+{more}
+from bft.replay.cli import main
+main()
+"""
+
+
+def signalled(plan: Sequence[tuple[int, Signals]], *, pause_s: float = 0.0, more: str = "") -> list[str]:
+    """The command as one that sends itself signals after steps (of all replays), and pauses; `more` runs before it."""
+    script = _SIGNALLED.format(plan=[(step, int(number)) for step, number in plan], pause_s=pause_s, more=more)
+    return [sys.executable, "-c", script]
+
+
+def result_of(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(command, capture_output=True, text=True, timeout=AMPLE_S)
