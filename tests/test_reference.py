@@ -204,6 +204,14 @@ def test_the_number_of_running_jobs_is_stale_while_nobody_is_in_play():
     assert list(run.steps["Rate"]) == [30, 0, 30]
 
 
+def test_the_stale_number_of_running_jobs_is_0_from_a_row_without_idle_nodes_on() -> None:
+    trace = nodes((0, "110"), (10, "111"), (20, "110"), (30, "000"), (40, "110"), (50, "100"), (60, "111"), (70, "110"))
+    run = heuristic(trace, job("a", pmax=300), job("b", submit_s=55))
+    assert list(run.steps["nJob"]) == [1, 0, 0, 0, 0, 1, 1]
+    assert list(run.steps["nNd"]) == [3, 2, 0, 2, 1, 3, 2]
+    assert list(run.steps["nJrun"]) == [1, 1, 0, 0, 0, 1, 1]
+
+
 def test_running_jobs_are_those_with_any_node_also_below_jmin():
     run = heuristic(nodes((0, "10"), (10, "00"), (20, "10")), job("a", jmin=2))
     # At the start it gets the one node there is, and runs on it.
