@@ -20,14 +20,15 @@ from typing import Any
 import pandas as pd
 from _common import reference_folder
 
+from bft.replay.dedicated import dedicated_traces
 from bft.replay.engine import Replay, Rules
 from bft.replay.inputs import Inputs, load
 from bft.replay.ledger import Outcome
-from bft.replay.metrics import equivalent_nodes, summarise
+from bft.replay.metrics import summarise
 from bft.replay.options import Options
 from bft.replay.policies import policy_factory, policy_names
 from bft.replay.run import policy_of
-from bft.replay.trace import NodeTrace, always_idle
+from bft.replay.trace import NodeTrace
 from bft.replay.watcher import Silent
 
 ROW = "{:<13} {:>9} {:>6} {:>9} {:>6} {:>12} {:>8} {:>8} {:>9} {:>6}"
@@ -78,8 +79,7 @@ def main() -> None:
         began = time.perf_counter()
         outcome = replayed(inputs.pools[0].trace, options, inputs)
         seconds = time.perf_counter() - began
-        twin = always_idle(equivalent_nodes(outcome), outcome.start_ns, outcome.end_ns)
-        told = summarise(outcome, replayed(twin, options, inputs))
+        told = summarise(outcome, [replayed(trace, options, inputs) for trace in dedicated_traces(outcome)])
         work, jct = told["outcome"], told["jct_s"]
         row = (
             name,
@@ -89,7 +89,7 @@ def main() -> None:
             f"{jct['mean'] / 3600:.1f}" if jct else "-",
             f"{told['preemption_cost'] / work:.1%}",
             f"{told['rescale_cost'] / work:.1%}",
-            f"{told['restarts_per_job']:.2f}",
+            "-" if told["restarts_per_job"] is None else f"{told['restarts_per_job']:.2f}",
             told["decisions"],
             f"{seconds:.1f}",
         )

@@ -18,9 +18,10 @@ from typing import Any, Literal
 from bft.models import Job, JobTable
 from bft.replay.asking import asking
 from bft.replay.checks import MAX_LIMIT_S, Maybe, Name, SecondsBySize, check_fields, checked, seconds, whole
+from bft.replay.course import Stall
 from bft.replay.holdings import Holdings
 from bft.replay.interference import Interference
-from bft.replay.ledger import ConservationError, Ledger, Outcome
+from bft.replay.ledger import ConservationError, Ledger, Loss, Outcome
 from bft.replay.orders import Change, Traits, changes, held_twice
 from bft.replay.policies.interface import Decision, Machine, Policy, PolicyError, Remembers, State
 from bft.replay.running import NEVER, Running, finished_view
@@ -29,6 +30,8 @@ from bft.replay.trace import SECOND_NS, NodeTrace
 CostModel = Literal["bftrainer", "stall"]
 # Rounding of doubles, relative: a finish due at a whole nanosecond must not come one late.
 ROUNDING = 1e-14
+# Status of a step at which there was nothing to give, so that nobody was asked.
+NOTHING_IDLE = "nothing idle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ class Replay:
         self.trace, self.jobs, self.policy, self.rules = trace, jobs, policy, rules
         self.interference = interference
         self.now = trace.start
-        self.ledger = Ledger(trace, jobs)
+        self.ledger = Ledger(trace, jobs, without)
         self._traits = Traits.of(policy)
         self._units_per_node = trace.units_per_node
         self._held = Holdings(len(trace.nodes) * trace.units_per_node, trace.units_per_node)
@@ -270,20 +273,35 @@ class Replay:
         """Let time pass: every running job progresses at its rate, stalls are charged as they pass."""
         seconds = (to - self.now) / SECOND_NS
         if seconds > 0:
+            work, rate = self.ledger.work, 0.0
+            stalls: list[Stall] = []
             for running in self._active:
                 running.record.unit_seconds += len(running.units) * seconds
                 running.record.run_seconds += seconds
                 if running.rate:
                     gain = running.rate * seconds
-                    running.progress += gain
+                    rate += running.rate
                     self.ledger.gained(running.record, gain)
-                    if running.stalled_until > self.now:
-                        # As the gain is computed: of a stall that lasts all the time nothing must remain.
-                        stalled = running.rate * ((min(running.stalled_until, to) - self.now) / SECOND_NS)
-                        running.progress -= stalled
-                        self.ledger.lost(running.record, stalled, running.stall_kind)
-            self.ledger.passed(seconds, self._held.idle, self._held.used)
+                    if running.stalls:
+                        if running.stalled_until > self.now:
+                            stalls.append((running.stalled_until, running.rate))
+                        gain = self._stalled(running, to)
+                    running.progress += gain
+            self.ledger.passed(self.now, to, self._held.idle, self._held.used)
+            self.ledger.course.went(self.now, to, work, rate, stalls)
         self.now = to
+
+    def _stalled(self, running: Running, to: int) -> float:
+        """Charge a job what its stalls cost it until `to`, each up to its end; return what it does none the less."""
+        begin = self.now
+        for until, kind in running.stalls:
+            end = min(until, to)
+            if end > begin:
+                self.ledger.lost(running.record, running.rate * ((end - begin) / SECOND_NS), kind)
+                begin = end
+        if running.stalled_until <= to:
+            running.stalls.clear()
+        return running.rate * ((to - begin) / SECOND_NS)
 
     def _finish(self) -> bool:
         done: list[Running] = []
@@ -384,14 +402,15 @@ class Replay:
     def _decide(self) -> None:
         state = self._state()
         if state.idle == 0:  # nothing to give
-            decision = Decision((0,) * len(state.jobs), status="optimal", objective=0.0, bound=0.0, backend="none")
+            decision = Decision((0,) * len(state.jobs), status=NOTHING_IDLE)
         else:
             decision = self._answer(state)
             self._finished = []
         if decision.wake_ns is not None and decision.wake_ns <= self.now:
             raise self._traits.refusal(f"it asked to be woken at {decision.wake_ns} ns, and it is {self.now}")
-        rate_before = sum(running.rate for running in self._active)
-        self._apply(changes(decision, state, self._in_play, self._held, self._traits))
+        found = changes(decision, state, self._in_play, self._held, self._traits)
+        before = [(change.running, change.running.rate) for change in found if change.running.units]
+        self._apply(found)
         self._wake_ns = NEVER if decision.wake_ns is None else decision.wake_ns
         self._conserve()
         rate = sum(running.rate for running in self._active)
@@ -401,8 +420,8 @@ class Replay:
             len(state.jobs),
             len(self._active),
             self._held.used,
-            rate_before,
             rate,
+            sum(running.rate - earlier for running, earlier in before),
             decision,
         )
 
@@ -460,16 +479,20 @@ class Replay:
             self.ledger.rescaled(record)
         else:
             self.ledger.started(record, self.now)
-        self._charge(running, job.tcdw_s if len(running.units) < before else job.tcup_s, "rescale")
+        seconds = job.tcdw_s if len(running.units) < before else job.tcup_s
+        self._charge(running, seconds, "rescale" if before else "start stall")
         if not running.units:
             running.saved = running.progress  # who is asked to stop saves its work
             running.end_run()
             record.stops += 1
         elif not before:
             running.begun_ns = self.now
-            self._stall(running, rules.start_overhead_s if record.starts == 1 else rules.restart_s(len(running.units)))
+            if record.starts == 1:
+                self._stall(running, rules.start_overhead_s, "start")
+            else:
+                self._stall(running, rules.restart_s(len(running.units)), "restart")
         elif self._traits.migrates:
-            self._stall(running, rules.restart_s(len(running.units)))
+            self._stall(running, rules.restart_s(len(running.units)), "move")
         self._set_rate(running)
 
     def _conserve(self) -> None:
@@ -506,21 +529,19 @@ class Replay:
 
     # --- progress -------------------------------------------------------------------------------------------------
 
-    def _charge(self, running: Running, seconds: float, kind: Literal["rescale", "preemption"]) -> None:
-        """Charge `seconds` of the job's time for a rescale or preemption, before its rate changes."""
+    def _charge(self, running: Running, seconds: float, kind: Literal["rescale", "start stall", "preemption"]) -> None:
+        """Charge `seconds` of the job's time for a rescale, start or preemption, before its rate changes."""
         if self.rules.cost_model == "stall":
-            self._stall(running, seconds, kind)
+            self._stall(running, seconds, "stall" if kind == "rescale" else kind)
             return
         cost = min(seconds * running.rate, running.progress)  # progress never falls below 0
         if cost > 0:
             running.progress -= cost
             self.ledger.lost(running.record, cost, kind)
 
-    def _stall(self, running: Running, seconds: float, kind: Literal["rescale", "preemption"] = "rescale") -> None:
+    def _stall(self, running: Running, seconds: float, kind: Loss) -> None:
         """Let a job make no progress for so long."""
-        until = self.now + round(seconds * SECOND_NS)
-        if until > running.stalled_until:
-            running.stalled_until, running.stall_kind = until, kind
+        running.stall(self.now + round(seconds * SECOND_NS), kind)
 
     def _save(self, running: Running) -> None:
         """Bring a job's last checkpoint up to date; its rate has been the same since `rated_ns`."""

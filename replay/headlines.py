@@ -11,19 +11,28 @@ def headlines(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
     outcome = metrics["outcome"]
     yield "training outcome", f"{outcome:,.0f} samples"
     if metrics.get("U") is not None:
-        nodes = round(metrics["eq_nodes"])
-        told = f"{metrics['U']:.1%} of what {nodes} dedicated node{'s' * (nodes != 1)} would have yielded"
-        # Both did all the work there was, so U compares nothing.
-        yield "U", f"{told} (every job finished on both)" if metrics["U"] == 1.0 else told
+        nodes = f"{metrics['dedicated_nodes']:.3g}"
+        told = f"{metrics['U']:.1%} of what {nodes} dedicated node{'s' * (nodes != '1')} would have yielded"
+        early = metrics["U_at"] != metrics["window_end"]
+        yield "U", f"{told} by {_minute(metrics['U_at'])}, when one of the two had done all jobs" if early else told
     if "resource_integral_unit_s" in metrics:
+        yield "offered", f"{metrics['offered_unit_s'] / 3600:,.0f} idle unit-hours in the whole trace"
         yield (
-            "offered",
-            f"{metrics['resource_integral_unit_s'] / 3600:,.0f} idle unit-hours in {_span(metrics['duration_s'])}",
+            "resource-integral",
+            f"{metrics['resource_integral_unit_s'] / 3600:,.0f} of them in the window, {_span(metrics['duration_s'])} "
+            f"from {_minute(metrics['window_start'])}, when the first job was there",
         )
-        yield "used", "-" if metrics["used_share"] is None else f"{metrics['used_share']:.1%} of them"
-        yield "eq-nodes", f"{metrics['eq_nodes']:.1f} dedicated nodes would offer as much"
-    for key, label in (("preemption_cost", "lost to preemption"), ("rescale_cost", "lost to rescaling")):
-        yield label, f"{metrics[key]:,.0f} samples{_share(metrics[key], outcome)}"
+        yield "used", "-" if metrics["used_share"] is None else f"{metrics['used_share']:.1%} of the resource-integral"
+        yield "eq-nodes", f"{metrics['eq_nodes']:.1f} dedicated nodes would offer as much in the window"
+    for key, label, always in (
+        ("preemption_cost", "lost to preemption", True),
+        ("rescale_cost", "lost to rescaling", True),
+        ("stall_cost", "lost to stalls", False),
+        ("start_cost", "lost to first starts", False),
+        ("restart_cost", "lost to restarts", False),
+    ):
+        if always or metrics.get(key):
+            yield label, f"{metrics[key]:,.0f} samples{_share(metrics[key], outcome)}"
     yield "jobs finished", f"{metrics['jobs_finished']} of {metrics['jobs']}"
     for key, label in (("jct_s", "job completion time"), ("queueing_s", "queueing time")):
         if metrics.get(key):
@@ -35,6 +44,10 @@ def headlines(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "verified", f"{metrics['verified']} against the exact programme, {metrics['verify_mismatches']} differ"
     if "preemptions" in metrics:
         yield "preemptions, rescales", f"{metrics['preemptions']}, {metrics['rescales']}"
+
+
+def _minute(instant: str) -> str:
+    return f"{instant[:10]} {instant[11:16]}"
 
 
 def _share(part: float, whole: float) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from bft.models import Job, JobTable
+from bft.replay.course import Course
 from bft.replay.policies.interface import Decision
 from bft.replay.trace import SECOND_NS, NodeTrace
 
@@ -23,6 +24,14 @@ BALANCE = 1e-9
 class ConservationError(AssertionError):
     """Something was given twice or came from nothing: a bug of ours, never of the input."""
 
+
+# Work is lost to: what rescales deduct; what preemptions cost; stalls of the cost model `stall`; the overhead of first
+# starts; that of later starts and of moves.
+BOOKS = ("rescale", "preemption", "stall", "start", "restart")
+Loss = Literal["preemption", "rescale", "stall", "start stall", "start", "restart", "move"]
+"""Why work is lost. A `start stall` is one of a job that had no unit, a `move` is to other units."""
+_BOOK_OF: dict[str, str] = {**{book: book for book in BOOKS}, "start stall": "stall", "move": "restart"}
+_PRICE_OF_RESCALES = frozenset({"rescale", "stall", "move"})
 
 STEP_COLUMNS = (
     "time",
@@ -38,6 +47,9 @@ STEP_COLUMNS = (
     "progress",
     "rescale_cost",
     "preemption_cost",
+    "stall_cost",
+    "start_cost",
+    "restart_cost",
     "objective",
     "bound",
     "gap",
@@ -52,11 +64,15 @@ class JobRecord:
     """One job's account. Work in samples, times in UTC ns or seconds as named."""
 
     job: Job
+    left_out: bool = False  # never admitted
     start_ns: int | None = None
     finish_ns: int | None = None
     gained: float = 0.0
     lost_to_preemption: float = 0.0
     lost_to_rescale: float = 0.0
+    lost_to_stall: float = 0.0
+    lost_to_start: float = 0.0
+    lost_to_restart: float = 0.0
     rescales: int = 0
     stops: int = 0  # of the rescales, those that left it no unit
     preemptions: int = 0
@@ -65,9 +81,14 @@ class JobRecord:
     run_seconds: float = 0.0
     work: float = 0.0
 
+    @property
+    def lost(self) -> float:
+        """Work lost, whatever to."""
+        return math.fsum(getattr(self, f"lost_to_{book}") for book in BOOKS)
 
-# What a checkpoint keeps of a record: all but the job.
-_RECORDED = tuple(field.name for field in fields(JobRecord) if field.name != "job")
+
+# What a checkpoint keeps of a record: all but what is given.
+_RECORDED = tuple(field.name for field in fields(JobRecord) if field.name not in ("job", "left_out"))
 # What it keeps of the books beside records, open holdings and sums since the last step.
 _SUMS = (
     "_steps",
@@ -97,8 +118,7 @@ class _Since:
     preempted: int = 0
     rescaled: int = 0
     gained: float = 0.0
-    rescale_cost: float = 0.0
-    preemption_cost: float = 0.0
+    lost: dict[str, float] = field(default_factory=lambda: dict.fromkeys(BOOKS, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +127,11 @@ class Outcome:
 
     Parameters
     ----------
-    trace, start_ns, end_ns
-        What was replayed, and the window that was: from the trace's start to the last finish or the trace's end.
+    trace
+        What was replayed.
+    start_ns, end_ns
+        The window of evaluation: from the first instant at which a job is in the system (submitted, and the trace has
+        begun) to the replay's end, which is the last finish or the trace's end.
     records
         One a job, in the order of the table.
     steps
@@ -123,6 +146,8 @@ class Outcome:
         Wall time of each decision for which the policy was asked.
     interrupted
         Whether it was stopped before its end.
+    course
+        How much work had been done when; None of several pools.
     """
 
     trace: NodeTrace
@@ -137,6 +162,7 @@ class Outcome:
     paid: float
     decision_seconds: tuple[float, ...]
     interrupted: bool = False
+    course: Course | None = None
 
     @property
     def work(self) -> float:
@@ -145,8 +171,32 @@ class Outcome:
 
     @property
     def duration_s(self) -> float:
-        """Seconds replayed."""
+        """Seconds of the window."""
         return (self.end_ns - self.start_ns) / SECOND_NS
+
+    @property
+    def offered_unit_seconds(self) -> float:
+        """Idle units, integrated over the whole trace, jobs or not."""
+        return self.trace.idle_node_seconds() * self.trace.units_per_node
+
+    def work_at(self, instant: int) -> float:
+        """Samples done until an instant (UTC ns) of the window, costs deducted.
+
+        Raises
+        ------
+        ValueError
+            After the replay's end, and of several pools.
+        """
+        if self.course is None:
+            raise ValueError("what several pools had done at an instant is not known")
+        return self.course.at(instant)
+
+
+def relative_gap(objective: float, bound: float) -> float:
+    """How far an answer may be from the best, relative to the bound: NaN where nobody knows a bound."""
+    if not (math.isfinite(objective) and math.isfinite(bound)):
+        return math.nan
+    return max(0.0, bound - objective) / max(1.0, abs(bound))
 
 
 @dataclass
@@ -157,14 +207,26 @@ class Ledger:
     ----------
     trace, jobs
         What is replayed.
+    without
+        Positions of jobs that are left out.
+
+    Attributes
+    ----------
+    course
+        How much work had been done when.
     """
 
     trace: NodeTrace
     jobs: JobTable
+    without: Collection[int] = ()
     records: list[JobRecord] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.records = [JobRecord(job) for job in self.jobs]
+        self.records = [JobRecord(job, left_out=at in self.without) for at, job in enumerate(self.jobs)]
+        comes = [record.job.tsub_ns for record in self.records if not record.left_out]
+        first = min(comes, default=self.trace.end)
+        self._window_ns = max(first, self.trace.start)
+        self.course = Course()
         self._since = _Since()
         self._steps: list[tuple[object, ...]] = []
         self._seconds: list[float] = []
@@ -180,6 +242,11 @@ class Ledger:
         self._held_end: list[int] = []
 
     @property
+    def work(self) -> float:
+        """Samples done so far, costs deducted."""
+        return self._gained - self._lost
+
+    @property
     def decisions(self) -> int:
         """Decisions so far."""
         return len(self._steps)
@@ -189,6 +256,7 @@ class Ledger:
         return {
             "records": [[getattr(record, name) for name in _RECORDED] for record in self.records],
             "since": asdict(self._since),
+            "course": self.course.state(),
             "granted_at": [(job, list(units.items())) for job, units in self._granted_at.items()],
             **{name: getattr(self, name) for name in _SUMS},
         }
@@ -199,6 +267,7 @@ class Ledger:
             for name, value in zip(_RECORDED, values, strict=True):
                 setattr(record, name, value)
         self._since = _Since(**state["since"])
+        self.course.restore(state["course"])
         self._granted_at = {job: dict(units) for job, units in state["granted_at"]}
         for name in _SUMS:
             setattr(self, name, state[name])
@@ -206,10 +275,12 @@ class Ledger:
 
     # --- told by the engine ---------------------------------------------------------------------------------------
 
-    def passed(self, seconds: float, idle: int, used: int) -> None:
-        """Time has passed with so many units idle, and so many of them used."""
-        self._idle_unit_seconds += idle * seconds
-        self._used_unit_seconds += used * seconds
+    def passed(self, begin: int, end: int, idle: int, used: int) -> None:
+        """From `begin` to `end` (UTC ns) so many units were idle, and so many of them used."""
+        seconds = (end - begin) / SECOND_NS
+        if begin >= self._window_ns:  # which begins with an instant of the replay
+            self._idle_unit_seconds += idle * seconds
+            self._used_unit_seconds += used * seconds
         self._risen_s += seconds
 
     def gained(self, record: JobRecord, work: float) -> None:
@@ -219,14 +290,13 @@ class Ledger:
         self._gained += work
 
     def lost(self, record: JobRecord, work: float, kind: str) -> None:
-        """A job has lost work to a `rescale` or a `preemption`."""
+        """A job has lost work; `kind` is one of `Loss`."""
+        book = _BOOK_OF[kind]
+        name = f"lost_to_{book}"
+        setattr(record, name, getattr(record, name) + work)
+        self._since.lost[book] += work
         self._lost += work
-        if kind == "preemption":
-            record.lost_to_preemption += work
-            self._since.preemption_cost += work
-        else:
-            record.lost_to_rescale += work
-            self._since.rescale_cost += work
+        if kind in _PRICE_OF_RESCALES:
             self._paid += work
 
     def changed(self, joined: int, left: int) -> None:
@@ -280,15 +350,17 @@ class Ledger:
         jobs: int,
         running: int,
         used: int,
-        rate_before: float,
         rate: float,
+        rise: float,
         decision: Decision,
     ) -> None:
-        """A decision has been taken and carried out; rates in samples/s before and after it."""
+        """A decision has been taken and carried out.
+
+        `rate` is what all jobs do from now on, samples/s, and `rise` by how much those that were rescaled do more.
+        """
         self._settle_rise()
-        # What a rescale brings in is told apart from what new units bring only where one was made.
-        self._rise = rate - rate_before if self._since.rescaled else 0.0
-        gap = max(0.0, decision.bound - decision.objective) / max(1.0, abs(decision.bound))
+        self._rise = rise
+        gap = relative_gap(decision.objective, decision.bound)
         answer = (decision.objective, decision.bound, gap, decision.status, decision.backend, decision.note)
         self._step(now, (idle, used, jobs, running), rate, answer)
 
@@ -318,11 +390,12 @@ class Ledger:
             self.records[index].work = progress
         self._step(now, (idle, used, len(in_play), 0), 0.0, (math.nan, math.nan, math.nan, "end", "", ""))
         self._balance()
+        self.course.closed(now, math.fsum(record.work for record in self.records))
         steps = pd.DataFrame(self._steps, columns=list(STEP_COLUMNS))
         steps["time"] = pd.to_datetime(steps["time"], unit="ns", utc=True)
         return Outcome(
             trace=self.trace,
-            start_ns=self.trace.start,
+            start_ns=min(self._window_ns, now),
             end_ns=now,
             records=tuple(self.records),
             steps=steps,
@@ -333,6 +406,7 @@ class Ledger:
             paid=self._paid,
             decision_seconds=tuple(self._seconds),
             interrupted=interrupted,
+            course=self.course,
         )
 
     # --- inner ----------------------------------------------------------------------------------------------------
@@ -345,9 +419,10 @@ class Ledger:
         answer: tuple[float, float, float, str, str, str],
     ) -> None:
         since = self._since
-        net = since.gained - since.rescale_cost - since.preemption_cost
+        lost = tuple(since.lost[book] for book in BOOKS)
+        net = since.gained - sum(lost)
         changes = (since.joined, since.left, since.preempted, since.rescaled)
-        self._steps.append((now, *counts, *changes, rate, net, since.rescale_cost, since.preemption_cost, *answer))
+        self._steps.append((now, *counts, *changes, rate, net, *lost, *answer))
         self._since = _Since()
 
     def _settle_rise(self) -> None:
@@ -359,7 +434,7 @@ class Ledger:
         if not math.isclose(self._gained - self._lost, work, rel_tol=BALANCE, abs_tol=BALANCE * max(1.0, self._gained)):
             raise ConservationError(f"{self._gained!r} done less {self._lost!r} lost is not {work!r}")
         for record in self.records:
-            left = record.gained - record.lost_to_preemption - record.lost_to_rescale
+            left = record.gained - record.lost
             if not math.isclose(left, record.work, rel_tol=BALANCE, abs_tol=BALANCE * max(1.0, record.gained)):
                 raise ConservationError(f"job {record.job.name!r}: {left!r} is not {record.work!r}")
         if self._used_unit_seconds > self._idle_unit_seconds * (1 + BALANCE):

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.replay.ledger import JobRecord, Outcome
+from bft.replay.dedicated import equivalent_nodes, usefulness
+from bft.replay.ledger import BOOKS, JobRecord, Outcome
 from bft.replay.trace import SECOND_NS
-from bft.replay.trace_stats import STARTUPS_S, fragments, usable_share
-
-
-def equivalent_nodes(outcome: Outcome) -> int:
-    """Dedicated nodes that offer the same node-time: round(resource-integral / duration)."""
-    if not outcome.duration_s:
-        return 0
-    return round(outcome.idle_unit_seconds / outcome.trace.units_per_node / outcome.duration_s)
+from bft.replay.trace_stats import STARTUPS_S, fragments, iso_exact, usable_share
 
 
 def jain_fairness(shares: NDArray[np.float64]) -> float | None:
@@ -25,7 +20,7 @@ def jain_fairness(shares: NDArray[np.float64]) -> float | None:
     return float(shares.sum()) ** 2 / (len(shares) * squares) if squares else None
 
 
-def summarise(outcome: Outcome, dedicated: Outcome | None = None) -> dict[str, Any]:
+def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, Any]:
     """The metrics of a replay.
 
     Parameters
@@ -33,12 +28,13 @@ def summarise(outcome: Outcome, dedicated: Outcome | None = None) -> dict[str, A
     outcome
         The replay.
     dedicated
-        The same jobs and policy on round(eq-nodes) dedicated nodes; U is the ratio of the two outcomes.
+        The same jobs and policy on dedicated nodes, for U: see `bft.replay.dedicated`.
 
     Returns
     -------
     dict
-        Work in samples, times in seconds, costs as positive numbers. Values that have no meaning here are None.
+        Work in samples, times in seconds, costs as positive numbers. Values that have no meaning here are None. What
+        depends on time counts the window of evaluation, but for `offered_unit_s`: that is of the whole trace.
     """
     records = outcome.records
     steps = outcome.steps
@@ -46,22 +42,21 @@ def summarise(outcome: Outcome, dedicated: Outcome | None = None) -> dict[str, A
     end = outcome.end_ns
     submitted = [record for record in records if record.job.tsub_ns <= end]
     finished = [record for record in records if record.finish_ns is not None]
-    preemption_cost = float(sum(record.lost_to_preemption for record in records))
-    rescale_cost = float(sum(record.lost_to_rescale for record in records))
-    eq = outcome.idle_unit_seconds / outcome.duration_s if outcome.duration_s else 0.0
+    started = [record for record in records if record.start_ns is not None]
     statuses = decisions["status"].value_counts()
-    offered = outcome.idle_unit_seconds
+    integral = outcome.idle_unit_seconds
     return {
         "outcome": outcome.work,
         "duration_s": outcome.duration_s,
-        "resource_integral_unit_s": offered,
+        "window_start": iso_exact(outcome.start_ns),
+        "window_end": iso_exact(end),
+        "offered_unit_s": outcome.offered_unit_seconds,
+        "resource_integral_unit_s": integral,
         "used_unit_s": outcome.used_unit_seconds,
-        "used_share": outcome.used_unit_seconds / offered if offered else None,
-        "eq_nodes": eq / outcome.trace.units_per_node,
-        "U": outcome.work / dedicated.work if dedicated is not None and dedicated.work else None,
-        "dedicated_outcome": None if dedicated is None else dedicated.work,
-        "preemption_cost": preemption_cost,
-        "rescale_cost": rescale_cost,
+        "used_share": outcome.used_unit_seconds / integral if integral else None,
+        "eq_nodes": equivalent_nodes(outcome),
+        **usefulness(outcome, dedicated),
+        **{f"{book}_cost": float(sum(getattr(record, f"lost_to_{book}") for record in records)) for book in BOOKS},
         "return_on_rescale": outcome.extra_gain / outcome.paid if outcome.paid else None,
         "decisions": len(decisions),
         "decisions_by_status": {str(status): int(count) for status, count in sorted(statuses.items())},
@@ -69,27 +64,25 @@ def summarise(outcome: Outcome, dedicated: Outcome | None = None) -> dict[str, A
         "rescales": sum(record.rescales for record in records),
         "jobs": len(records),
         "jobs_submitted": len(submitted),
-        "jobs_started": sum(record.start_ns is not None for record in records),
+        "jobs_started": len(started),
         "jobs_finished": len(finished),
         "jct_s": spread([_seconds(record.finish_ns, record.job.tsub_ns) for record in finished]),
-        "queueing_s": spread(
-            [_seconds(record.start_ns, record.job.tsub_ns) for record in records if record.start_ns is not None]
-        ),
+        "queueing_s": spread([_seconds(record.start_ns, record.job.tsub_ns) for record in started]),
         "makespan_s": _makespan(finished) if finished and len(finished) == len(records) else None,
-        "restarts_per_job": _mean([max(0, record.starts - 1) for record in records]),
+        "restarts_per_job": _mean([record.starts - 1 for record in started]),
         "unit_hours": outcome.used_unit_seconds / 3600,
         "jain_fairness_of_mean_units": jain_fairness(
-            np.array([mean_units(record, outcome.end_ns) for record in submitted])
+            np.array([mean_units(record, outcome.start_ns, outcome.end_ns) for record in submitted])
         ),
         "share_outliving_startup": _startup_shares(outcome),
         "interrupted": outcome.interrupted,
     }
 
 
-def mean_units(record: JobRecord, end_ns: int) -> float:
-    """Units a job held on average between its submission and its finish, or the replay's end."""
+def mean_units(record: JobRecord, start_ns: int, end_ns: int) -> float:
+    """Units a job held on average while in the system: in the window, from its submission to its finish."""
     until = end_ns if record.finish_ns is None else record.finish_ns
-    seconds = (until - record.job.tsub_ns) / SECOND_NS
+    seconds = (until - max(record.job.tsub_ns, start_ns)) / SECOND_NS
     return record.unit_seconds / seconds if seconds > 0 else 0.0
 
 
@@ -101,11 +94,11 @@ def spread(values: list[float]) -> dict[str, float] | None:
     return {"mean": float(np.mean(values)), "median": p50, "p95": p95, "p99": p99}
 
 
-def _startup_shares(outcome: Outcome) -> dict[str, float]:
-    """Share of the window's idle node-time that outlives a start-up; fragments are cut where the replay ended."""
+def _startup_shares(outcome: Outcome) -> dict[str, float | None]:
+    """Share of the window's idle node-time that outlives a start-up; fragments are cut by the window."""
     found = fragments(outcome.trace)
-    inside = found.start_ns < outcome.end_ns
-    seconds = (np.minimum(found.end_ns, outcome.end_ns) - found.start_ns)[inside] / SECOND_NS
+    spans = np.minimum(found.end_ns, outcome.end_ns) - np.maximum(found.start_ns, outcome.start_ns)
+    seconds = spans[spans > 0] / SECOND_NS
     return {f"{s} s": usable_share(seconds, s) for s in STARTUPS_S}
 
 

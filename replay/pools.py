@@ -31,12 +31,15 @@ class Pool:
         Its jobs.
     positions
         Of its jobs in the table of all.
+    fixed
+        Whether it is a part of a fixed cluster: always idle, and observed for as long as the replay takes.
     """
 
     name: str
     trace: NodeTrace
     jobs: JobTable
     positions: tuple[int, ...]
+    fixed: bool = False
 
     def of(self, table: JobTable) -> Pool:
         """The same pool with the jobs of another table at the same positions."""
@@ -110,7 +113,7 @@ def cluster_pools(cluster: str, jobs: JobTable) -> list[Pool]:
             own = [jobs.jobs[position] for position in positions]
             start, end = min(job.tsub_ns for job in own), _long_enough(own)
             trace = always_idle(sizes[name][0], start, end, units_per_node=sizes[name][1], machine=name or cluster)
-            pools.append(Pool(name, trace, JobTable(tuple(own), jobs.source), tuple(positions)))
+            pools.append(Pool(name, trace, JobTable(tuple(own), jobs.source), tuple(positions), fixed=True))
     return pools
 
 
@@ -150,11 +153,16 @@ def _read_sizes(path: str) -> dict[str, tuple[int, int]]:
 
 
 def merge(pools: Sequence[Pool], outcomes: Sequence[Outcome], jobs: JobTable) -> Outcome:
-    """One outcome of all pools: the records in the order of the table, units numbered on from pool to pool."""
+    """One outcome of all pools: the records in the order of the table, units numbered on from pool to pool.
+
+    Its window begins with the first job of any pool and ends with the last pool's replay; all pools offer their units
+    for all of it.
+    """
     import pandas as pd
 
     if len(outcomes) == 1 and len(pools[0].positions) == len(jobs):
-        return outcomes[0]
+        outcome = outcomes[0]
+        return replace(outcome, trace=replace(outcome.trace, end=outcome.end_ns)) if pools[0].fixed else outcome
     records = {
         position: record
         for pool, outcome in zip(pools, outcomes, strict=True)
@@ -169,12 +177,7 @@ def merge(pools: Sequence[Pool], outcomes: Sequence[Outcome], jobs: JobTable) ->
         held.append(moved)
         first += len(pool.trace.nodes) * pool.trace.units_per_node
     start, end = min(o.start_ns for o in outcomes), max(o.end_ns for o in outcomes)
-    per_node = {pool.trace.units_per_node for pool in pools}
-    nodes = sum(len(pool.trace.nodes) for pool in pools)
-    per = per_node.pop() if len(per_node) == 1 else 1
-    trace = always_idle(nodes if per > 1 else first, start, max(pool.trace.end for pool in pools), units_per_node=per)
-    # A pool whose jobs have ended still offers its units until the last pool's have.
-    offered = sum(len(p.trace.nodes) * p.trace.units_per_node for p in pools) * ((end - start) / SECOND_NS)
+    trace = joint_trace([pool.trace for pool in pools], start, end)
     return Outcome(
         trace=trace,
         start_ns=start,
@@ -182,10 +185,18 @@ def merge(pools: Sequence[Pool], outcomes: Sequence[Outcome], jobs: JobTable) ->
         records=tuple(records[position] for position in sorted(records)),
         steps=pd.concat(steps).sort_values("time", kind="stable", ignore_index=True),
         allocations=pd.concat(held).sort_values(["job", "start_ns", "end_ns", "first_unit"], ignore_index=True),
-        idle_unit_seconds=offered,
+        idle_unit_seconds=trace.idle_node_seconds() * trace.units_per_node,
         used_unit_seconds=sum(outcome.used_unit_seconds for outcome in outcomes),
         extra_gain=sum(outcome.extra_gain for outcome in outcomes),
         paid=sum(outcome.paid for outcome in outcomes),
         decision_seconds=tuple(seconds for outcome in outcomes for seconds in outcome.decision_seconds),
         interrupted=any(outcome.interrupted for outcome in outcomes),
     )
+
+
+def joint_trace(traces: Sequence[NodeTrace], start: int, end: int) -> NodeTrace:
+    """All nodes of several fixed clusters, idle from start to end; units for nodes where these differ in size."""
+    sizes = {trace.units_per_node for trace in traces}
+    per = sizes.pop() if len(sizes) == 1 else 1
+    units = sum(len(trace.nodes) * trace.units_per_node for trace in traces)
+    return always_idle(units // per, start, end, units_per_node=per)

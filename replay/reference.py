@@ -228,8 +228,8 @@ class _Reference:
                 rescale = self.charge(self.decide())
             self.rate = sum(self.rate_of(j) for j in self.play)
             if self.play or not self.owner:
-                # Counts jobs with any node at all, also below Jmin. Quirk: with nobody in play the number is stale, until
-                # a row without idle nodes makes it 0.
+                # Counts jobs with any node at all, also below Jmin. Quirk: with nobody in play the number is stale,
+                # until a row without idle nodes makes it 0.
                 self.running = sum(self.held[j] > 0 for j in self.play)
         nodes_held = sum(self.held[j] for j in self.play)
         counts = (len(self.play), len(self.owner), self.running, nodes_held)

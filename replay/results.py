@@ -14,8 +14,8 @@ from uuid import uuid4
 
 import numpy as np
 
-from bft.models import InputError, JobTable
-from bft.replay.ledger import Outcome
+from bft.models import InputError, Job, JobTable
+from bft.replay.ledger import BOOKS, Outcome
 from bft.replay.metrics import mean_units
 from bft.replay.trace import SECOND_NS
 
@@ -196,7 +196,7 @@ def write_parquet(frame: pd.DataFrame, path: Path, metadata: dict[str, str] | No
 
 
 def jobs_frame(outcome: Outcome) -> pd.DataFrame:
-    """One row a job: times (UTC), JCT and queueing (s), work and losses (samples), units."""
+    """One row a job: who, sizes asked, times (UTC), JCT and queueing (s), work and losses (samples), units."""
     import pandas as pd
 
     records = outcome.records
@@ -205,7 +205,7 @@ def jobs_frame(outcome: Outcome) -> pd.DataFrame:
     finish = pd.Series([record.finish_ns for record in records], dtype="Int64")
     submit = pd.Series([record.job.tsub_ns for record in records], dtype="Int64")
     columns = {
-        "name": [record.job.name for record in records],
+        **asked_columns([record.job for record in records]),
         "submit": pd.to_datetime(submit, unit="ns", utc=True),
         "start": pd.to_datetime(start, unit="ns", utc=True),
         "finish": pd.to_datetime(finish, unit="ns", utc=True),
@@ -213,35 +213,48 @@ def jobs_frame(outcome: Outcome) -> pd.DataFrame:
         "queueing_s": ((start - submit) / SECOND_NS).to_numpy(dtype="float64", na_value=np.nan),
         "work": [record.work for record in records],
         "total_work": [record.job.pmax for record in records],
-        "lost_to_preemption": [record.lost_to_preemption for record in records],
-        "lost_to_rescale": [record.lost_to_rescale for record in records],
+        **{f"lost_to_{book}": [getattr(record, f"lost_to_{book}") for record in records] for book in BOOKS},
         "rescales": [record.rescales for record in records],
         "preemptions": [record.preemptions for record in records],
         "restarts": [max(0, record.starts - 1) for record in records],
         "unit_seconds": [record.unit_seconds for record in records],
-        "mean_units": [mean_units(record, outcome.end_ns) for record in records],
+        "mean_units": [mean_units(record, outcome.start_ns, outcome.end_ns) for record in records],
     }
     return pd.DataFrame(columns)
+
+
+def asked_columns(jobs: Sequence[Job]) -> dict[str, Any]:
+    """Whose each job is and what it asks for, by column: Jreq where its table states one, units_asked in any case."""
+    import pandas as pd
+
+    return {
+        "name": [job.name for job in jobs],
+        "vc": [job.vc for job in jobs],
+        "user": [job.user for job in jobs],
+        "model": [job.model for job in jobs],
+        "Jmin": [job.jmin for job in jobs],
+        "Jmax": [job.jmax for job in jobs],
+        "Jreq": pd.array([job.jreq for job in jobs], dtype="Int64"),
+        "units_asked": [job.request for job in jobs],
+    }
 
 
 def finish_frame(jobs: JobTable, finish_ns: Sequence[int | None], work: Sequence[float]) -> pd.DataFrame:
     """One row a job where only finish and work are known: the published replayer's view."""
     import pandas as pd
 
-    submit_ns = [job.tsub_ns for job in jobs]
-    frame = pd.DataFrame(
+    submit = pd.Series([job.tsub_ns for job in jobs], dtype="Int64")
+    finish = pd.Series(list(finish_ns), dtype="Int64")
+    return pd.DataFrame(
         {
-            "name": [job.name for job in jobs],
-            "submit": submit_ns,
-            "finish": pd.array(list(finish_ns), dtype="Int64"),
+            **asked_columns(list(jobs)),
+            "submit": pd.to_datetime(submit, unit="ns", utc=True),
+            "finish": pd.to_datetime(finish, unit="ns", utc=True),
+            "jct_s": (finish - submit).astype("Float64") / SECOND_NS,
             "work": list(work),
             "total_work": [job.pmax for job in jobs],
         }
     )
-    frame.insert(3, "jct_s", (frame["finish"] - frame["submit"]).astype("Float64") / SECOND_NS)
-    for column in ("submit", "finish"):
-        frame[column] = pd.to_datetime(frame[column], unit="ns", utc=True)
-    return frame
 
 
 def allocations_frame(outcome: Outcome) -> pd.DataFrame:

@@ -18,18 +18,19 @@ from bft.replay import results
 from bft.replay.asking import asking
 from bft.replay.checkpoint import Checkpoint, checkpoint_path
 from bft.replay.claim import claimed
+from bft.replay.dedicated import dedicated_traces
 from bft.replay.engine import Replay, Rules
 from bft.replay.inputs import Inputs, load
 from bft.replay.interference import Interference
 from bft.replay.ledger import Outcome
-from bft.replay.metrics import equivalent_nodes, summarise
+from bft.replay.metrics import summarise
 from bft.replay.option_rules import POLICY_SETTINGS, kind_of, without_effect
 from bft.replay.options import Options
 from bft.replay.oversized import cap_all
 from bft.replay.policies import MilpPolicy, Policy, PolicyError, make_policy
 from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools, merge
 from bft.replay.reference import replay_reference, write_step_log
-from bft.replay.trace import NodeTrace, always_idle
+from bft.replay.trace import NodeTrace
 from bft.replay.watcher import Notes, Silent, Watcher
 
 
@@ -218,20 +219,23 @@ def _replay(
         raise InputError("the job table is empty", file=inputs.jobs.source or None)
     outcome = done
     timing: dict[str, Any] = {"replay_s": replay_s, "decision_s": _decision_times(outcome)}
-    dedicated, stopped = None, outcome.interrupted
-    nodes = equivalent_nodes(outcome)
+    dedicated: list[Outcome] = []
+    stopped = outcome.interrupted
     # A fixed cluster is dedicated: it would be compared with itself.
-    if options.dedicated and options.cluster is None and nodes and not stopped:
-        per = outcome.trace.units_per_node
-        twin = Pool("", always_idle(nodes, outcome.start_ns, outcome.end_ns, units_per_node=per), jobs, ())
-        twin, too_large = cap_all(twin, rigid=kind_of(options.policy).rigid, but=never_run)
+    for trace in dedicated_traces(outcome) if options.dedicated and options.cluster is None else ():
+        if stopped:
+            break
+        nodes = len(trace.nodes)
+        twin, too_large = cap_all(Pool("", trace, jobs, ()), rigid=kind_of(options.policy).rigid, but=never_run)
         if too_large:
             notes.note(f"for U, {too_large} jobs that need more than the {nodes} dedicated nodes run on all of them")
-        dedicated, timing["dedicated_s"] = run(
-            f"{nodes} dedicated node{'s' * (nodes != 1)}, for U", twin, policy_of(options, inputs.interference), None
-        )
-        if dedicated.interrupted:  # U of a part means nothing
-            dedicated, stopped = None, True
+        name = f"{nodes} dedicated node{'s' * (nodes != 1)}, for U"
+        found, seconds = run(name, twin, policy_of(options, inputs.interference), None)
+        dedicated.append(found)
+        timing["dedicated_s"] = timing.get("dedicated_s", 0.0) + seconds
+        stopped = found.interrupted
+    if stopped:  # U of a part means nothing
+        dedicated.clear()
     metrics = {**summarise(outcome, dedicated), "interrupted": stopped}
     if failed:
         metrics["policy_error"] = str(failed[0])

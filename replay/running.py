@@ -20,7 +20,6 @@ _KEPT = (
     "rate",
     "finish_ns",
     "stalled_until",
-    "stall_kind",
     "xi",
     "saved",
     "begun_ns",
@@ -41,8 +40,8 @@ class Running:
         Samples done, samples/s while not stalled, and when it will have done all of them at that rate.
     ask_ns
         When its rate must be found anew though nothing has happened to it.
-    stalled_until, stall_kind
-        Until when it makes no progress, and to what that is charged.
+    stalled_until, stalls
+        Until when it makes no progress; and up to when which kind of loss that is (see `ledger`), in ascending order.
     partners, xi
         With whom it shares units (position in the table -> how many), and how many times longer its iterations take.
     saved, begun_ns, rated_ns
@@ -66,8 +65,8 @@ class Running:
         "record",
         "saved",
         "since_ns",
-        "stall_kind",
         "stalled_until",
+        "stalls",
         "units",
         "waiting_view",
         "xi",
@@ -82,7 +81,7 @@ class Running:
         self.finish_ns = NEVER
         self.ask_ns = NEVER
         self.stalled_until = 0
-        self.stall_kind = ""
+        self.stalls: list[tuple[int, str]] = []
         self.partners: dict[int, int] = {}
         self.xi = 1.0
         self.saved = 0.0
@@ -92,15 +91,23 @@ class Running:
         self.dynamics = None if job.profile is None else job.profile.start(tunes=tunes)
         self.waiting_view: JobView | None = None  # nothing changes while it waits: made once
 
+    def stall(self, until: int, kind: str) -> None:
+        """Let it make no progress until then; of several stalls the latest end counts."""
+        if until > self.stalled_until:
+            self.stalls.append((until, kind))
+            self.stalled_until = until
+
     def end_run(self) -> None:
         """It has lost its last unit: what still stalled it ends with the run to which that was charged."""
-        self.stalled_until, self.stall_kind = 0, ""
+        self.stalled_until = 0
+        self.stalls.clear()
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps; the partners as pairs, since JSON has no numbers as keys."""
         return {
             "index": self.index,
             "partners": list(self.partners.items()),
+            "stalls": list(self.stalls),
             "dynamics": None if self.dynamics is None else self.dynamics.state(),
             **{name: getattr(self, name) for name in _KEPT},
         }
@@ -112,6 +119,7 @@ class Running:
         for name in _KEPT:
             setattr(running, name, state[name])
         running.partners = dict(state["partners"])
+        running.stalls = [(until, kind) for until, kind in state["stalls"]]
         if running.dynamics is not None:
             running.dynamics.restore(state["dynamics"])
         return running

@@ -72,16 +72,16 @@ def idle_over_time(trace: NodeTrace, spans: int) -> NDArray[np.float64]:
     return means
 
 
-def usable_share(seconds: NDArray[np.float64], startup_s: float) -> float:
-    """Share of idle node-time left once every fragment has lost its first `startup_s` seconds."""
+def usable_share(seconds: NDArray[np.float64], startup_s: float) -> float | None:
+    """Share of idle node-time left once every fragment has lost its first `startup_s` seconds; None of no time."""
     total = float(seconds.sum())
-    return float(np.maximum(seconds - startup_s, 0.0).sum()) / total if total else 0.0
+    return float(np.maximum(seconds - startup_s, 0.0).sum()) / total if total else None
 
 
 def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
     """What a node trace holds: size, idle nodes, fragments by count and by node-time.
 
-    Durations in seconds; `idle_share` is the idle part of all node-time observed.
+    Durations in seconds; `idle_share` is the idle part of all node-time observed. Shares of no time at all are None.
     """
     counts = trace.idle_counts()
     found = fragments(trace)
@@ -101,7 +101,7 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
         "joins": len(trace.joined),
         "leaves": len(trace.left),
         "idle_node_seconds": idle,
-        "idle_share": idle / all_time if all_time else 0.0,
+        "idle_share": idle / all_time if all_time else None,
         "idle_nodes_mean": idle / trace.duration_s if trace.duration_s else 0.0,
         "idle_nodes_max": int(counts.max()) if len(counts) else 0,
         "idle_nodes_over_time": [round(float(mean), 3) for mean in idle_over_time(trace, SPANS)],
@@ -118,11 +118,11 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
             },
             "up_to_10_min": {
                 "by_count": float((seconds <= 600).mean()),
-                "by_node_time": float(seconds[seconds <= 600].sum() / total) if total else 0.0,
+                "by_node_time": float(seconds[seconds <= 600].sum() / total) if total else None,
             },
             "up_to_1_h": {
                 "by_count": float((seconds <= 3600).mean()),
-                "by_node_time": float(seconds[seconds <= 3600].sum() / total) if total else 0.0,
+                "by_node_time": float(seconds[seconds <= 3600].sum() / total) if total else None,
             },
             "share_outliving_startup": {f"{s} s": usable_share(seconds, s) for s in STARTUPS_S},
         }
@@ -144,6 +144,11 @@ def _batches(sizes: NDArray[np.int64]) -> dict[str, float]:
         return {}
     named = {f"p{q}": float(v) for q, v in zip(QUANTILES[4:], np.percentile(sizes, QUANTILES[4:]), strict=True)}
     return {**named, "mean": float(sizes.mean()), "max": float(sizes.max())}
+
+
+def iso_exact(instant_ns: int) -> str:
+    """An instant to the nanosecond."""
+    return str(np.datetime64(instant_ns, "ns")).rstrip("0").rstrip(".") + "Z"
 
 
 def iso(instant_ns: int) -> str:

@@ -17,7 +17,7 @@ from bft.models import InputError
 from bft.replay.checkpoint import Checkpoint, seal
 from bft.replay.cli.main import run
 from bft.replay.engine import Replay, Rules
-from bft.replay.ledger import Outcome
+from bft.replay.ledger import BOOKS, Outcome
 from bft.replay.policies import EqualShare, MilpPolicy, MilpSharingPolicy, Policy
 
 FILES = ("summary.json", "steps.parquet", "jobs.parquet", "allocations.parquet")
@@ -47,10 +47,26 @@ def replay_of(seed: int, kind: str) -> Replay:
 
 def told(outcome: Outcome) -> tuple[object, ...]:
     accounts = [
-        (r.start_ns, r.finish_ns, r.gained, r.work, r.lost_to_preemption, r.lost_to_rescale, r.rescales, r.unit_seconds)
+        (
+            r.start_ns,
+            r.finish_ns,
+            r.gained,
+            r.work,
+            r.rescales,
+            r.unit_seconds,
+            [getattr(r, f"lost_to_{b}") for b in BOOKS],
+        )
         for r in outcome.records
     ]
-    return accounts, outcome.idle_unit_seconds, outcome.used_unit_seconds, outcome.extra_gain, outcome.paid
+    times = np.linspace(outcome.start_ns, outcome.end_ns, 50).astype(np.int64).tolist()
+    return (
+        accounts,
+        [outcome.work_at(time) for time in times],
+        outcome.idle_unit_seconds,
+        outcome.used_unit_seconds,
+        outcome.extra_gain,
+        outcome.paid,
+    )
 
 
 @pytest.mark.parametrize("kind", ["milp", "sharing", "equal-share", "stall"])
@@ -77,7 +93,7 @@ def test_a_state_that_went_through_json_goes_on_to_the_same_end(seed: int, kind:
 
 def idle_free(outcome: Outcome) -> int:
     """Decisions with nothing to give, which no policy sees."""
-    return int((outcome.steps["backend"] == "none").sum())
+    return int((outcome.steps["status"] == "nothing idle").sum())
 
 
 def bytes_of(name: str) -> dict[str, bytes]:

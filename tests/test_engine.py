@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from bft.models import Curve, Job, JobTable
 from bft.replay.engine import Replay, Rules
-from bft.replay.ledger import JobRecord, Outcome
+from bft.replay.ledger import BOOKS, JobRecord, Outcome
 from bft.replay.policies import Decision, EqualShare, MilpPolicy, Policy, PolicyError, State
 from bft.replay.trace import NodeTrace, always_idle, from_changes
 
@@ -356,7 +356,7 @@ def test_a_stalled_job_makes_no_progress_for_tcup_also_from_no_units() -> None:
     (record,) = replay(world([(0, "a", 1)], 99), [make(pmax=100, up=5)], cost_model="stall").records
     assert finish(record) == 15
     assert record.unit_seconds == 15.0
-    assert record.lost_to_rescale == pytest.approx(50.0)
+    assert (record.lost_to_stall, record.lost_to_rescale) == (pytest.approx(50.0), 0.0)
 
 
 def test_a_stall_that_the_end_cuts_leaves_nothing_done() -> None:
@@ -452,6 +452,8 @@ def test_nothing_is_asked_of_the_policy_while_nothing_is_idle() -> None:
     outcome = replay(world([(10, "a", 1), (20, "a", 0)], 40), [make()], policy)
     assert [time for time, *_ in policy.asked] == [10]
     assert outcome.steps["used"].tolist() == [0, 1, 0, 0]
+    assert outcome.steps["status"].tolist() == ["nothing idle", "decided", "nothing idle", "end"]
+    assert outcome.steps[["objective", "bound", "gap"]].isna().all(axis=None)
 
 
 def test_nothing_is_decided_at_the_end_of_the_trace() -> None:
@@ -491,6 +493,18 @@ def test_a_job_submitted_after_the_end_never_runs() -> None:
     assert [second(record.start_ns) for record in outcome.records] == [0, None]
     assert second(outcome.end_ns) == 20
     assert outcome.idle_unit_seconds == 20.0
+
+
+def test_the_window_begins_with_the_first_job_in_the_system() -> None:
+    trace = world([(0, "ab", 1), (40, "b", 0)], 100)
+    outcome = replay(trace, [make("x", [0, 10], at=70, pmax=50), make("y", [0, 10], at=30, pmax=100)])
+    assert (second(outcome.start_ns), second(outcome.end_ns)) == (30, 75)
+    assert (outcome.idle_unit_seconds, outcome.used_unit_seconds) == (2 * 10 + 35, 10 + 5)
+    assert outcome.offered_unit_seconds == 2 * 40 + 60
+    # Not before the trace, wherever it was submitted; and a job that never comes leaves no window.
+    assert second(replay(trace, [make(at=-50)]).start_ns) == 0
+    never = replay(trace, [make(at=101)])
+    assert (never.duration_s, never.idle_unit_seconds) == (0.0, 0.0)
 
 
 def test_no_jobs_make_an_empty_replay() -> None:
@@ -693,10 +707,14 @@ def test_the_books_of_any_world_balance(made: tuple[NodeTrace, list[Job]], rules
     done = sum(record.gained for record in outcome.records)
     slack = 1e-9 * max(1.0, done)
     assert steps["progress"].sum() == pytest.approx(outcome.work, abs=slack)
-    assert done - steps["rescale_cost"].sum() - steps["preemption_cost"].sum() == pytest.approx(outcome.work, abs=slack)
+    costs = {book: steps[f"{book}_cost"].sum() for book in BOOKS}
+    assert done - sum(costs.values()) == pytest.approx(outcome.work, abs=slack)
+    for book, cost in costs.items():
+        assert cost == pytest.approx(sum(getattr(r, f"lost_to_{book}") for r in outcome.records), abs=slack)
     for record in outcome.records:
         assert -slack <= record.work <= record.job.pmax + slack
-        assert min(record.gained, record.lost_to_preemption, record.lost_to_rescale) >= 0
+        assert min(record.gained, *(getattr(record, f"lost_to_{book}") for book in BOOKS)) >= 0
+        assert record.gained - record.lost == pytest.approx(record.work, abs=slack)
         assert (record.finish_ns is None) or record.work == record.job.pmax
     held = outcome.allocations
     units = held["last_unit"] - held["first_unit"] + 1
@@ -706,13 +724,17 @@ def test_the_books_of_any_world_balance(made: tuple[NodeTrace, list[Job]], rules
         mine = held["job"] == j
         own = (units[mine] * (held["end_ns"] - held["start_ns"])[mine]).sum() / SECOND
         assert own == pytest.approx(record.unit_seconds, abs=1e-6)
+    assert outcome.start_ns == min(max(trace.start, min(job.tsub_ns for job in jobs)), outcome.end_ns)
     clipped = [
-        (max(a - trace.start, 0), min(b, outcome.end_ns) - trace.start, n)
+        (max(a, outcome.start_ns), min(b, outcome.end_ns), n)
         for (a, b), n in zip(pairwise([*trace.times, trace.end]), trace.idle_counts(), strict=True)
-        if a < outcome.end_ns
     ]
-    offered = sum((b - a) * n * trace.units_per_node for a, b, n in clipped) / SECOND
-    assert outcome.idle_unit_seconds == pytest.approx(offered, abs=1e-6)
+    integral = sum(max(b - a, 0) * n * trace.units_per_node for a, b, n in clipped) / SECOND
+    assert outcome.idle_unit_seconds == pytest.approx(integral, abs=1e-6)
+    assert outcome.used_unit_seconds <= outcome.idle_unit_seconds * (1 + 1e-9)
+    assert outcome.work_at(outcome.end_ns) == outcome.work
+    at_steps = [outcome.work_at(instant) for instant in steps["time"].astype("int64")]
+    assert at_steps == pytest.approx(steps["progress"].cumsum().tolist(), abs=slack)
 
 
 @settings(deadline=None)

@@ -8,9 +8,11 @@ allowed.
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -19,8 +21,8 @@ from hypothesis import strategies as st
 
 from bft.models import Curve, Job, JobTable
 from bft.replay.engine import Replay, Rules
-from bft.replay.ledger import Outcome
-from bft.replay.policies import Decision, EqualShare, JobView, MilpPolicy, Policy, State
+from bft.replay.ledger import BOOKS, Outcome
+from bft.replay.policies import Decision, EqualShare, JobView, Kind, MilpPolicy, Policy, State
 from bft.replay.trace import NodeTrace, from_changes
 
 SECOND = 1_000_000_000
@@ -47,6 +49,27 @@ class Whimsical:
 
 
 @dataclass
+class WhimsicalRigid:
+    """The same for jobs that keep their size: it starts waiting ones, and stops running ones, as it likes."""
+
+    seed: int
+    name: str = "whimsical-rigid"
+    kind: ClassVar[Kind] = Kind(rigid=True)
+
+    def decide(self, state: State) -> Decision:
+        counts = [view.units for view in state.jobs]
+        left = state.idle - sum(counts)
+        for k, view in enumerate(state.jobs):
+            dice = zlib.crc32(f"{self.seed} {k} {state.time_ns} {view.job.name} {view.units}".encode())
+            if view.units:
+                counts[k] = 0 if dice % 5 == 0 else view.units
+            elif left >= max(view.job.jmin, 1) and dice % 4:
+                counts[k] = max(view.job.jmin, 1) + dice // 4 % (min(view.job.jmax, left) - max(view.job.jmin, 1) + 1)
+                left -= counts[k]
+        return Decision(tuple(counts))
+
+
+@dataclass
 class Told:
     """What a simulation yields."""
 
@@ -54,12 +77,42 @@ class Told:
     progress: dict[int, Fraction] = field(default_factory=dict)
     finish: dict[int, int] = field(default_factory=dict)
     start: dict[int, int] = field(default_factory=dict)
-    preemption_cost: Fraction = Fraction(0)
-    rescale_cost: Fraction = Fraction(0)
+    starts: Counter[int] = field(default_factory=Counter)
+    lost: dict[str, Fraction] = field(default_factory=lambda: dict.fromkeys(BOOKS, Fraction(0)))
     preemptions: int = 0
+    window: int = 0
     idle_unit_ns: int = 0
     used_unit_ns: int = 0
+    extra_gain: Fraction = Fraction(0)
+    paid: Fraction = Fraction(0)
     decisions: list[tuple[int, int, int]] = field(default_factory=list)  # when, idle, used
+    work: list[tuple[int, Fraction]] = field(default_factory=list)  # when, what all jobs had done
+
+
+@dataclass
+class Run:
+    """What a job does from the instant at which it gets units, having none, until it has none again.
+
+    It is thrown away then, with all that was under way in it.
+    """
+
+    begun: int
+    units: dict[int, int]  # and since when it has each
+    pauses: list[tuple[int, str]] = field(default_factory=list)  # until when it makes no progress, and why
+    trail: list[tuple[int, Fraction]] = field(default_factory=list)  # progress at each kink, linear in between
+
+    def resumes(self, now: int) -> int:
+        return max([now, *(until for until, _ in self.pauses)])
+
+    def progress_at(self, instant: int) -> Fraction:
+        later = next(k for k, (at, _) in enumerate(self.trail) if at >= instant)
+        if self.trail[later][0] == instant:
+            return self.trail[later][1]
+        (t0, p0), (t1, p1) = self.trail[later - 1], self.trail[later]
+        return p0 + (p1 - p0) * Fraction(instant - t0, t1 - t0)
+
+
+BOOK_OF = {"start stall": "stall"}
 
 
 class Simulator:
@@ -77,29 +130,41 @@ class Simulator:
         }
         self.start, self.end = trace.start, trace.end
         self.choice = choice.allocations
-        self.held: dict[int, dict[int, int]] = {}  # job in play -> its units and since when it has them
+        self.in_play: dict[int, Run | None] = {}  # job -> its run; None: it waits
         self.idle: set[int] = set()
-        self.stalled: dict[int, int] = {}
+        self.rising = Fraction(0)  # by how much more those do that the last decision rescaled
         self.told = Told(progress={j: Fraction(0) for j in range(len(self.jobs))})
+        self.told.window = max(self.start, min(job.tsub_ns for job in self.jobs))
+        self.rigid = getattr(policy, "kind", Kind()).rigid
+
+    def held(self, j: int) -> dict[int, int]:
+        run = self.in_play[j]
+        return {} if run is None else run.units
 
     def rate(self, j: int) -> Fraction:
-        n, job = len(self.held[j]), self.jobs[j]
+        n, job = len(self.held(j)), self.jobs[j]
         return Fraction(float(job.scalability.at(n))) if n >= job.jmin and n else Fraction(0)
 
-    def charge(self, j: int, seconds: float, now: int) -> Fraction:
+    def lose(self, why: str, work: Fraction) -> None:
+        self.told.lost[BOOK_OF.get(why, why)] += work
+        if why in ("rescale", "stall"):
+            self.told.paid += work
+
+    def charge(self, j: int, run: Run, seconds: float, why: str, now: int) -> None:
+        """Before the units change."""
         if self.rules.cost_model == "stall":
-            self.stalled[j] = max(self.stalled.get(j, 0), now + int(seconds * SECOND))
-            return Fraction(0)
+            run.pauses.append((now + int(seconds * SECOND), "stall" if why == "rescale" else why))
+            return
         cost = min(Fraction(seconds) * self.rate(j), self.told.progress[j])
         self.told.progress[j] -= cost
-        return cost
+        self.lose(why, cost)
 
     def finish_at(self, j: int, now: int) -> int | None:
-        rate = self.rate(j)
-        if not rate:
+        run, rate = self.in_play[j], self.rate(j)
+        if run is None or not rate:
             return None
         left = (Fraction(self.jobs[j].pmax) - self.told.progress[j]) / rate
-        return max(now, self.stalled.get(j, 0)) + ceil(left * SECOND)
+        return run.resumes(now) + ceil(left * SECOND)
 
     def engine_gave(self, j: int, now: int) -> set[int]:
         rows = self.choice[(self.choice["job"] == j) & (self.choice["start_ns"] == now)]
@@ -117,8 +182,8 @@ class Simulator:
         pending = False
         to_come = sorted(self.node_events)
         submits = sorted({max(job.tsub_ns, self.start) for job in self.jobs})
-        while self.held or waiting:
-            due = {j: at for j in self.held if (at := self.finish_at(j, now)) is not None}
+        while self.in_play or waiting:
+            due = {j: at for j in self.in_play if (at := self.finish_at(j, now)) is not None}
             instants = [*to_come, *submits, *due.values()]
             timer = None if decided is None else decided + int(self.rules.min_interval_s * SECOND)
             if pending and timer is not None:
@@ -133,64 +198,110 @@ class Simulator:
             for j in done:
                 told.finish[j] = now
                 told.progress[j] = Fraction(self.jobs[j].pmax)
-                del self.held[j]
+                del self.in_play[j]
             gone: set[int] = set()
             touched = bool(to_come) and to_come[0] == now
             if touched:
                 to_come.pop(0)
                 gone, come = self.node_events[now]
-                for j, units in self.held.items():
-                    if gone & units.keys():
+                for j, run in self.in_play.items():
+                    if run is not None and gone & run.units.keys():
                         told.preemptions += 1
-                        told.preemption_cost += self.charge(j, self.jobs[j].tcdw_s, now)
-                        self.held[j] = {u: since for u, since in units.items() if u not in gone}
+                        self.preempt(j, run, gone, now)
                 assert gone <= self.idle
                 assert not come & self.idle
                 self.idle = (self.idle - gone) | come
             submits = [at for at in submits if at > now]
             admitted = False
-            while waiting and self.jobs[waiting[0]].tsub_ns <= now and len(self.held) < self.rules.max_jobs:
-                self.held[waiting.pop(0)] = {}
+            while waiting and self.jobs[waiting[0]].tsub_ns <= now and len(self.in_play) < self.rules.max_jobs:
+                self.in_play[waiting.pop(0)] = None
                 admitted = True
             pending = pending or (touched if self.rules.decide_at == "node" else bool(touched or done or admitted))
             ready = decided is None or now >= decided + int(self.rules.min_interval_s * SECOND)
             if pending and ready and now < self.end:
                 pending = False
-                if self.held:
+                if self.in_play:
                     decided = now
                     self.decide(now, gone)
+            told.work.append((now, sum(told.progress.values(), Fraction(0))))
         told.end = now
         return told
 
+    def preempt(self, j: int, run: Run, gone: set[int], now: int) -> None:
+        left = {u: since for u, since in run.units.items() if u not in gone}
+        if self.rigid:
+            interval = int(self.rules.checkpoint_interval_s * SECOND)
+            saved = run.progress_at(now - (now - run.begun) % interval if interval else now)
+            self.lose("preemption", self.told.progress[j] - saved)
+            self.told.progress[j] = saved
+            left = {}
+        else:
+            self.charge(j, run, self.jobs[j].tcdw_s, "preemption", now)
+        run.units = left
+        if not left:
+            self.in_play[j] = None
+
     def pass_time(self, now: int, then: int) -> None:
-        for j in self.held:
-            begin = min(max(now, self.stalled.get(j, 0)), then)
-            self.told.progress[j] += self.rate(j) * Fraction(then - begin, SECOND)
-            self.told.used_unit_ns += len(self.held[j]) * (then - now)
-        self.told.idle_unit_ns += len(self.idle) * (then - now)
+        told, middle = self.told, (now + then) // 2
+        halfway = sum(told.progress.values(), Fraction(0))
+        for j, run in self.in_play.items():
+            if run is None:
+                continue
+            rate, at = self.rate(j), now
+            run.trail.append((now, told.progress[j]))
+            for until, why in run.pauses:
+                if until > at:
+                    self.lose(why, rate * Fraction(min(until, then) - min(at, then), SECOND))
+                    at = until
+            if at < then:
+                run.trail.append((at, told.progress[j]))
+                told.progress[j] += rate * Fraction(then - at, SECOND)
+                halfway += rate * Fraction(max(middle - at, 0), SECOND)
+            run.trail.append((then, told.progress[j]))
+            told.used_unit_ns += len(run.units) * max(0, then - max(now, told.window))
+        told.idle_unit_ns += len(self.idle) * max(0, then - max(now, told.window))
+        told.extra_gain += self.rising * Fraction(then - now, SECOND)
+        told.work.append((middle, halfway))
 
     def decide(self, now: int, gone: set[int]) -> None:
-        views = tuple(JobView(self.jobs[j], len(units), 0.0) for j, units in self.held.items())
+        views = tuple(JobView(self.jobs[j], len(self.held(j)), 0.0) for j in self.in_play)
         counts = self.policy.decide(State(now, len(self.idle), views)).counts if self.idle else (0,) * len(views)
-        for (j, units), n in zip(self.held.items(), counts, strict=True):
-            if n < len(units):
+        self.rising = Fraction(0)
+        for (j, run), n in zip(list(self.in_play.items()), counts, strict=True):
+            if run is not None and n < len(run.units):
                 released = self.engine_took(j, now) - gone
-                assert released <= units.keys()
-                assert len(units) - len(released) == n
-                kept = units.keys() - released
-                assert max((units[u] for u in kept), default=0) <= min(units[u] for u in released), "newest go first"
-                self.told.rescale_cost += self.charge(j, self.jobs[j].tcdw_s, now)
-                self.held[j] = {u: units[u] for u in kept}
-        for (j, units), n in zip(list(self.held.items()), counts, strict=True):
-            if n > len(units):
+                assert released <= run.units.keys()
+                assert len(run.units) - len(released) == n
+                kept = run.units.keys() - released
+                newest = max((run.units[u] for u in kept), default=0)
+                assert newest <= min(run.units[u] for u in released), "newest go first"
+                before = self.rate(j)
+                self.charge(j, run, self.jobs[j].tcdw_s, "rescale", now)
+                run.units = {u: run.units[u] for u in kept}
+                if not n:
+                    self.in_play[j] = None
+                self.rising += self.rate(j) - before
+        for (j, run), n in zip(list(self.in_play.items()), counts, strict=True):
+            if n > len(self.held(j)):
                 given = self.engine_gave(j, now)
-                free = self.idle - {u for other in self.held.values() for u in other}
+                free = self.idle - {u for other in self.in_play for u in self.held(other)}
                 assert given <= free
-                assert len(units) + len(given) == n
-                self.told.rescale_cost += self.charge(j, self.jobs[j].tcup_s, now)
-                self.held[j] = units | dict.fromkeys(given, now)
+                assert len(self.held(j)) + len(given) == n
+                if run is not None:
+                    before = self.rate(j)
+                    self.charge(j, run, self.jobs[j].tcup_s, "rescale", now)
+                    run.units = run.units | dict.fromkeys(given, now)
+                    self.rising += self.rate(j) - before
+                    continue
+                self.in_play[j] = run = Run(now, dict.fromkeys(given, now))
+                if self.rules.cost_model == "stall":
+                    self.charge(j, run, self.jobs[j].tcup_s, "start stall", now)
+                self.told.starts[j] += 1
+                first = self.told.starts[j] == 1
+                overhead = self.rules.start_overhead_s if first else self.rules.restart_s(n)
+                run.pauses.append((now + int(overhead * SECOND), "start" if first else "restart"))
                 self.told.start.setdefault(j, now)
-        used = sum(len(units) for units in self.held.values())
+        used = sum(len(self.held(j)) for j in self.in_play)
         self.told.decisions.append((now, len(self.idle), used))
 
 
@@ -247,6 +358,9 @@ rules = st.builds(
     cost_model=st.sampled_from(["bftrainer", "stall"]),
     decide_at=st.sampled_from(["all", "all", "node"]),
     min_interval_s=st.sampled_from([0.0, 0.0, 3.0, 7.0]),
+    checkpoint_interval_s=st.sampled_from([0.0, 3.0, 7.0, 600.0]),
+    start_overhead_s=st.sampled_from([0.0, 0.0, 2.0, 30.0]),
+    restart_overhead=st.sampled_from([(), ((1, 1.0), (2, 5.0))]),
 )
 
 
@@ -259,9 +373,13 @@ def agree(trace: NodeTrace, jobs: JobTable, policy: Policy, rules: Rules) -> Non
     assert {j: r.start_ns for j, r in enumerate(records) if r.start_ns is not None} == told.start
     assert {j: Fraction(r.work) for j, r in enumerate(records)} == told.progress
     assert sum(r.preemptions for r in records) == told.preemptions
-    if rules.cost_model == "bftrainer":
-        assert Fraction(sum(r.lost_to_preemption for r in records)) == told.preemption_cost
-        assert Fraction(sum(r.lost_to_rescale for r in records)) == told.rescale_cost
+    assert {j: r.starts for j, r in enumerate(records) if r.starts} == told.starts
+    for book, work in told.lost.items():
+        assert Fraction(sum(getattr(r, f"lost_to_{book}") for r in records)) == work, book
+    assert (Fraction(outcome.extra_gain), Fraction(outcome.paid)) == (told.extra_gain, told.paid)
+    assert outcome.start_ns == min(told.window, told.end)
+    for instant, work in told.work:
+        assert Fraction(outcome.work_at(instant)) == work
     assert outcome.idle_unit_seconds == told.idle_unit_ns / SECOND
     assert outcome.used_unit_seconds == told.used_unit_ns / SECOND
     steps = outcome.steps[outcome.steps["status"] != "end"]
@@ -274,6 +392,14 @@ def test_a_whimsical_replay_is_what_the_second_simulator_finds(
     trace: NodeTrace, jobs: JobTable, rules: Rules, seed: int
 ) -> None:
     agree(trace, jobs, Whimsical(seed), rules)
+
+
+@settings(max_examples=150, deadline=None)
+@given(traces(), tables(), rules, st.integers(0, 9))
+def test_a_whimsical_replay_of_rigid_jobs_is_what_the_second_simulator_finds(
+    trace: NodeTrace, jobs: JobTable, rules: Rules, seed: int
+) -> None:
+    agree(trace, jobs, WhimsicalRigid(seed), rules)
 
 
 @settings(max_examples=100, deadline=None)

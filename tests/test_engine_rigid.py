@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -117,7 +118,8 @@ def test_a_job_that_its_policy_stops_loses_nothing_and_restarts_at_a_price() -> 
     record = outcome.records[0]
     assert finish_s(outcome) == pytest.approx(5 + 1000 + 50 + 40)
     assert record.lost_to_preemption == 0
-    assert record.lost_to_rescale == pytest.approx(45)
+    assert (record.lost_to_start, record.lost_to_restart) == (pytest.approx(5), pytest.approx(40))
+    assert record.lost_to_rescale == 0
     assert (record.starts, record.stops, record.rescales) == (2, 1, 1)
 
 
@@ -134,7 +136,9 @@ def test_a_stall_ends_with_the_run_to_which_it_was_charged() -> None:
     """Its first start takes 300 s; taken back after 10 s and started anew at 20 s, it has nothing left to wait for."""
     rows = [(0, "ab", 1), (10, "b", 0), (20, "b", 1)]
     rules = Rules(start_overhead_s=300, restart_overhead=((99, 0.0),))
-    assert finish_s(replayed(rows, 999, [rigid_job(seconds=10)], Scripted(start_all, rigid=True), rules)) == 30
+    assert (
+        finish_s(replayed(rows, 999, [rigid_job(seconds=10)], Scripted(start_all, kind=Kind(rigid=True)), rules)) == 30
+    )
     # An elastic job that loses its last unit.
     rows = [(0, "a", 1), (10, "a", 0), (20, "a", 1)]
     assert finish_s(replayed(rows, 999, [rigid_job(units=1, seconds=10)], Scripted(start_all), rules)) == 30
@@ -257,6 +261,48 @@ def test_a_policy_learns_once_who_has_finished_though_nobody_was_left_to_decide_
     assert told == [[], [("a", 100, 200)], [], [("b", 50, 50)]]
 
 
+def test_a_policy_learns_who_has_finished_though_nothing_was_idle_then() -> None:
+    jobs = [rigid_job("done", 1, 10), rigid_job("waits", 1, 100)]
+    policy = Scripted(start_all)
+    replayed([(0, "a", 1), (10, "a", 0), (20, "a", 1), (30, "b", 1)], 60, jobs, policy)
+    finished = {(s.time_ns - START) / SECOND: [view.job.name for view in s.finished] for s in policy.seen}
+    assert finished == {0: [], 20: ["done"], 30: []}
+
+
+def test_a_view_tells_when_a_leave_changed_its_units() -> None:
+    policy = Scripted(lambda state: Decision(tuple(view.units or min(2, state.idle) for view in state.jobs)))
+    replayed([(0, "ab", 1), (10, "b", 0), (20, "c", 1)], 30, [make(rates=[0, 1, 1])], policy)
+    since = [view.since_ns for state in policy.seen for view in state.jobs]
+    assert since == [None, START + 10 * SECOND, START + 10 * SECOND]
+
+
+@pytest.mark.parametrize(
+    ("leave", "overhead", "work"),
+    [
+        (470, 0, 130 + 120 / 4 + 150),  # the checkpoint of 400 s
+        (230, 0, 130 + 70 / 4),  # that of 200 s, at a quarter of the rate
+        (199, 0, 100),  # that of 100 s, at the rate before
+        (470, 50, 80 + 170 / 4 + 100),  # the grid begins with the start, not with the first progress
+        (149, 120, 0),
+    ],
+)
+def test_the_grid_of_checkpoints_begins_with_the_run_whatever_its_rates(
+    leave: float, overhead: float, work: float
+) -> None:
+    """From 130 s on a partner with 60 samples at half its rate slows the job down to a quarter."""
+    jobs = [replace(make("a", [0, 1], pmax=9999), model="a"), replace(make("b", [0, 1], pmax=60, at=130), model="b")]
+    table = xi_from_frame(pd.DataFrame([{"model_a": "a", "model_b": "b", "xi_a": 4.0, "xi_b": 2.0}]))
+
+    def start(state: State) -> Decision:
+        return Decision.placed(state, {at: (0,) for at, view in enumerate(state.jobs) if not view.units})
+
+    policy = Scripted(start, kind=Kind(rigid=True, shares=True))
+    rules = Rules(checkpoint_interval_s=100, start_overhead_s=overhead)
+    trace = world([(0, "a", 1), (leave, "a", 0)], 5000)
+    record = Replay(trace, JobTable(tuple(jobs)), policy, rules, Interference(table)).run().records[0]
+    assert record.work == pytest.approx(work)
+
+
 def test_a_job_may_sit_on_several_partners_and_goes_at_the_slowest_ones_pace() -> None:
     import pandas as pd
 
@@ -352,8 +398,7 @@ def test_rigid_jobs_on_a_shrinking_pool_keep_their_books_and_their_size(
     outcome = replayed(rows, 20_000, jobs, policy, rules, units_per_node=per)
     for record in outcome.records:
         assert 0 <= record.work <= record.job.pmax
-        lost = record.lost_to_preemption + record.lost_to_rescale
-        assert record.gained - lost == pytest.approx(record.work, abs=1e-6)
+        assert record.gained - record.lost == pytest.approx(record.work, abs=1e-6)
         # What a stop costs is never more than what a checkpoint interval holds.
         assert record.lost_to_preemption <= record.preemptions * rules.checkpoint_interval_s + 1e-6
     for state in policy.seen:

@@ -562,7 +562,7 @@ def test_short_jobs_finish_in_the_profiler_and_others_are_charged_for_it() -> No
     assert spans(joined) == {"short": (0, 150), "exact": (0, 200), "long": (200, 900), "wide": (0, 50)}
     long = joined.records[2]
     assert (long.run_seconds, long.unit_seconds, long.starts) == (700, 2800, 2)
-    assert long.gained - long.lost_to_preemption - long.lost_to_rescale == long.work == 500
+    assert long.gained - long.lost == long.work == 500
     assert joined.used_unit_seconds == sum(record.unit_seconds for record in joined.records)
     assert set(joined.steps["vc"].dropna()) == {"profiler"}
     allocated = joined.allocations
@@ -630,6 +630,13 @@ def test_every_job_is_accounted_for_once(jobs: list[Job], compat: bool) -> None:
         assert record.job.tsub_ns <= record.start_ns < record.finish_ns
         assert record.gained - record.lost_to_preemption == pytest.approx(record.work)
     assert joined.used_unit_seconds <= sum(record.unit_seconds for record in joined.records) * (1 + 1e-9)
+    # The window is that of all of it, and the partition and the pools offer their units throughout.
+    assert (joined.start_ns, joined.end_ns) == (
+        min(record.job.tsub_ns for record in joined.records),
+        max(record.finish_ns or 0 for record in joined.records),
+    )
+    units = len(joined.trace.nodes) * joined.trace.units_per_node
+    assert joined.idle_unit_seconds == joined.offered_unit_seconds == pytest.approx(units * joined.duration_s)
 
 
 # --- the bundled kind of jobs, and the artifact -----------------------------------------------------------------------

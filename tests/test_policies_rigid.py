@@ -291,7 +291,7 @@ def test_jobs_on_nodes_that_leave_finish_and_the_books_balance(name: str, trace:
     outcome = Replay(trace, table(jobs), ALL[name](), Rules(max_jobs=0, checkpoint_interval_s=10.0)).run()
     for record, job in zip(outcome.records, jobs, strict=True):
         assert record.finish_ns is not None
-        kept = record.gained - record.lost_to_preemption - record.lost_to_rescale
+        kept = record.gained - record.lost
         assert kept == pytest.approx(job.duration, rel=1e-9)
         assert record.run_seconds == pytest.approx(record.gained, rel=1e-9)
 

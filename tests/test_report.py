@@ -169,3 +169,41 @@ def test_marks_of_time_lie_in_the_window_in_order(begin: int, seconds: int) -> N
     assert shares == sorted(shares)
     assert all(0 <= share <= 1 for share in shares)
     assert len(marks) <= 9
+
+
+def test_terminal_page_and_summary_mean_the_same_window(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nine nodes idle for 2 h before the only job, two for the 3 h after: U was 40 % of six."""
+    (tmp_path / "trace.csv").write_text(
+        "time,node,idle\n"
+        + "".join(f"2021-02-10T00:00:00Z,n{k},1\n" for k in range(9))
+        + "".join(f"2021-02-10T02:00:00Z,n{k},0\n" for k in range(2, 9))
+        + "2021-02-10T05:00:00Z,n0,0\n",
+        "utf-8",
+    )
+    (tmp_path / "jobs.csv").write_text(
+        'name,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\nj,1,4,1e9,2021-02-10T02:00:00Z,0,0,"[0,4]","[0,40]","[0,40]"\n',
+        "utf-8",
+    )
+    out = tmp_path / "run"
+    inputs = ["-ndmap", str(tmp_path / "trace.csv"), "--jobs", str(tmp_path / "jobs.csv"), "--out", str(out)]
+    assert run([*inputs, "--policy", "equal-share", "--start-overhead", "36"]) == 0
+    printed = capsys.readouterr().out
+    metrics = json.loads((out / "summary.json").read_text())["metrics"]
+    assert {key: metrics[key] for key in ("U", "used_share", "eq_nodes", "dedicated_nodes", "duration_s")} == {
+        "U": 1.0, "used_share": 1.0, "eq_nodes": 2.0, "dedicated_nodes": 2, "duration_s": 3 * 3600.0
+    }  # fmt: skip
+    assert (metrics["window_start"], metrics["U_at"]) == ("2021-02-10T02:00:00Z", "2021-02-10T05:00:00Z")
+    assert (metrics["offered_unit_s"], metrics["resource_integral_unit_s"]) == (24 * 3600.0, 6 * 3600.0)
+    assert (metrics["start_cost"], metrics["rescale_cost"], metrics["return_on_rescale"]) == (720.0, 0.0, None)
+    assert run(["report", str(out)]) == 0
+    words = " ".join(checked(tmp_path / "run.html").words)
+    for line in (
+        "100.0% of what 2 dedicated nodes would have yielded",
+        "24 idle unit-hours in the whole trace",
+        "6 of them in the window, 3.0 h from 2021-02-10 02:00, when the first job was there",
+        "100.0% of the resource-integral",
+        "2.0 dedicated nodes would offer as much in the window",
+        "lost to first starts",
+    ):
+        assert line in printed
+        assert line in words

@@ -17,7 +17,7 @@ import pytest
 from bft.models import Curve, InputError, Job, JobTable
 from bft.replay import results
 from bft.replay.engine import Replay
-from bft.replay.ledger import STEP_COLUMNS
+from bft.replay.ledger import BOOKS, STEP_COLUMNS
 from bft.replay.options import Options
 from bft.replay.policies import EqualShare
 from bft.replay.results import check_writable, digest, is_run, run_directory, write_json, write_outcome
@@ -327,8 +327,9 @@ def test_files_agree_with_each_other(bundled: Path) -> None:
     assert jobs["unit_seconds"].sum() == pytest.approx(metrics["used_unit_s"], rel=1e-9)
     assert jobs["preemptions"].sum() == steps["preempted"].sum() == metrics["preemptions"]
     assert jobs["rescales"].sum() == steps["rescaled"].sum() == metrics["rescales"]
-    assert steps["rescale_cost"].sum() == pytest.approx(jobs["lost_to_rescale"].sum(), rel=1e-9)
-    assert steps["preemption_cost"].sum() == pytest.approx(jobs["lost_to_preemption"].sum(), rel=1e-9)
+    for book in BOOKS:
+        assert steps[f"{book}_cost"].sum() == pytest.approx(jobs[f"lost_to_{book}"].sum(), rel=1e-9)
+        assert metrics[f"{book}_cost"] == pytest.approx(jobs[f"lost_to_{book}"].sum(), rel=1e-9)
     assert jobs["finish"].notna().sum() == metrics["jobs_finished"]
     units = held["last_unit"] - held["first_unit"] + 1
     assert (units * (held["end"] - held["start"]).dt.total_seconds()).sum() == pytest.approx(
@@ -365,6 +366,26 @@ def test_times_in_the_files_are_exact_and_missing_ones_are_missing(tmp_path: Pat
     held = pd.read_parquet(tmp_path / results.ALLOCATIONS)
     assert held["job"].tolist() == ["a", "never"]
     assert json.loads(pq.read_schema(tmp_path / results.ALLOCATIONS).metadata[b"nodes"]) == ["n00000"]
+
+
+def test_the_table_of_jobs_says_whose_they_are_and_what_they_asked_for(tmp_path: Path) -> None:
+    curve = Curve(np.array([0, 1, 2, 4]), np.array([0.0, 3.0, 6.0, 6.5]))
+    told = {"model": "resnet", "user": "ada", "vc": "physics"}
+    jobs = [
+        Job("states", 0, 1, 4, 7.0, 0.0, 0.0, curve, curve, jreq=3, **told),  # type: ignore[arg-type]
+        Job("says-nothing", 0, 2, 4, 7.0, 0.0, 0.0, curve, curve),
+    ]
+    write_outcome(tmp_path, Replay(always_idle(4, 0, 10**9), JobTable(tuple(jobs)), EqualShare()).run())
+    columns = ["name", "vc", "user", "model", "Jmin", "Jmax", "Jreq", "units_asked"]
+    for frame in (
+        pd.read_parquet(tmp_path / results.JOBS),
+        results.finish_frame(JobTable(tuple(jobs)), [1, 2], [0, 0]),
+    ):
+        rows = frame[columns].astype(object).where(frame[columns].notna(), None).to_numpy().tolist()
+        assert rows == [
+            ["states", "physics", "ada", "resnet", 1, 4, 3, 3],
+            ["says-nothing", "", "", "", 2, 4, None, 2],  # Jreq by default: the least that reaches 80 % of P(Jmax)
+        ]
 
 
 def test_a_replay_of_no_jobs_can_be_written(tmp_path: Path) -> None:

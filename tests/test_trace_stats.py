@@ -90,15 +90,15 @@ def test_statistics_agree_with_the_scan(trace: NodeTrace) -> None:
 @given(st.lists(st.floats(0, 1e5), max_size=20), st.sampled_from([0.0, 30.0, 300.0]))
 def test_the_usable_share_is_what_every_fragment_keeps_after_its_startup(seconds: list[float], startup: float) -> None:
     kept = sum(max(length - startup, 0.0) for length in seconds)
-    expected = kept / sum(seconds) if sum(seconds) else 0.0
-    assert usable_share(np.array(seconds), startup) == pytest.approx(expected, abs=1e-12)
+    expected = pytest.approx(kept / sum(seconds), abs=1e-12) if sum(seconds) else None
+    assert usable_share(np.array(seconds), startup) == expected
 
 
 def test_the_usable_share_of_equal_fragments_has_a_closed_form() -> None:
     assert usable_share(np.full(7, 100.0), 25.0) == 0.75
     assert usable_share(np.full(7, 100.0), 100.0) == 0.0
     assert usable_share(np.full(7, 100.0), 0.0) == 1.0
-    assert usable_share(np.zeros(0), 30.0) == 0.0
+    assert usable_share(np.zeros(0), 30.0) is None
 
 
 def test_fragments_at_both_bounds_are_cut_and_the_one_between_is_not() -> None:
@@ -157,9 +157,10 @@ def test_an_idle_share_counts_the_nodes_that_are_never_idle() -> None:
 
 def test_a_window_without_length_has_no_shares() -> None:
     told = trace_statistics(always_idle(3, 5, 5))
-    assert told["idle_share"] == 0.0
+    assert told["idle_share"] is None
     assert told["idle_nodes_mean"] == 0.0
-    assert told["fragments"]["up_to_1_h"]["by_node_time"] == 0.0
+    assert told["fragments"]["up_to_1_h"]["by_node_time"] is None
+    assert set(told["fragments"]["share_outliving_startup"].values()) == {None}
     json.dumps(told, allow_nan=False)
 
 

@@ -111,7 +111,7 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("nodes", f"{found['nodes']:,} ({found['nodes_never_idle']:,} never idle)"),
         ("observed", f"{found['start']} to {found['end']} ({found['duration_s'] / 86400:.1f} days)"),
         ("events", f"{found['events']:,} ({found['joins']:,} joins, {found['leaves']:,} leaves)"),
-        ("idle", f"{found['idle_node_seconds'] / 3600:,.0f} node-hours, {found['idle_share']:.1%} of all"),
+        ("idle", f"{found['idle_node_seconds'] / 3600:,.0f} node-hours, {_percent(found['idle_share'])} of all"),
         ("idle nodes", f"mean {found['idle_nodes_mean']:.1f}, most {found['idle_nodes_max']:,}"),
         ("idle nodes over time", _sparkline(np.array(found["idle_nodes_over_time"]))),
     ]
@@ -125,8 +125,10 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         ]
         for key, label in (("up_to_10_min", "fragments <= 10 min"), ("up_to_1_h", "fragments <= 1 h")):
             share = fragments[key]
-            lines.append((label, f"{share['by_count']:.1%} by count, {share['by_node_time']:.1%} by node-time"))
-        shares = ", ".join(f"{startup}: {share:.1%}" for startup, share in fragments["share_outliving_startup"].items())
+            of_time = _percent(share["by_node_time"])
+            lines.append((label, f"{share['by_count']:.1%} by count, {of_time} by node-time"))
+        left = fragments["share_outliving_startup"]
+        shares = ", ".join(f"{startup}: {_percent(share)}" for startup, share in left.items())
         lines.append(("idle time after a start-up", shares))
         for key, label in (
             ("nodes_per_join_event", "nodes a join event"),
@@ -140,3 +142,7 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _moment(instant_ns: int) -> str:
     return str(np.datetime64(instant_ns // SECOND_NS, "s")) + "Z"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"

@@ -13,6 +13,7 @@ from bft.replay.ledger import JobRecord, Outcome
 from bft.replay.places import Places
 from bft.replay.policies.interface import Decision, Kind, State
 from bft.replay.policies.lucid_forecast import Forecast, RecentSubmissions
+from bft.replay.pools import joint_trace
 from bft.replay.trace import always_idle
 
 # The column by which a job tells that its profile is known when it is submitted.
@@ -119,25 +120,30 @@ class Profiled:
         early["job"] = [positions[own.records[at].job.name] for at in early["job"]]
         steps = own.steps.assign(vc="profiler")
         if pools is None:
-            return replace(own, records=self.rejoin(()), allocations=early, steps=steps)
+            trace = replace(own.trace, end=own.end_ns)
+            return replace(own, trace=trace, records=self.rejoin(()), allocations=early, steps=steps, course=None)
         early[["first_unit", "last_unit"]] += len(pools.trace.nodes) * pools.trace.units_per_node
         late = pools.allocations.copy()
         late["job"] = [positions[pools.records[at].job.name] for at in late["job"]]
+        start, end = min(own.start_ns, pools.start_ns), max(own.end_ns, pools.end_ns)
+        trace = joint_trace([pools.trace, own.trace], start, end)
         return replace(
             pools,
-            start_ns=min(own.start_ns, pools.start_ns),
-            end_ns=max(own.end_ns, pools.end_ns),
+            trace=trace,
+            start_ns=start,
+            end_ns=end,
             records=self.rejoin(pools.records),
             steps=pd.concat([steps, pools.steps]).sort_values("time", kind="stable", ignore_index=True),
             allocations=pd.concat([early, late]).sort_values(
                 ["job", "start_ns", "end_ns", "first_unit"], ignore_index=True
             ),
-            idle_unit_seconds=own.idle_unit_seconds + pools.idle_unit_seconds,
+            idle_unit_seconds=trace.idle_node_seconds() * trace.units_per_node,
             used_unit_seconds=own.used_unit_seconds + pools.used_unit_seconds,
             extra_gain=own.extra_gain + pools.extra_gain,
             paid=own.paid + pools.paid,
             decision_seconds=own.decision_seconds + pools.decision_seconds,
             interrupted=own.interrupted or pools.interrupted,
+            course=None,
         )
 
     def rejoin(self, records: Iterable[JobRecord]) -> tuple[JobRecord, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from bft.models import InputError
 from bft.replay.headlines import headlines
+from bft.replay.ledger import BOOKS
 from bft.replay.options import Options
 from bft.replay.report.charts import areas_over_time, bars
 from bft.replay.report.over_time import FloatArray, TimeArray, mean_over_time
@@ -89,8 +90,9 @@ def _page(summary: dict[str, Any], steps: pd.DataFrame, jobs: pd.DataFrame) -> s
         parts.append(f"<h2>Notes</h2><ul>{''.join(f'<li>{escape(note)}</li>' for note in summary['notes'])}</ul>")
     if times[-1] > times[0]:
         parts += _idle_over_time(steps, int(times[0]), int(times[-1]))
-    if metrics.get("share_outliving_startup"):
-        shares = sorted(metrics["share_outliving_startup"].items(), key=lambda item: float(item[0].split()[0]))
+    left = {name: share for name, share in metrics["share_outliving_startup"].items() if share is not None}
+    if left:
+        shares = sorted(left.items(), key=lambda item: float(item[0].split()[0]))
         parts.append("<h2>Idle node-time that is left after a start-up</h2>")
         parts.append(bars(dict(shares), "share of idle node-time"))
     parts += _jobs(jobs)
@@ -133,7 +135,7 @@ def _jobs(jobs: pd.DataFrame) -> list[str]:
     rows = []
     for job in shown.to_dict(orient="records"):
         done = job["work"] / job["total_work"] if job["total_work"] else 0.0
-        lost = (job["lost_to_preemption"] + job["lost_to_rescale"]) / job["total_work"] if job["total_work"] else 0.0
+        lost = sum(job[f"lost_to_{book}"] for book in BOOKS) / job["total_work"] if job["total_work"] else 0.0
         rows.append(
             (
                 str(job["name"]),
