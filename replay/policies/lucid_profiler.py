@@ -120,7 +120,7 @@ class Profiled:
         early["job"] = [positions[own.records[at].job.name] for at in early["job"]]
         steps = own.steps.assign(vc="profiler")
         if pools is None:
-            trace = replace(own.trace, end=own.end_ns)
+            trace = joint_trace([own.trace], own.start_ns, own.end_ns)
             return replace(own, trace=trace, records=self.rejoin(()), allocations=early, steps=steps, course=None)
         early[["first_unit", "last_unit"]] += len(pools.trace.nodes) * pools.trace.units_per_node
         late = pools.allocations.copy()
