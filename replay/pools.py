@@ -176,7 +176,7 @@ def merge(pools: Sequence[Pool], outcomes: Sequence[Outcome], jobs: JobTable) ->
         moved[["first_unit", "last_unit"]] += first
         held.append(moved)
         first += len(pool.trace.nodes) * pool.trace.units_per_node
-    start, end = min(o.start_ns for o in outcomes), max(o.end_ns for o in outcomes)
+    start, end = joint_window(outcomes)
     trace = joint_trace([pool.trace for pool in pools], start, end)
     return Outcome(
         trace=trace,
@@ -192,6 +192,12 @@ def merge(pools: Sequence[Pool], outcomes: Sequence[Outcome], jobs: JobTable) ->
         decision_seconds=tuple(seconds for outcome in outcomes for seconds in outcome.decision_seconds),
         interrupted=any(outcome.interrupted for outcome in outcomes),
     )
+
+
+def joint_window(outcomes: Sequence[Outcome]) -> tuple[int, int]:
+    """From the first job of any of them to the last one's end; those to which no job came have no window."""
+    some = [outcome for outcome in outcomes if outcome.end_ns > outcome.start_ns] or outcomes
+    return min(outcome.start_ns for outcome in some), max(outcome.end_ns for outcome in some)
 
 
 def joint_trace(traces: Sequence[NodeTrace], start: int, end: int) -> NodeTrace:

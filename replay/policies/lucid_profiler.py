@@ -13,7 +13,7 @@ from bft.replay.ledger import JobRecord, Outcome
 from bft.replay.places import Places
 from bft.replay.policies.interface import Decision, Kind, State
 from bft.replay.policies.lucid_forecast import Forecast, RecentSubmissions
-from bft.replay.pools import joint_trace
+from bft.replay.pools import joint_trace, joint_window
 from bft.replay.trace import always_idle
 
 # The column by which a job tells that its profile is known when it is submitted.
@@ -125,7 +125,7 @@ class Profiled:
         early[["first_unit", "last_unit"]] += len(pools.trace.nodes) * pools.trace.units_per_node
         late = pools.allocations.copy()
         late["job"] = [positions[pools.records[at].job.name] for at in late["job"]]
-        start, end = min(own.start_ns, pools.start_ns), max(own.end_ns, pools.end_ns)
+        start, end = joint_window([own, pools])
         trace = joint_trace([pools.trace, own.trace], start, end)
         return replace(
             pools,
