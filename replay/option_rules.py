@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from bft.models.errors import InputError
+
 if TYPE_CHECKING:
     from bft.replay.options import Options
     from bft.replay.policies import Kind
@@ -222,6 +224,22 @@ def constants_of(policy: str) -> tuple[str, ...]:
     from bft.replay.policies import policy_factory, policy_options
 
     return tuple(option.name for option in policy_options(policy_factory(policy)))
+
+
+def check_backend(options: Options) -> None:
+    """Refuse a backend that cannot be used on this machine, where the policy asks one.
+
+    Not when options are made: what plans a run need not be the machine that does it.
+    """
+    from bft.milp.backends import BACKENDS, describe
+
+    if options.backend not in BACKENDS or "backend" not in constants_of(options.policy):
+        return
+    state = describe(options.backend)
+    if not state.available:
+        there = ", ".join(name for name in BACKENDS if describe(name).available)
+        what = f"--backend {options.backend} is not available here ({state.licence}); there are {there}"
+        raise InputError(what, hint=state.how_to_get)
 
 
 def check_constants(policy: str, given: dict[str, str]) -> None:

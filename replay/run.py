@@ -24,7 +24,7 @@ from bft.replay.inputs import Inputs, load
 from bft.replay.interference import Interference
 from bft.replay.ledger import Outcome
 from bft.replay.metrics import summarise
-from bft.replay.option_rules import POLICY_SETTINGS, kind_of, without_effect
+from bft.replay.option_rules import POLICY_SETTINGS, check_backend, kind_of, without_effect
 from bft.replay.options import Options
 from bft.replay.oversized import cap_all
 from bft.replay.policies import MilpPolicy, Policy, PolicyError, make_policy
@@ -103,6 +103,7 @@ def _execute(
     clock = {"started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     began = time.perf_counter()
     policy_of(options)  # what its constants lack is found before anything is read
+    check_backend(options)
     notes = Notes(watcher)
     for note in without_effect(options):
         notes.note(note)

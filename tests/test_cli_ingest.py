@@ -134,7 +134,7 @@ def test_without_a_zone_the_guess_is_told(here: Path, capsys: pytest.CaptureFixt
             ["auto", "bare.sacct", "--fields", "JobID,AllocNodes,NodeList,Start,End,State"],
             "column 2, by --fields alloc",
         ),
-        (["moab", "jobs.sacct"], "unknown format 'moab'"),
+        (["moab", "jobs.sacct"], "'moab' is not one of 'auto', 'slurm'"),
         (["pbs", "jobs.sacct"], "jobs.sacct: "),
         (["slurm", "jobs.sacct", "--tz", "Berlin"], "unknown time zone 'Berlin'"),
         (["slurm", "jobs.sacct", "--from", "yesterday"], "--from: expected a date"),

@@ -316,3 +316,28 @@ def test_options_of_a_trace_have_no_effect_on_a_cluster(here: Path, capsys: pyte
     said = Said([*args, "--align-jobs"], capsys)
     for flag in ("-nN", "-nis", "--skip-rows", "--sort", "--align-jobs"):
         assert said.everywhere(f"{flag} has no effect with --cluster")
+
+
+# --- backends ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_backend_that_is_not_there_is_refused_before_anything_is_read(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bft.milp.backends.find_spec", lambda package: None)  # as where the extra is not installed
+    said = Said(["-ndmap", "nowhere.parquet", "--jobs", "nowhere.csv", "--backend", "HiGHS"], capsys)
+    assert said.code == 2
+    assert "--backend highs is not available here (MIT); there are cbc, exact" in said.err
+    assert "pip install" in said.err
+    # Nobody asks it: no reason to refuse.
+    give([elastic("a")])
+    assert Said([*INPUT, "--policy", "fifo", "--backend", "highs"], capsys).code == 0
+
+
+def test_formats_have_a_guess_at_what_was_meant_too(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = Said(["ingest", "slrum", "log.txt", "-o", "trace.parquet"], capsys)
+    assert (said.code, "did you mean 'slurm'?" in said.err) == (2, True)
+    Path("idle.csv").write_text("node,start,end,state\na,2021-02-10T00:00:00Z,2021-02-10T01:00:00Z,idle\n")
+    assert run(["ingest", "Intervals", "idle.csv", "-o", "idle.parquet", "--tz", "UTC"]) == 0
+    give([elastic("a")])
+    assert Said([*INPUT, "--policy", "EQUAL-share"], capsys).summary["options"]["policy"] == "equal-share"

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.models import InputError
+from bft.replay.checks import Name, did_you_mean
 from bft.replay.cli.output import drafted, refuse_existing
-from bft.replay.cli.parameters import NamesWholeOption, Seconds
+from bft.replay.cli.parameters import Checked, NamesWholeOption, Seconds
 
 if TYPE_CHECKING:
     from bft.replay.logs import Clock, Collector, Coverage, Diagnosis, Settings
@@ -34,14 +35,21 @@ def _print_recipe(ctx: click.Context, param: click.Parameter, value: str | None)
 
     if value is None:
         return
-    if value not in RECIPES:
-        raise click.BadParameter(f"no recipe for {value!r}; there are {', '.join(RECIPES)}", ctx, param)
-    click.echo(RECIPES[value], nl=False)
+    if value.lower() not in RECIPES:
+        meant = did_you_mean(value, RECIPES)
+        raise click.BadParameter(f"no recipe for {value!r}; there are {', '.join(RECIPES)}{meant}", ctx, param)
+    click.echo(RECIPES[value.lower()], nl=False)
     ctx.exit()
 
 
+def _formats() -> tuple[str, ...]:
+    from bft.replay.logs import FORMATS
+
+    return AUTO, *FORMATS
+
+
 @click.command(cls=NamesWholeOption, short_help="Make a node trace of a scheduler's logs.")
-@click.argument("log_format", metavar="FORMAT")
+@click.argument("log_format", metavar="FORMAT", type=Checked(Name(_formats)))
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("-o", "--output", metavar="FILE", required=True, help="Target: .parquet, .csv or .csv.gz.")
 @click.option("--nodes", metavar="FILE|LIST", multiple=True, help="Nodes of the machine: a host list such as "
@@ -82,7 +90,7 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
     """
     from dataclasses import replace
 
-    from bft.replay.logs import FORMATS, Clock, Collector, Diagnosis, Settings, node_trace
+    from bft.replay.logs import Clock, Collector, Diagnosis, Settings, node_trace
     from bft.replay.trace import SECOND_NS
     from bft.replay.trace_files import write_trace
 
@@ -90,8 +98,6 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
     refuse_existing(target, force=force)
     if not target.name.lower().endswith((".parquet", ".csv", ".csv.gz")):
         raise InputError("a node trace is written as .parquet, .csv or .csv.gz", file=target)
-    if log_format != AUTO and log_format not in FORMATS:
-        raise InputError(f"unknown format {log_format!r}; known are {AUTO}, {', '.join(FORMATS)}")
     diagnosis = Diagnosis(strict=given["strict"], allow_few=given["allow_few"])
     clock = Clock(given["tz"], diagnosis)
     window = {name: _instant(given[option], f"--{flag}", clock) for name, option, flag in
