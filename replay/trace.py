@@ -41,6 +41,10 @@ class NodeTrace:
         Units (GPUs) of a node; 1 when a unit is a whole node.
     notes
         What reading did to the input, in sentences: rows merged, dropped, and so on.
+    rows
+        Instants of the rows (of a matrix) or distinct times (of a native file) that it was read from, unchanged and
+        repeated ones included, int64, ascending: what `--skip-rows` counts. None where these are the start, the events
+        and the end.
     """
 
     nodes: tuple[str, ...]
@@ -55,6 +59,7 @@ class NodeTrace:
     source: str = ""
     units_per_node: int = 1
     notes: tuple[str, ...] = field(default=())
+    rows: TimeArray | None = None
 
     def __len__(self) -> int:
         return len(self.times)
@@ -83,6 +88,11 @@ class NodeTrace:
         spans = np.diff(np.append(self.times, self.end)) / SECOND_NS
         return float(np.dot(self.idle_counts(), spans))
 
+    def read_from(self, rows: TimeArray) -> NodeTrace:
+        """The same trace, read from rows of these instants."""
+        usual = np.unique(np.concatenate([[self.start], self.times, [self.end]]))
+        return replace(self, rows=None if np.array_equal(rows, usual) else rows)
+
     def with_notes(self, *notes: str) -> NodeTrace:
         """The same trace with further notes."""
         return replace(self, notes=(*self.notes, *notes))
@@ -99,8 +109,9 @@ def from_changes(
     machine: str = "",
     source: str = "",
     units_per_node: int = 1,
+    rows: TimeArray | None = None,
 ) -> NodeTrace:
-    """Make a trace from one row a change.
+    """Make a trace from one row per change.
 
     Parameters
     ----------
@@ -113,16 +124,19 @@ def from_changes(
         Window of observation, UTC ns; by default from the first to the last change.
     machine, source, units_per_node
         As `NodeTrace` has them.
+    rows
+        Instants of the rows of a matrix that the changes come from; what was merged or dropped is then counted in
+        these, not in changes.
     """
     notes = []
-    rows = len(times)
+    count = len(times)
     # Of rows for one (time, node), keep the last: stable sort by node within time, then look one ahead.
-    order = np.lexsort((np.arange(rows), node, times))
+    order = np.lexsort((np.arange(count), node, times))
     times, node, idle = times[order], node[order], idle[order]
-    last = np.ones(rows, dtype=bool)
+    last = np.ones(count, dtype=bool)
     last[:-1] = (times[1:] != times[:-1]) | (node[1:] != node[:-1])
-    if rows - int(last.sum()):
-        notes.append(f"{rows - int(last.sum())} rows repeated a node at the same time: the last one counts")
+    if rows is None and count - int(last.sum()):
+        notes.append(f"{count - int(last.sum())} rows repeated a node at the same time: the last one counts")
     times, node, idle = times[last], node[last], idle[last]
     # A change is a state that differs from the node's previous one; every node starts busy.
     by_node = np.lexsort((times, node))
@@ -134,13 +148,20 @@ def from_changes(
     # The first rows state where nodes start, the last may mark the end; others that say nothing new are worth a note.
     bounds = (times == times[0]) | (times == times[-1]) if len(times) else changed
     unchanged = int((~changed & ~bounds).sum())
-    if unchanged:
+    if rows is None and unchanged:
         notes.append(f"{unchanged} rows repeated a node's state and were dropped")
     first = int(times[0]) if len(times) else start
     final = int(times[-1]) if len(times) else end
     times, node, idle = times[changed], node[changed], idle[changed]
     instants = np.unique(times)
     joined, left = node[idle], node[~idle]
+    if rows is not None:
+        distinct = np.unique(rows)
+        if len(distinct) < len(rows):
+            notes.append(f"{len(rows) - len(distinct)} rows repeated a time: the last one counts")
+        equal = int((~np.isin(distinct[1:], instants)).sum())
+        if equal:
+            notes.append(f"{equal} rows equal to their predecessor were dropped")
 
     def offsets(of: TimeArray) -> TimeArray:
         return np.append(np.searchsorted(of, instants, side="left"), len(of)).astype(np.int64)
@@ -153,7 +174,7 @@ def from_changes(
         raise InputError("the window of observation that the trace states ends before it starts", file=source or None)
     if len(instants) and not begin <= instants[0] <= instants[-1] <= finish:
         raise InputError("changes lie outside the window of observation that the trace states", file=source or None)
-    return NodeTrace(
+    trace = NodeTrace(
         nodes=tuple(nodes),
         times=instants,
         joined=joined.astype(np.int32),
@@ -167,6 +188,7 @@ def from_changes(
         units_per_node=units_per_node,
         notes=tuple(notes),
     )
+    return trace if rows is None else trace.read_from(rows)
 
 
 def always_idle(nodes: int, start: int, end: int, *, units_per_node: int = 1, machine: str = "") -> NodeTrace:

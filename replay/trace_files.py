@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NATIVE_COLUMNS = ("time", "node", "idle")
+# In a native file made of a matrix: the number of the row there, from 1 on, so that --skip-rows counts the same.
+ROW = "matrix_row"
 # Rows of a matrix that are compared at once: bounds the memory of a 100,000-node matrix to some 50 MB.
 CHUNK_CELLS = 16 * 2**20
 TIME_HINT = "expected a date and time such as 2021-02-10T20:21:15Z"
@@ -34,7 +36,8 @@ def read_trace(
     first_node, node_count
         Use only the columns (nodes) from this one on, and this many.
     skip_rows
-        Leave out that many first rows of a matrix, or first distinct times of the native form.
+        Leave out that many first rows of a matrix, or of the native form as many distinct times: start and end of the
+        observation count as such. Where the native form was made of a matrix it still counts the rows of that.
     sort
         Accept rows that are not in order of time.
 
@@ -142,14 +145,19 @@ def write_trace(trace: NodeTrace, path: str | Path) -> None:
         opening = np.arange(len(trace.nodes), dtype=np.int32)
         at_start = trace.joins(0) if len(trace) and trace.times[0] == trace.start else opening[:0]
         opening = np.setdiff1d(opening, at_start)
-        time = np.concatenate([np.full(len(opening), trace.start), time, [trace.end]])
-        last = int(trace.idle_counts()[-1]) if len(trace) else 0
-        closing_idle = last == len(trace.nodes)
-        closing = 0 if closing_idle or not len(trace) else _busy_at_end(trace)
-        node = np.concatenate([opening, node, [closing]])
-        idle = np.concatenate([np.zeros(len(opening), dtype=bool), idle, [closing_idle]])
+        time = np.concatenate([np.full(len(opening), trace.start), time])
+        node = np.concatenate([opening, node])
+        idle = np.concatenate([np.zeros(len(opening), dtype=bool), idle])
+        if trace.end > time.max(initial=trace.start - 1):  # nothing else says how long was observed
+            closing_idle = bool(len(trace)) and int(trace.idle_counts()[-1]) == len(trace.nodes)
+            closing = 0 if closing_idle or not len(trace) else _busy_at_end(trace)
+            time, node = np.append(time, trace.end), np.append(node, np.int32(closing))
+            idle = np.append(idle, closing_idle)
+    rows = np.zeros(len(time), dtype=np.int32)
+    if trace.rows is not None:
+        time, node, idle, rows = _with_rows(trace, trace.rows, time, node, idle)
     # By node within an instant: the first rows of a CSV then name the nodes in their order.
-    order = np.lexsort((node, time))
+    order = np.lexsort((node, rows, time))
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.name.lower().endswith(".parquet"):
         import pyarrow as pa
@@ -158,13 +166,14 @@ def write_trace(trace: NodeTrace, path: str | Path) -> None:
         names = pa.DictionaryArray.from_arrays(
             pa.array(node[order].astype(np.int32)), pa.array(list(trace.nodes), type=pa.string())
         )
-        table = pa.table(
-            {
-                "time": pa.array(time[order], type=pa.timestamp("ns", tz="UTC")),
-                "node": names,
-                "idle": pa.array(idle[order]),
-            }
-        )
+        columns = {
+            "time": pa.array(time[order], type=pa.timestamp("ns", tz="UTC")),
+            "node": names,
+            "idle": pa.array(idle[order]),
+        }
+        if trace.rows is not None:
+            columns[ROW] = pa.array(rows[order])
+        table = pa.table(columns)
         table = table.replace_schema_metadata(_metadata(trace))
         pq.write_table(table, path, compression="zstd")
     else:
@@ -177,7 +186,30 @@ def write_trace(trace: NodeTrace, path: str | Path) -> None:
                 "idle": idle[order].astype(int),
             }
         )
+        if trace.rows is not None:
+            frame[ROW] = rows[order]
         frame.to_csv(path, index=False, compression={"method": "gzip", "mtime": 0} if path.suffix == ".gz" else None)
+
+
+def _with_rows(
+    trace: NodeTrace, instants: TimeArray, time: TimeArray, node: IndexArray, idle: NDArray[np.bool_]
+) -> tuple[TimeArray, IndexArray, NDArray[np.bool_], NDArray[np.int32]]:
+    """Rows of a file with the numbers of the rows that they were made of; one more for each that changed nothing.
+
+    Of rows of one time the last counts, so changes are its. Others repeat the state that the first node has.
+    """
+    rows = np.searchsorted(instants, time, side="right").astype(np.int32)
+    empty = np.setdiff1d(np.arange(1, len(instants) + 1, dtype=np.int32), rows)
+    at = instants[empty - 1]
+    joins = trace.times[np.searchsorted(trace.joined_at, np.flatnonzero(trace.joined == 0), side="right") - 1]
+    leaves = trace.times[np.searchsorted(trace.left_at, np.flatnonzero(trace.left == 0), side="right") - 1]
+    state = np.searchsorted(joins, at, side="left") > np.searchsorted(leaves, at, side="left")
+    return (
+        np.concatenate([time, at]),
+        np.concatenate([node, np.zeros(len(at), dtype=np.int32)]),
+        np.concatenate([idle, state]),
+        np.concatenate([rows, empty]),
+    )
 
 
 def _busy_at_end(trace: NodeTrace) -> int:
@@ -235,13 +267,22 @@ def _from_native(frame: pd.DataFrame, metadata: dict[str, str], source: str, ski
     order = _check_order(times, source, sort)
     if order is not None:
         times, codes, idle = times[order], codes[order], idle[order]
+    numbers = None
+    if ROW in frame.columns:
+        numbers = _row_numbers(frame[ROW] if order is None else frame[ROW].iloc[order], times, source)
+        instants = times[np.unique(numbers, return_index=True)[1]]
+    else:
+        bounds = [bound for bound in (start, end) if bound is not None]
+        instants = np.unique(np.append(times, np.array(bounds, dtype=np.int64)))
     if skip_rows:
-        instants = np.unique(times)
+        what = "times" if numbers is None else "rows"
         if skip_rows >= len(instants):
-            raise InputError(f"--skip-rows {skip_rows} leaves none of the {len(instants)} times", file=source or None)
+            raise InputError(f"--skip-rows {skip_rows} leaves none of the {len(instants)} {what}", file=source or None)
         # What held when the skipped part ended is what the rest starts from.
         start = int(instants[skip_rows])
-        times = np.maximum(times, start)
+        gone = times < start if numbers is None else numbers <= np.unique(numbers)[skip_rows - 1]
+        times, codes, idle = _carried_over(times, codes, idle, gone, start)
+        instants = instants[skip_rows:]
     trace = from_changes(
         universe,
         times,
@@ -252,8 +293,41 @@ def _from_native(frame: pd.DataFrame, metadata: dict[str, str], source: str, ski
         machine=metadata.get("machine", ""),
         source=source or metadata.get("source", ""),
         units_per_node=units_per_node,
+        rows=None if numbers is None else instants,
     )
-    return trace.with_notes(f"{skip_rows} first times skipped") if skip_rows else trace
+    if numbers is None:
+        return _after_skipped(trace.read_from(instants), skip_rows, "times")
+    return _after_skipped(trace, skip_rows, "rows")
+
+
+def _row_numbers(column: pd.Series, times: TimeArray, source: str) -> NDArray[np.int64]:
+    """Numbers of the rows of the matrix that the rows of a native file were made of: ascending, one time each."""
+    numbers = column.to_numpy()
+    wrong = np.zeros(len(numbers), dtype=bool)
+    if numbers.dtype.kind in "iu":
+        wrong[1:] = (numbers[1:] < numbers[:-1]) | ((numbers[1:] == numbers[:-1]) & (times[1:] != times[:-1]))
+    else:
+        wrong[:] = True
+    if wrong.any():
+        row = _first(wrong)
+        what = f"expected the number of a row of a matrix, ascending and each of one time, not {numbers[row]!r}"
+        raise InputError(what, file=source or None, row=row + 1, column=ROW, hint="leave the column out")
+    return numbers.astype(np.int64)
+
+
+def _carried_over(
+    times: TimeArray, codes: NDArray[np.int64], idle: NDArray[np.bool_], gone: NDArray[np.bool_], start: int
+) -> tuple[TimeArray, NDArray[np.int64], NDArray[np.bool_]]:
+    """Rows without those that are gone, and before them the states that hold at the start, one row per node."""
+    kept, last = np.unique(codes[gone][::-1], return_index=True)
+    states = idle[gone][::-1][last]
+    at_start = np.unique(codes[~gone][times[~gone] == start])
+    before = ~np.isin(kept, at_start)
+    return (
+        np.concatenate([np.full(int(before.sum()), start, dtype=np.int64), times[~gone]]),
+        np.concatenate([kept[before], codes[~gone]]),
+        np.concatenate([states[before], idle[~gone]]),
+    )
 
 
 def _from_matrix(frame: pd.DataFrame, source: str, skip_rows: int, sort: bool) -> NodeTrace:
@@ -277,27 +351,30 @@ def _from_matrix(frame: pd.DataFrame, source: str, skip_rows: int, sort: bool) -
     if len(set(nodes)) != len(nodes):
         twice = next(name for name in nodes if nodes.count(name) > 1)
         raise InputError("the matrix has two columns of this name", file=source or None, column=twice)
-    notes = []
     order = _check_order(times, source, sort)
     if skip_rows >= len(times):
         raise InputError(f"--skip-rows {skip_rows} leaves none of the {len(times)} rows", file=source or None)
-    if skip_rows:
-        notes.append(f"{skip_rows} first rows skipped")
     values = _cells(frame, source)
     rows = np.arange(skip_rows, len(times)) if order is None else order[skip_rows:]
+    instants = times[rows]
     # Of rows with one time the last counts.
-    last = np.append(times[rows][1:] != times[rows][:-1], True)
-    if not last.all():
-        notes.append(f"{int((~last).sum())} rows repeated a time: the last one counts")
-    rows = rows[last]
+    rows = rows[np.append(instants[1:] != instants[:-1], True)]
     row, node, idle = _matrix_changes(values, rows, nodes, source)
-    unchanged = len(rows) - len(np.unique(row)) - (0 if len(row) and row[0] == 0 else 1)
-    if unchanged > 0:
-        notes.append(f"{unchanged} rows equal to their predecessor were dropped")
     trace = from_changes(
-        nodes, times[rows][row], node, idle, start=int(times[rows[0]]), end=int(times[rows[-1]]), source=source
+        nodes,
+        times[rows][row],
+        node,
+        idle,
+        start=int(instants[0]),
+        end=int(instants[-1]),
+        source=source,
+        rows=instants,
     )
-    return trace.with_notes(*notes)
+    return _after_skipped(trace, skip_rows, "rows")
+
+
+def _after_skipped(trace: NodeTrace, count: int, what: str) -> NodeTrace:
+    return replace(trace, notes=(f"{count} first {what} skipped", *trace.notes)) if count else trace
 
 
 def _cells(frame: pd.DataFrame, source: str) -> NDArray[np.generic]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 from bft.models import InputError
 from bft.replay.trace import NodeTrace, always_idle, from_changes
-from bft.replay.trace_files import select_nodes, trace_from_frame
+from bft.replay.trace_files import read_trace, select_nodes, trace_from_frame, write_trace
 
 EPOCH = 1_600_000_000_000_000_000
 Row = tuple[int, int, bool]
@@ -225,6 +227,28 @@ def test_skipping_rows_is_dropping_them_from_the_matrix(matrix: Matrix, data: st
     assert events(one) == events(other)
     assert (one.start, one.end) == (other.start, other.end)
     assert one.notes == (f"{skipped} first rows skipped", *other.notes)
+
+
+@settings(deadline=None, max_examples=40)
+@given(matrices, st.sampled_from([".parquet", ".csv"]))
+def test_a_converted_matrix_still_counts_its_rows(matrix: Matrix, suffix: str) -> None:
+    frame = frame_of(matrix)
+    with tempfile.TemporaryDirectory() as folder:
+        path, again = Path(folder, "t").with_suffix(suffix), Path(folder, "again").with_suffix(suffix)
+        write_trace(trace_from_frame(frame), path)
+        write_trace(read_trace(path), again)
+        if suffix == ".csv":  # Parquet says where it comes from
+            assert path.read_bytes() == again.read_bytes()
+        for skipped in range(len(frame) + 1):
+            if skipped == len(frame):
+                with pytest.raises(InputError, match=f"--skip-rows {skipped} leaves none of the {len(frame)}"):
+                    read_trace(path, skip_rows=skipped)
+                continue
+            one, other = trace_from_frame(frame, skip_rows=skipped), read_trace(path, skip_rows=skipped)
+            assert events(one) == events(other)
+            assert (one.start, one.end, one.nodes) == (other.start, other.end, other.nodes)
+            # Where every row changed something they are not numbered: times are as many.
+            assert one.notes == tuple(note.replace("first times", "first rows") for note in other.notes)
 
 
 @settings(deadline=None)

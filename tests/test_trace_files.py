@@ -290,6 +290,28 @@ def test_skipping_times_does_not_depend_on_the_order_that_sort_mends(data: st.Da
     assert content(one) == content(other)
 
 
+def test_skipping_times_tells_nothing_of_rows_that_nobody_repeated() -> None:
+    rows = [(at(minute), node, (minute + k) % 2) for minute in range(6) for k, node in enumerate("abc")]
+    assert trace_from_frame(native(rows), skip_rows=4).notes == ("4 first times skipped",)
+
+
+def test_csv_and_parquet_of_one_trace_count_the_same_times(tmp_path: Path) -> None:
+    times = np.array([1, 3, 4], dtype=np.int64) * 60 * 10**9
+    trace = from_changes("ab", times, np.array([0, 1, 0], dtype=np.int32), np.array([True, True, False]), start=0)
+    for name in ("t.parquet", "t.csv"):
+        write_trace(trace, tmp_path / name)
+    for skipped in range(4):
+        one, other = (read_trace(tmp_path / name, skip_rows=skipped) for name in ("t.parquet", "t.csv"))
+        assert content(one) == content(other)
+
+
+@pytest.mark.parametrize("numbers", [[1, 3, 2], [1, 1, 2], ["a", "b", "c"]])
+def test_numbers_of_rows_that_are_none_are_refused_by_row(numbers: list[Any]) -> None:
+    frame = native([(at(0), "a", 1), (at(1), "a", 0), (at(2), "a", 1)]).assign(matrix_row=numbers)
+    with pytest.raises(InputError, match="column matrix_row: expected the number of a row"):
+        trace_from_frame(frame, source="t.csv")
+
+
 def test_skipping_all_times_is_refused() -> None:
     with pytest.raises(InputError, match="--skip-rows 2 leaves none of the 2 times"):
         trace_from_frame(native([(at(0), "a", 1), (at(1), "a", 0)]), skip_rows=2)
