@@ -247,8 +247,8 @@ def test_a_converted_matrix_still_counts_its_rows(matrix: Matrix, suffix: str) -
             one, other = trace_from_frame(frame, skip_rows=skipped), read_trace(path, skip_rows=skipped)
             assert events(one) == events(other)
             assert (one.start, one.end, one.nodes) == (other.start, other.end, other.nodes)
-            # Where every row changed something they are not numbered: times are as many.
-            assert one.notes == tuple(note.replace("first times", "first rows") for note in other.notes)
+            if read_trace(path).rows is not None:  # where every row changed something there is nothing to count
+                assert one.notes == other.notes
 
 
 @settings(deadline=None)
