@@ -80,7 +80,8 @@ def build(problem: Problem) -> FlowModel:
         binaries, parts = [off], []
         for pair in partners:
             values = table_of(problem, j, pair)
-            chosen, mode_binaries = add_runs(model, list(mode_runs(job, problem.current[j], values)))
+            named = [] if pair is None else [units for units, _ in pair.named(j)]
+            chosen, mode_binaries = add_runs(model, list(mode_runs(job, problem.current[j], values, named)))
             mode_parts = [(index, float(units)) for index, units in chosen.parts]
             binaries += mode_binaries
             parts += mode_parts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 
@@ -55,10 +55,17 @@ def concave_runs(points: Run) -> Iterator[Run]:
     yield run
 
 
-def mode_runs(job: Job, current: int, values: FloatArray) -> Iterator[Run]:
-    """Yield the concave runs of a job's value table, mode by mode (n = 0 is the off mode, not among them)."""
+def mode_runs(job: Job, current: int, values: FloatArray, named: Sequence[int] = ()) -> Iterator[Run]:
+    """Yield the concave runs of a job's value table, mode by mode (n = 0 is the off mode, not among them).
+
+    `named`: counts at which the table leaves the line between its neighbours. What is -inf is in no run.
+    """
     for low, high in mode_intervals(job, current, len(values) - 1):
-        yield from concave_runs([(n, float(values[n])) for n in break_points(job.ns, low, high)])
+        around = {n for m in named for n in (m - 1, m, m + 1) if low <= n <= high}
+        points = sorted({*break_points(job.ns, low, high), *around})
+        for allowed, stretch in groupby(points, key=lambda n: bool(values[n] > -np.inf)):
+            if allowed:
+                yield from concave_runs([(n, float(values[n])) for n in stretch])
 
 
 @dataclass(slots=True)

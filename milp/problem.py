@@ -108,9 +108,12 @@ class Pair:
         Positions in `Problem.jobs`, a < b.
     xi_a, xi_b
         Interference ratios: an iteration of a takes xi_a times as long while a shares anything with b, and xi_b
-        that of b. Finite, >= 1.
+        that of b. >= 1; infinite: not on as many units as `at_a`, `at_b` do not name.
     shared
         Units that both hold now.
+    at_a, at_b
+        (units, ratio) where the ratio of a job depends on how many units it has: those that differ from xi_a, xi_b.
+        An infinite ratio: not on so many units.
     """
 
     a: int
@@ -118,10 +121,17 @@ class Pair:
     xi_a: float
     xi_b: float
     shared: int = 0
+    at_a: tuple[tuple[int, float], ...] = ()
+    at_b: tuple[tuple[int, float], ...] = ()
 
-    def xi(self, job: int) -> float:
-        """The interference ratio of `job`, a or b, in this pair."""
-        return self.xi_a if job == self.a else self.xi_b
+    def xi(self, job: int, units: int | None = None) -> float:
+        """The interference ratio of `job`, a or b, in this pair, on so many units; None: where none are named."""
+        otherwise = self.xi_a if job == self.a else self.xi_b
+        return otherwise if units is None else dict(self.named(job)).get(units, otherwise)
+
+    def named(self, job: int) -> tuple[tuple[int, float], ...]:
+        """`at_a` or `at_b`."""
+        return self.at_a if job == self.a else self.at_b
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +213,17 @@ class Problem:
             if (pair.a, pair.b) in seen:
                 raise ProblemError(f"xi: {names} appear twice")
             seen.add((pair.a, pair.b))
-            for xi in (pair.xi_a, pair.xi_b):
-                if not (np.isfinite(xi) and xi >= 1):
+            for xi, named in ((pair.xi_a, pair.at_a), (pair.xi_b, pair.at_b)):
+                for ratio in (xi, *(ratio for _, ratio in named)):
+                    if not ratio >= 1:
+                        raise ProblemError(f"xi: {names} need ratios >= 1, not {ratio!r}")
+                if np.isinf(xi) and not named:
                     raise ProblemError(f"xi: {names} need finite ratios >= 1, not {xi!r}")
             if not 0 <= pair.shared <= min(self.current[pair.a], self.current[pair.b]):
                 raise ProblemError(f"xi: {names} cannot share {pair.shared} units, as one of them holds fewer")
             if pair.shared:
+                if np.isinf([pair.xi(j, self.current[j]) for j in (pair.a, pair.b)]).any():
+                    raise ProblemError(f"xi: {names} share units now, and need finite ratios on as many as they hold")
                 if sharing & {pair.a, pair.b}:
                     raise ProblemError(f"xi: {names} share units, but one of them shares with a third job too")
                 sharing |= {pair.a, pair.b}

@@ -10,18 +10,27 @@ from bft.milp.problem import CostModel, FloatArray, IntArray, Job, Pair, Problem
 
 
 def value_table(
-    job: Job, current: int, units: int, tfwd: float, cost_model: CostModel, *, xi: float = 1.0, xi_now: float = 1.0
+    job: Job,
+    current: int,
+    units: int,
+    tfwd: float,
+    cost_model: CostModel,
+    *,
+    xi: float | FloatArray = 1.0,
+    xi_now: float = 1.0,
 ) -> FloatArray:
     """v_j(n) for n = 0 ... min(jmax, units): float64, objective units, -inf where n is not allowed.
 
     `bftrainer`: Tfwd·O(n) - T·r with r = O(current), T = Tcup when n > current, Tcdw when n < current.
     `stall`: max(Tfwd - T, 0)·O(n) for n != current. Both times the job's weight (DESIGN §6).
     `xi` divides the O(n) of one unit and more, `xi_now` the current rate: a job that shares runs that much slower.
+    An array holds that of n = 0 ... min(jmax, units), infinite where n is not allowed.
     """
     most = min(job.jmax, units)
     values = tfwd * job.table_to(most)
-    if xi != 1.0:
-        values[1:] /= xi
+    ratios = np.broadcast_to(xi, values.shape)
+    if isinstance(xi, np.ndarray) or xi != 1.0:
+        values[1:] /= ratios[1:]
     if cost_model == "bftrainer":
         rate = job.rate(current) / xi_now
         if rate:
@@ -33,6 +42,7 @@ def value_table(
     if job.weight != 1.0:
         values *= job.weight
     values[1 : job.jmin] = -np.inf
+    values[1:][np.isinf(ratios[1:])] = -np.inf
     return values
 
 
@@ -50,9 +60,21 @@ def table_of(problem: Problem, j: int, pair: Pair | None = None) -> FloatArray:
         problem.units,
         problem.tfwd,
         problem.cost_model,
-        xi=1.0 if pair is None else pair.xi(j),
-        xi_now=1.0 if now is None else now.xi(j),
+        xi=1.0 if pair is None else _ratios(pair, j, min(problem.jobs[j].jmax, problem.units)),
+        xi_now=1.0 if now is None else now.xi(j, problem.current[j]),
     )
+
+
+def _ratios(pair: Pair, j: int, most: int) -> float | FloatArray:
+    """The ratio of job j on 0 ... most units."""
+    named = pair.named(j)
+    if not named:
+        return pair.xi(j)
+    ratios = np.full(most + 1, pair.xi(j))
+    for units, ratio in named:
+        if units <= most:
+            ratios[units] = ratio
+    return ratios
 
 
 def values_at(problem: Problem, j: int, counts: IntArray) -> FloatArray:
@@ -63,7 +85,9 @@ def values_at(problem: Problem, j: int, counts: IntArray) -> FloatArray:
     if problem.cost_model == "bftrainer":
         now = problem.partner(j) if problem.pairs else None
         runs = held >= max(job.jmin, 1)
-        rate = float(np.interp(float(held), job.ns, job.os)) / (1.0 if now is None else now.xi(j)) if runs else 0.0
+        rate = (
+            float(np.interp(float(held), job.ns, job.os)) / (1.0 if now is None else now.xi(j, held)) if runs else 0.0
+        )
         if rate:
             values[fewer] -= job.tcdw * rate
             values[more] -= job.tcup * rate

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bft.models import Job, JobTable
+from bft.models import JobTable
 from bft.replay.asking import asking
 from bft.replay.checks import MAX_LIMIT_S, Maybe, Name, SecondsBySize, check_fields, checked, seconds, whole
 from bft.replay.course import Stall
@@ -465,7 +465,7 @@ class Replay:
                 self.ledger.granted(running.index, granted, self.now)
                 self._pay(running, before)
         self._find_active()
-        self._refresh_partners()
+        self._refresh_partners(decided=True)
         for running in self._active:
             if running.dynamics is not None:  # its policy may have told it to run otherwise
                 self._set_rate(running)
@@ -504,8 +504,11 @@ class Replay:
 
     # --- sharing --------------------------------------------------------------------------------------------------
 
-    def _refresh_partners(self) -> None:
-        """Find anew who shares units with whom, where anybody does or did."""
+    def _refresh_partners(self, *, decided: bool = False) -> None:
+        """Find anew who shares units with whom, where anybody does or did, and at which ratio.
+
+        `decided`: by the policy, which may only let jobs share that are allowed to, on as many units.
+        """
         if not self._held.shared and not any(running.partners for running in self._active):
             return
         for running in self._active:
@@ -514,18 +517,30 @@ class Replay:
                 for index in self._held.holders(unit):
                     if index != running.index:
                         partners[index] += 1
-            if partners.keys() == running.partners.keys():
-                running.partners = dict(partners)
-                continue
+            same = partners.keys() == running.partners.keys()
             running.partners = dict(partners)
-            running.xi = max((self._xi(running.job, self.jobs.jobs[index]) for index in partners), default=1.0)
-            self._set_rate(running)
+            if same and not (partners and self.interference is not None and self.interference.by_units):
+                continue
+            xi = max((self._xi(running, index) for index in partners), default=1.0)
+            if not same or xi != running.xi:
+                # What a leave makes of a pair is charged as it is; a decision may not choose what is not allowed.
+                if decided and self.interference is not None and xi > self.interference.xi_max:
+                    raise self._not_allowed(running, next(iter(partners)))
+                running.xi = xi
+                self._set_rate(running)
 
-    def _xi(self, job: Job, beside: Job) -> float:
-        ratios = None if self.interference is None else self.interference.xi(job, beside)
-        if ratios is None:
-            raise self._traits.refusal(f"it lets {job.name!r} and {beside.name!r} share units, which no xi allows")
-        return ratios[0]
+    def _xi(self, running: Running, beside: int) -> float:
+        """The ratio of a job beside another, on as many units as it has."""
+        sides = None if self.interference is None else self.interference.sides(running.job, self.jobs.jobs[beside])
+        if sides is None:
+            raise self._not_allowed(running, beside)
+        return sides[0].of(len(running.units))
+
+    def _not_allowed(self, running: Running, beside: int) -> PolicyError:
+        a, b = running.job.name, self.jobs.jobs[beside].name
+        return self._traits.refusal(
+            f"it lets {a!r} and {b!r} share units, which no xi allows ({a!r} has {len(running.units)} units)"
+        )
 
     # --- progress -------------------------------------------------------------------------------------------------
 

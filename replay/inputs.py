@@ -161,9 +161,15 @@ def _interference(options: Options, jobs: JobTable, notes: NoteTaker, digests: d
         None if options.memory_table is None else read_unit_memory(options.memory_table),
         options.sub_batch,
     )
+    if interference.by_units:
+        sizes = sorted({row.units for row in table.measurements if row.units is not None})
+        notes.note(
+            f"a job's xi is that of as many units as it has ({', '.join(f'{n:g}' for n in sizes)} in the xi table); on "
+            "others that of rows without units counts, or the largest of its pair"
+        )
     by_model = {(job.model, job.batch_size, job.memory_gib): job for job in jobs}
     kinds = list(by_model.values())
-    if not any(interference.xi(a, b) for a in kinds for b in kinds):
+    if not any(interference.ever(a, b) for a in kinds for b in kinds):
         models = ", ".join(sorted({job.model or "(none)" for job in jobs}))
         notes.note(f"no two jobs may share: the xi table, memory or --forbid leave no pair of the models {models}")
     return interference

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from bft.models import Job, UnitMemory, XiTable, fit_beside
+from bft.models.sharing.interference import SizedRatio
 from bft.models.sharing.sub_batch import THRESHOLD
 
 # Partners that a replay considers per job: more make a decision slower and hardly better (DESIGN §6.3).
@@ -13,18 +14,21 @@ XI_PARTNERS = 3
 
 Kind: TypeAlias = tuple[str, float | None, float | None]
 Ratios: TypeAlias = tuple[float, float] | None
+Sides: TypeAlias = tuple[SizedRatio, SizedRatio] | None
 
 
 @dataclass(frozen=True)
 class Interference:
     """What happens when two jobs share units; the engine's truth and the policies' knowledge.
 
+    The ratio of a job is that of the units it has, however many it shares: all of it waits for its slowest worker.
+
     Parameters
     ----------
     table
         Measured ratios.
     xi_max
-        A pair is not allowed when either ratio exceeds this.
+        A pair is not allowed at sizes at which either ratio exceeds this.
     unit_memory_gib
         Memory of a unit; a pair whose memory sum exceeds it is not allowed. None: memory is not looked at. A job that
         states no memory, and of which `memory` tells nothing, then shares with nobody.
@@ -45,15 +49,36 @@ class Interference:
     forbidden: frozenset[frozenset[str]] = frozenset()
     memory: UnitMemory | None = None
     sub_batch_threshold: float = THRESHOLD
-    _known: dict[tuple[Kind, Kind, bool], Ratios] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _known: dict[tuple[Kind, Kind, bool], Sides] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def xi(self, a: Job, b: Job) -> Ratios:
-        """Ratios (xi_a, xi_b) of two jobs that may share, None when they may not."""
+    def xi(self, a: Job, b: Job, units_a: int | None = None, units_b: int | None = None) -> Ratios:
+        """Ratios (xi_a, xi_b) of two jobs that may share on so many units each, None when they may not.
+
+        Without units the largest of all sizes count.
+        """
+        sides = self.sides(a, b)
+        if sides is None:
+            return None
+        ratios = sides[0].of(units_a), sides[1].of(units_b)
+        return None if max(ratios) > self.xi_max else ratios
+
+    def ever(self, a: Job, b: Job) -> bool:
+        """Whether two jobs may share on some number of units."""
+        sides = self.sides(a, b)
+        return sides is not None and max(side.least() for side in sides) <= self.xi_max
+
+    @property
+    def by_units(self) -> bool:
+        """Whether ratios depend on units."""
+        return self.table.by_units
+
+    def sides(self, a: Job, b: Job) -> Sides:
+        """Ratios of two jobs by units, whatever `xi_max` is; None when they may not share."""
         first = (a.tsub_ns, a.name) < (b.tsub_ns, b.name)
         key = (self.kind(a), self.kind(b), first)
         if key not in self._known:
-            ratios = self._of(a, b) if first else self._of(b, a)
-            self._known[key] = ratios if first or ratios is None else (ratios[1], ratios[0])
+            sides = self._of(a, b) if first else self._of(b, a)
+            self._known[key] = sides if first or sides is None else (sides[1], sides[0])
         return self._known[key]
 
     @staticmethod
@@ -61,7 +86,7 @@ class Interference:
         """Jobs of one kind, submitted together, may share with the same others at the same ratios."""
         return job.model, job.batch_size, job.memory_gib
 
-    def _of(self, earlier: Job, later: Job) -> Ratios:
+    def _of(self, earlier: Job, later: Job) -> Sides:
         if frozenset((earlier.model, later.model)) in self.forbidden:
             return None
         fit = fit_beside(later, earlier, self.unit_memory_gib, memory=self.memory, threshold=self.sub_batch_threshold)
@@ -69,8 +94,5 @@ class Interference:
             return None
         if fit.accumulation > 1:
             later = replace(later, batch_size=fit.batch)
-        ratios = self.table.xi(earlier, later)
-        if ratios is None:
-            return None
-        ratios = ratios[0], ratios[1] / fit.goodput_share
-        return None if max(ratios) > self.xi_max else ratios
+        sides = self.table.sides(earlier, later)
+        return None if sides is None else (sides[0], sides[1].times(1 / fit.goodput_share))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,22 +17,23 @@ from bft.replay.inputs import load
 from bft.replay.interference import Interference
 from bft.replay.ledger import Outcome
 from bft.replay.options import Options
-from bft.replay.policies import Decision, MilpPolicy, MilpSharingPolicy, PolicyError, State
+from bft.replay.policies import Decision, Kind, MilpPolicy, MilpSharingPolicy, PolicyError, State
 from bft.replay.trace import SECOND_NS, NodeTrace, always_idle, from_changes
 from bft.replay.watcher import Silent
 
 MODELS = ("a", "b", "c")
 
 
-def interference(rng: np.random.Generator) -> Interference:
+def interference(rng: np.random.Generator, *, by_units: bool = False) -> Interference:
     rows = [
-        {"model_a": a, "model_b": b, "xi_a": 1 + 0.5 * rng.random(), "xi_b": 1 + 0.5 * rng.random()}
+        {"model_a": a, "model_b": b, "xi_a": 1 + 0.5 * rng.random(), "xi_b": 1 + 0.5 * rng.random()} | units
         for i, a in enumerate(MODELS)
         for b in MODELS[i:]
         if rng.random() < 0.8
+        for units in ([{"units": n} for n in (1, 2, 4, None)] if by_units else [{}])
     ]
     rows.append({"model_a": "a", "model_b": "b", "xi_a": 1.05, "xi_b": 1.1})
-    return Interference(xi_from_frame(pd.DataFrame(rows)))
+    return Interference(xi_from_frame(pd.DataFrame(rows)), xi_max=1.4 if by_units else float("inf"))
 
 
 def world(rng: np.random.Generator, nodes: int = 12, events: int = 60, jobs: int = 9) -> tuple[NodeTrace, JobTable]:
@@ -93,9 +95,9 @@ def check(outcome: Outcome, between: Interference) -> float:
             assert len(beside[job]) <= 1
             rate = float(jobs[job].scalability.at(n)) if n >= jobs[job].jmin else 0.0
             if beside[job]:
-                ratios = between.xi(jobs[job], jobs[next(iter(beside[job]))])
-                assert ratios is not None
-                rate /= ratios[0]
+                sides = between.sides(jobs[job], jobs[next(iter(beside[job]))])
+                assert sides is not None
+                rate /= sides[0].of(n)
             gained[job] += rate * seconds
             unit_seconds[job] += n * seconds
     for record, work, units in zip(outcome.records, gained, unit_seconds, strict=True):
@@ -125,15 +127,103 @@ def units_are_idle_while_held(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("cost_model", ["bftrainer", "stall"])
-def test_the_books_agree_with_who_held_what_beside_whom(seed: int, cost_model: str) -> None:
+@pytest.mark.parametrize("by_units", [False, True])
+def test_the_books_agree_with_who_held_what_beside_whom(seed: int, cost_model: str, by_units: bool) -> None:
     rng = np.random.default_rng(seed)
     trace, jobs = world(rng)
-    between = interference(rng)
+    between = interference(rng, by_units=by_units)
     policy = MilpSharingPolicy(120.0, cost_model=cost_model, interference=between)  # type: ignore[arg-type]
     outcome = Replay(trace, jobs, policy, Rules(6, cost_model), between).run()  # type: ignore[arg-type]
     assert check(outcome, between) > 0, "nothing was shared: the test shows nothing"
     units_are_idle_while_held(outcome)
     assert set(outcome.steps["status"]) <= {"optimal", "nothing idle", "end"}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_the_milp_prices_by_units_is_what_the_engine_charges(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    trace, jobs = world(rng)
+    free = JobTable(tuple(replace(job, tcup_s=0.0, tcdw_s=0.0) for job in jobs))
+    between = interference(rng, by_units=True)
+    outcome = Replay(trace, free, MilpSharingPolicy(120.0, interference=between), Rules(6), between).run()
+    decided = outcome.steps[outcome.steps["status"] == "optimal"]
+    assert len(decided) > 20
+    np.testing.assert_allclose(decided["objective"], 120.0 * decided["rate"], rtol=1e-9)
+    assert check(outcome, between) > 0
+
+
+def xi_by_units(**given: float) -> Interference:
+    rows = [("a", "b", 1.1, 1.2, 1), ("a", "b", 1.8, 1.9, 8), ("a", "c", 1.5, 1.5, 2), ("a", "c", 1.3, 1.3, None)]
+    return Interference(
+        xi_from_frame(pd.DataFrame(rows, columns=["model_a", "model_b", "xi_a", "xi_b", "units"])), **given
+    )
+
+
+def test_a_ratio_is_that_of_as_many_units_as_the_job_has() -> None:
+    a, b, c = (Job(m, 0, 1, 8, 1.0, 0.0, 0.0, *[two_jobs().jobs[0].scalability] * 2, model=m) for m in "abc")
+    between = xi_by_units()
+    assert between.xi(a, b, 1, 1) == (1.1, 1.2)
+    assert between.xi(b, a, 1, 1) == (1.2, 1.1)
+    assert between.xi(a, b, 8, 1) == (1.8, 1.2), "each side by its own units"
+    assert between.xi(a, b, 3, 1) == (1.8, 1.2), "on as many as no row states the largest counts"
+    assert between.xi(a, b) == (1.8, 1.9)
+    assert between.xi(a, c, 2, 3) == (1.5, 1.3), "or that of rows without units"
+    limited = xi_by_units(xi_max=1.5)
+    assert limited.xi(a, b, 1, 1) == (1.1, 1.2)
+    assert limited.xi(a, b, 8, 1) is limited.xi(a, b) is None
+    assert limited.ever(a, b)
+    assert not xi_by_units(xi_max=1.15).ever(a, b)
+
+
+def test_a_pair_may_share_on_few_units_that_may_not_on_many() -> None:
+    curve = Curve(np.array([0.0, 1.0, 8.0]), np.array([0.0, 10.0, 80.0]))
+    jobs = JobTable(tuple(Job(m, 0, 1, 8, 1e9, 0.0, 0.0, curve, curve, model=m) for m in "ab"))
+    between = xi_by_units(xi_max=1.5)
+    for nodes, rate in ((1, 10 / 1.1 + 10 / 1.2), (8, 80.0)):
+        outcome = Replay(
+            always_idle(nodes, 0, 100 * SECOND_NS),
+            jobs,
+            MilpSharingPolicy(120.0, interference=between),
+            Rules(),
+            between,
+        ).run()
+        assert outcome.steps["rate"][0] == pytest.approx(rate)
+
+
+def test_after_a_leave_a_pair_is_charged_what_its_size_costs() -> None:
+    """Both hold two units at 1.1; a unit leaves, and on one unit it is 2.0, which no decision might choose."""
+    frame = pd.DataFrame(
+        [("a", "b", 1.1, 1.1, 2), ("a", "b", 2.0, 2.0, 1)], columns=["model_a", "model_b", "xi_a", "xi_b", "units"]
+    )
+    between = Interference(xi_from_frame(frame), xi_max=1.5)
+    trace = from_changes(
+        ["n0", "n1"],
+        np.array([0, 0, 50]) * SECOND_NS,
+        np.array([0, 1, 1], dtype=np.int32),
+        np.array([True, True, False]),
+        start=0,
+        end=100 * SECOND_NS,
+    )
+    outcome = Replay(trace, two_jobs(), TogetherOnce(), Rules(), between).run()
+    assert outcome.steps["rate"].tolist()[:2] == pytest.approx([40 / 1.1, 20 / 2.0])
+    policy = MilpSharingPolicy(120.0, interference=between)
+    assert Replay(trace, two_jobs(), policy, Rules(), between).run().steps["status"].tolist() == ["optimal"] * 2 + [
+        "end"
+    ]
+    with pytest.raises(PolicyError, match="share units, which no xi allows"):
+        Replay(always_idle(1, 0, 100 * SECOND_NS), two_jobs(), TogetherOnce(), Rules(), between).run()
+
+
+class TogetherOnce:
+    """Gives both jobs all units, and then lets them keep what they have."""
+
+    name = "together"
+    kind = Kind(shares=True)
+
+    def decide(self, state: State) -> Decision:
+        if state.jobs[0].units:
+            return Decision.keep(state)
+        return Decision.placed(state, dict.fromkeys(range(2), tuple(range(state.idle))))
 
 
 def test_two_runs_with_sharing_are_alike() -> None:

@@ -228,6 +228,23 @@ def test_two_jobs_share_one_unit_where_it_pays_and_always_under_ars() -> None:
     assert finishes(clustered(1, 1, jobs, by_speed, HARSH)) == [175, 275]
 
 
+def test_sharing_policies_ask_for_the_ratio_on_the_units_of_the_job() -> None:
+    rows = [("a", "a", 1.1, 1.1, 1), ("a", "a", 1.8, 1.8, 8)]
+    columns = ["model_a", "model_b", "xi_a", "xi_b", "units"]
+    between = Interference(xi_from_frame(pd.DataFrame(rows, columns=columns)))
+    for units, shared in ((1, True), (8, False)):
+        jobs = [rigid("j0", units, 100), rigid("j1", units, 100)]
+        for policy in (SrtfWiselyShared, SjfBestSharing):
+            expected = [pytest.approx(110)] * 2 if shared else [100, 200]
+            assert finishes(clustered(units, 1, jobs, policy(interference=between), between)) == expected
+    # Who may not share on one unit may on more: the walk must not take one for the other.
+    rows = [("a", "a", 9.0, 9.0, 1), ("a", "a", 1.1, 1.1, 2)]
+    between = Interference(xi_from_frame(pd.DataFrame(rows, columns=columns)))
+    jobs = [rigid("host", 2, 100), rigid("one", 1, 100), rigid("two", 2, 100)]
+    outcome = clustered(2, 1, jobs, SjfBestSharing(interference=between), between)
+    assert finishes(outcome)[2] == pytest.approx(110)
+
+
 def test_a_third_job_waits() -> None:
     jobs = [rigid("j0", 1, 100), rigid("j1", 1, 200), rigid("j2", 1, 300)]
     for policy in SHARING:

@@ -39,8 +39,10 @@ def random_job(rng: np.random.Generator, name: str, units: int) -> Job:
     )
 
 
-def random_problem(rng: np.random.Generator, jobs: int, units: int, pairs: float = 0.7) -> Problem:
-    """Random jobs, holders and asymmetric ratios; a job shares with one other at most."""
+def random_problem(
+    rng: np.random.Generator, jobs: int, units: int, pairs: float = 0.7, *, by_units: bool = False
+) -> Problem:
+    """Random jobs, holders and asymmetric ratios, on request by units; a job shares with one other at most."""
     holding: list[Holders] = []
     partner: dict[int, int] = {}
     for _ in range(units):
@@ -56,11 +58,23 @@ def random_problem(rng: np.random.Generator, jobs: int, units: int, pairs: float
             else:
                 holding.append((a,))
     shared = Counter(holders for holders in holding if len(holders) == 2)
-    chosen = [
-        Pair(a, b, float(1 + rng.random() * 1.2), float(1 + rng.random() * 1.2), shared[a, b])
-        for a, b in itertools.combinations(range(jobs), 2)
-        if (a, b) in shared or rng.random() < pairs
-    ]
+
+    def ratio() -> float:
+        return float(1 + rng.random() * 1.2)
+
+    def sized(j: int) -> tuple[float, tuple[tuple[int, float], ...]]:
+        """A ratio, and others on some counts, where some are not allowed but what is held now."""
+        if not by_units:
+            return ratio(), ()
+        held = sum(j in holders for holders in holding)
+        some = {int(n): ratio() if rng.random() < 0.8 else np.inf for n in rng.integers(1, units + 1, 2)}
+        return (ratio() if rng.random() < 0.8 else np.inf), tuple(sorted((some | {held: ratio()}).items()))
+
+    def pair(a: int, b: int) -> Pair:
+        (xi_a, at_a), (xi_b, at_b) = sized(a), sized(b)
+        return Pair(a, b, xi_a, xi_b, shared[a, b], at_a, at_b)
+
+    chosen = [pair(a, b) for a, b in itertools.combinations(range(jobs), 2) if (a, b) in shared or rng.random() < pairs]
     return Problem(
         units,
         float(rng.choice([10, 60, 120])),
@@ -133,11 +147,11 @@ def best_by_enumeration(problem: Problem) -> float:
     return float(best)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_items_and_flow_equal_full_enumeration(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "by_units"), [*((s, False) for s in range(8)), *((s, True) for s in range(21, 25))])
+def test_items_and_flow_equal_full_enumeration(seed: int, by_units: bool) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(32):
-        problem = random_problem(rng, int(rng.integers(2, 4)), int(rng.integers(1, 6)))
+        problem = random_problem(rng, int(rng.integers(2, 4)), int(rng.integers(1, 6)), by_units=by_units)
         best = best_by_enumeration(problem)
         for formulation in ("items", "flow") if problem.pairs else ():
             solution = solve(problem, backend="cbc", formulation=formulation)
@@ -249,6 +263,9 @@ def test_a_time_limit_yields_the_best_known_never_worse_than_keeping() -> None:
         ((Pair(0, 3, 1.0, 1.0),), "two jobs"),
         ((Pair(0, 1, 0.9, 1.0),), "ratios >= 1"),
         ((Pair(0, 1, 1.0, float("nan")),), "ratios >= 1"),
+        ((Pair(0, 1, 1.0, 1.0, 0, ((1, 0.9),)),), "ratios >= 1"),
+        ((Pair(0, 1, float("inf"), 1.0),), "finite ratios >= 1"),
+        ((Pair(0, 1, 1.0, 1.0, 1, ((1, float("inf")),)),), "finite ratios on as many as they hold"),
         ((Pair(0, 1, 1.0, 1.0), Pair(0, 1, 1.0, 1.0)), "twice"),
         ((Pair(0, 1, 1.0, 1.0, 2),), "cannot share 2"),
         ((Pair(0, 1, 1.0, 1.0, 1), Pair(0, 2, 1.0, 1.0, 1)), "third job"),

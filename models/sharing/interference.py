@@ -42,6 +42,36 @@ class Measurement:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class SizedRatio:
+    """ξ of one side of a pair by the units that it runs on.
+
+    Parameters
+    ----------
+    otherwise
+        The ratio on as many units as nobody measured, >= 1.
+    at
+        Units and ratio >= 1 of those that were, ascending.
+    """
+
+    otherwise: float
+    at: tuple[tuple[float, float], ...] = ()
+
+    def of(self, units: float | None = None) -> float:
+        """The ratio on so many units; the largest of all when None."""
+        if units is None:
+            return max(self.otherwise, *(ratio for _, ratio in self.at)) if self.at else self.otherwise
+        return next((ratio for stated, ratio in self.at if stated == units), self.otherwise)
+
+    def least(self) -> float:
+        """The smallest ratio of all."""
+        return min(self.otherwise, *(ratio for _, ratio in self.at)) if self.at else self.otherwise
+
+    def times(self, factor: float) -> SizedRatio:
+        """The same side, slower by a factor."""
+        return self if factor == 1 else SizedRatio(self.otherwise * factor, tuple((n, x * factor) for n, x in self.at))
+
+
 class XiTable:
     """Measured interference ratios, asked by pairs of jobs.
 
@@ -49,7 +79,7 @@ class XiTable:
     ----------
     measurements
         Each says nothing about batch sizes where it has none: it then serves any. Ratios below 1 are noise and count
-        as 1.
+        as 1. `units` are those that each of the two ran on.
 
     Attributes
     ----------
@@ -59,6 +89,8 @@ class XiTable:
         How many ratios were below 1.
     estimated
         How many rows `XiEstimator` wrote and nobody measured, by their flag.
+    by_units
+        Whether any row states units.
     """
 
     def __init__(self, measurements: Iterable[Measurement]) -> None:
@@ -66,6 +98,7 @@ class XiTable:
         self.clipped = 0
         flags = Counter(row.flag for row in self.measurements)
         self.estimated = {flag: flags[flag] for flag in FLAGS[1:] if flags[flag]}
+        self.by_units = any(row.units is not None for row in self.measurements)
         self._rows: dict[tuple[str, str], list[Measurement]] = {}
         for row in self.measurements:
             self.clipped += (row.xi_a < 1) + (row.xi_b < 1)
@@ -75,11 +108,19 @@ class XiTable:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def xi(self, a: Job, b: Job) -> tuple[float, float] | None:
-        """Ratios (xi_a, xi_b) of two jobs by their models and batch sizes, None when they were never measured.
+    def xi(
+        self, a: Job, b: Job, units_a: float | None = None, units_b: float | None = None
+    ) -> tuple[float, float] | None:
+        """Ratios (xi_a, xi_b) of two jobs on so many units each; the largest of all sizes where None. See `sides`."""
+        sides = self.sides(a, b)
+        return None if sides is None else (sides[0].of(units_a), sides[1].of(units_b))
 
-        Where several rows fit (other unit counts, a batch size that the job does not state), the largest ratios
-        count: a decision should not hope.
+    def sides(self, a: Job, b: Job) -> tuple[SizedRatio, SizedRatio] | None:
+        """Ratios of two jobs by their models and batch sizes, None when they were never measured.
+
+        The ratio of a job is that of the rows measured on as many units as it has, whatever its partner has; on as many
+        as no row states, that of rows without units, and where all state some the largest. Of several rows that fit
+        (a batch size that the job does not state) the largest ratios count too: a decision should not hope.
         """
         rows = [
             row
@@ -88,7 +129,18 @@ class XiTable:
         ]
         if not rows:
             return None
-        return max(1.0, *(row.xi_a for row in rows)), max(1.0, *(row.xi_b for row in rows))
+        sized = [[(row.units, max(1.0, row.xi_a)) for row in rows], [(row.units, max(1.0, row.xi_b)) for row in rows]]
+        return _side(sized[0]), _side(sized[1])
+
+
+def _side(rows: Sequence[tuple[float | None, float]]) -> SizedRatio:
+    """One side of the rows of a pair, each its units and ratio."""
+    at: dict[float, float] = {}
+    for units, ratio in rows:
+        if units is not None:
+            at[units] = max(ratio, at.get(units, 1.0))
+    open_ended = [ratio for units, ratio in rows if units is None] or [ratio for _, ratio in rows]
+    return SizedRatio(max(open_ended), tuple(sorted(at.items())))
 
 
 def read_xi(path: str | Path) -> XiTable:

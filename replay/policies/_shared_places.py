@@ -136,4 +136,7 @@ class Refused:
         if self._interference is None:  # nobody shares: all are alike
             return None
         # With smaller batches it matters who of two was submitted first.
-        return self._interference.kind(job) if self._interference.memory is None else job
+        if self._interference.memory is not None:
+            return job
+        # On more units a job's ratio may be smaller.
+        return (self._interference.kind(job), job.request if self._interference.by_units else 0)

@@ -62,7 +62,7 @@ class PairRules:
             and newcomer.priority <= self.priority_ratio * running.priority
             and self._fit(newcomer.job, running.job)
             and self.interference is not None
-            and self.interference.xi(newcomer.job, running.job) is not None
+            and self.interference.xi(newcomer.job, running.job, newcomer.job.request, len(running.units)) is not None
         )
 
     def _fit(self, a: Job, b: Job) -> bool:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from bft import milp
-from bft.replay.interference import XI_PARTNERS, Interference
-from bft.replay.policies.interface import Kind, State
+from bft.models.sharing.interference import SizedRatio
+from bft.replay.interference import XI_PARTNERS, Interference, Sides
+from bft.replay.policies.interface import JobView, Kind, State
 from bft.replay.policies.milp import MilpPolicy
+
+Priced: TypeAlias = tuple[float, tuple[tuple[int, float], ...]]
 
 
 @dataclass
@@ -22,37 +26,53 @@ class MilpSharingPolicy(MilpPolicy):
     interference
         Who may share with whom, and their ratios.
     xi_partners
-        Best partners that are considered per job, by the sum of 1/xi; present partners always are.
+        Best partners that are considered per job, by the sum of 1/xi at their Jreq; present partners always are.
     """
 
     interference: Interference | None = None
     xi_partners: int = XI_PARTNERS
     name: str = field(default="milp-sharing", init=False)
     kind: ClassVar[Kind] = Kind(shares=True)
-    _known: dict[tuple[str, str], tuple[float, float] | None] = field(default_factory=dict, init=False, repr=False)
+    _known: dict[tuple[str, str], Sides] = field(default_factory=dict, init=False, repr=False)
 
     def pairs(self, state: State) -> tuple[milp.Pair, ...]:
         """Present partners, and for each job the best others."""
         candidates = []
         for a, b in combinations(range(len(state.jobs)), 2):
-            ratios = self._xi(state, a, b)
-            if ratios is not None:
+            sides = self._sides(state, a, b)
+            if sides is not None:
                 now = state.jobs[a].partner == b
-                candidates.append((not now, -sum(1 / xi for xi in ratios), a, b, ratios))
+                priced = self._priced(sides[0], state.jobs[a], now=now), self._priced(sides[1], state.jobs[b], now=now)
+                if not all(math.isinf(otherwise) and not named for otherwise, named in priced):
+                    worth = sum(1 / side.of(state.jobs[j].job.request) for side, j in zip(sides, (a, b), strict=True))
+                    candidates.append((not now, -worth, a, b, priced))
         pairs = []
         partners: Counter[int] = Counter()
-        for new, _, a, b, (xi_a, xi_b) in sorted(candidates):
+        for new, _, a, b, ((xi_a, at_a), (xi_b, at_b)) in sorted(candidates):
             if new and max(partners[a], partners[b]) >= self.xi_partners:
                 continue
             partners.update((a, b))
-            pairs.append(milp.Pair(a, b, xi_a, xi_b, 0 if new else state.jobs[a].shared))
+            pairs.append(milp.Pair(a, b, xi_a, xi_b, 0 if new else state.jobs[a].shared, at_a, at_b))
         return tuple(sorted(pairs, key=lambda pair: (pair.a, pair.b)))
 
-    def _xi(self, state: State, a: int, b: int) -> tuple[float, float] | None:
+    def _priced(self, side: SizedRatio, view: JobView, *, now: bool) -> Priced:
+        """What a decision may count on: the ratio, and those at units that differ from it; infinite beyond `xi_max`.
+
+        On the units that it holds beside a partner now a job may stay whatever the ratio is: it came to have so few by
+        a leave, and the engine charges it.
+        """
+        most = math.inf if self.interference is None else self.interference.xi_max
+        named = {int(n): ratio for n, ratio in side.at if n == int(n) and n <= view.job.jmax}
+        held = {view.units: side.of(view.units)} if now else {}
+        priced = {n: ratio if ratio <= most else math.inf for n, ratio in named.items()} | held
+        otherwise = side.otherwise if side.otherwise <= most else math.inf
+        return otherwise, tuple(sorted((n, ratio) for n, ratio in priced.items() if ratio != otherwise))
+
+    def _sides(self, state: State, a: int, b: int) -> Sides:
         if self.interference is None:
             return None
         job_a, job_b = state.jobs[a].job, state.jobs[b].job
         key = (job_a.name, job_b.name)
         if key not in self._known:
-            self._known[key] = self.interference.xi(job_a, job_b)
+            self._known[key] = self.interference.sides(job_a, job_b)
         return self._known[key]

@@ -189,7 +189,8 @@ class _Walk:
 
     def _worth(self, newcomer: int, running: int) -> float | None:
         interference = self._policy.interference
-        ratios = None if interference is None else interference.xi(self._jobs[newcomer].job, self._jobs[running].job)
+        a, b = self._jobs[newcomer].job, self._jobs[running].job
+        ratios = None if interference is None else interference.xi(a, b, a.request, b.request)
         if ratios is None:
             return None
         return self._policy.worth((self._seconds[newcomer], self._seconds[running]), ratios)

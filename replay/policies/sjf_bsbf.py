@@ -109,5 +109,5 @@ class _Walk:
             self._pace[at] = max(self._pace[at], ratios[0])
 
     def _xi(self, a: int, b: int) -> tuple[float, float] | None:
-        interference = self._policy.interference
-        return None if interference is None else interference.xi(self._jobs[a].job, self._jobs[b].job)
+        interference, job_a, job_b = self._policy.interference, self._jobs[a].job, self._jobs[b].job
+        return None if interference is None else interference.xi(job_a, job_b, job_a.request, job_b.request)
