@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 
-def headlines(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield label and value of what a user looks for first."""
+def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> Iterator[tuple[str, str]]:
+    """Yield label and value of what a user looks for first; `generated_load` where nobody gave the jobs."""
     outcome = metrics["outcome"]
     yield "training outcome", f"{outcome:,.0f} samples"
     if metrics.get("U") is not None:
@@ -37,7 +37,9 @@ def headlines(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for key, label in (("jct_s", "job completion time"), ("queueing_s", "queueing time")):
         if metrics.get(key):
             spread = metrics[key]
-            yield label, f"mean {_span(spread['mean'])}, median {_span(spread['median'])}, p95 {_span(spread['p95'])}"
+            of = "" if generated_load is None else f" (of a generated workload, load {generated_load:.2f})"
+            told = f"mean {_span(spread['mean'])}, median {_span(spread['median'])}, p95 {_span(spread['p95'])}"
+            yield label, told + of
     statuses = ", ".join(f"{count} {status}" for status, count in metrics["decisions_by_status"].items())
     yield "decisions", f"{metrics['decisions']}" + (f" ({statuses})" if statuses else "")
     if "verified" in metrics:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 
@@ -12,6 +12,8 @@ import numpy as np
 
 from bft.models import InputError, JobTable, jobs_from_frame, read_jobs, read_published_jobs, read_unit_memory, read_xi
 from bft.replay import results
+from bft.replay.default_workload import default_workload
+from bft.replay.default_workload import load as load_of
 from bft.replay.interference import Interference
 from bft.replay.option_rules import kind_of
 from bft.replay.options import JOB_FORMATS, Options
@@ -23,8 +25,6 @@ from bft.replay.watcher import NoteTaker
 
 # The published data set starts in row 1,000 of its matrix: what its replayer drops before anything else.
 PUBLISHED_SKIP_ROWS = 1000
-# A workload for users who bring a trace but no jobs: that of the BFTrainer paper.
-DEFAULT_JOBS = 1001
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class Inputs:
     jobs: JobTable
     digests: dict[str, str] = field(default_factory=dict)
     interference: Interference | None = None
+    generated_load: float | None = None  # of jobs that nobody gave: how much they need of what is offered
     never_run: tuple[str, ...] = ()  # jobs that are left out: they need more units than there ever are
 
 
@@ -42,7 +43,7 @@ def load(options: Options, notes: NoteTaker) -> Inputs:
     """Read the node trace and the jobs that the options name, and see that they fit.
 
     Without a trace the bundled data set is used; with a trace but no jobs, a generated workload of the BFTrainer
-    paper's kind, submitted from the trace's start on.
+    paper's kind, sized to the trace.
 
     Raises
     ------
@@ -88,11 +89,12 @@ def load(options: Options, notes: NoteTaker) -> Inputs:
     elif options.node_trace is None:
         jobs = jobs_from_frame(job_frame, source="bundled: jobs-60")
     else:
-        jobs = _default_jobs(trace)
-        notes.note(f"no jobs given: {len(jobs)} generated image-recognition trainings, one every 36 s (-bdfn, -scfn)")
+        jobs, note = default_workload(trace)
+        notes.note(note)
+    generated = load_of(jobs, trace) if options.job_bounds is None and options.jobs is None else None
     jobs = _fit(trace, jobs, notes, align=options.align_jobs)
     pool = Pool("", trace, jobs, tuple(range(len(jobs))))
-    return _inputs(options, jobs, [pool], notes, digests)
+    return replace(_inputs(options, jobs, [pool], notes, digests), generated_load=generated)
 
 
 def _load_cluster(options: Options, notes: NoteTaker) -> Inputs:
@@ -117,7 +119,7 @@ def _inputs(
     fitted = fit_sizes(jobs, pools, options.oversized, rigid=kind_of(options.policy).rigid)
     for note in fitted.notes:
         notes.note(note)
-    return Inputs(fitted.pools, fitted.jobs, digests, interference, fitted.never_run)
+    return Inputs(fitted.pools, fitted.jobs, digests, interference, never_run=fitted.never_run)
 
 
 def _read_jobs(options: Options, notes: NoteTaker, digests: dict[str, str]) -> JobTable:
@@ -179,14 +181,6 @@ def _digest(path: str) -> str:
     """SHA-256 of an input; as in reading, a name without suffix means the published file of that name."""
     candidates = [Path(path + suffix) for suffix in ("", ".pkl", ".tar.gz")]
     return results.digest(next((file for file in candidates if file.is_file()), candidates[0]))
-
-
-def _default_jobs(trace: NodeTrace) -> JobTable:
-    from bft.datasets import generate_dnn_jobs
-
-    start = np.datetime_as_string(np.datetime64(trace.start, "ns"))
-    frame = generate_dnn_jobs(jobs=DEFAULT_JOBS, first_submit=str(start))
-    return jobs_from_frame(frame, source=f"generated: {DEFAULT_JOBS} DNN trainings")
 
 
 def _fit(trace: NodeTrace, jobs: JobTable, notes: NoteTaker, *, align: bool) -> JobTable:

@@ -330,6 +330,7 @@ def _summary(options: Options, inputs: Inputs, metrics: dict[str, Any], notes: N
             "jobs": {
                 "source": inputs.jobs.source,
                 "count": len(inputs.jobs),
+                "generated_load": inputs.generated_load,
                 "never_run": list(inputs.never_run),
             },
         },

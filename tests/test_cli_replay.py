@@ -23,7 +23,9 @@ import pytest
 from processes import AMPLE_S, SCRIPT, result_of, signalled
 
 from bft.models import read_table
+from bft.replay import always_idle
 from bft.replay.cli.main import run
+from bft.replay.default_workload import default_workload, load
 
 START = pd.Timestamp("2021-02-10T00:00:00Z")
 PARQUETS = ("steps.parquet", "jobs.parquet", "allocations.parquet")
@@ -161,18 +163,52 @@ def test_without_arguments_the_bundled_data_set_is_replayed(here: Path, capsys: 
     )
     assert process.returncode == 0, process.stderr
     found = summary()
+    share = found["inputs"]["jobs"]["generated_load"]
+    assert 0 < share < 2
     assert found["inputs"]["trace"]["source"].startswith("bundled")
-    assert found["inputs"]["jobs"] == {"count": 60, "source": "bundled: jobs-60", "never_run": []}
+    assert found["inputs"]["jobs"] == {
+        "count": 60,
+        "source": "bundled: jobs-60",
+        "never_run": [],
+        "generated_load": share,
+    }
     assert found["options"]["node_trace"] is None
     assert 0 < found["metrics"]["U"] < 1
     assert "\x1b" not in process.stdout + process.stderr
     assert "training outcome" in process.stdout
 
 
-def test_a_trace_without_jobs_gets_a_generated_workload(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["-ndmap", "trace.pkl", "--backend", "exact", "--no-u"]) == 0
-    assert "generated image-recognition trainings" in capsys.readouterr().err
-    assert summary()["metrics"]["jobs"] == 1001
+def test_a_trace_without_jobs_gets_a_generated_workload_of_its_size(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["-ndmap", "trace.pkl", "--policy", "equal-share", "--no-u"]) == 0
+    out, err = capsys.readouterr()
+    assert "no jobs given: 10 generated image-recognition trainings, one every 234 s" in err
+    assert "a load of 1.00" in err
+    lines = [line for line in out.splitlines() if line.startswith(("job completion time", "queueing time"))]
+    assert all("(of a generated workload, load 1.00)" in line for line in lines)
+    assert any(line.startswith("queueing time") for line in lines)
+    assert summary()["inputs"]["jobs"]["generated_load"] == pytest.approx(1.0)
+    assert any("no jobs given" in note for note in summary()["notes"])
+    assert run(["report", "debug-itrOut"]) == 0
+    page = next(Path().glob("*.html")).read_text("utf-8")
+    assert page.count("generated workload") >= 3
+    # Jobs of one's own are not called so.
+    capsys.readouterr()
+    assert run([*INPUT, "--no-u", "--name", "own"]) == 0
+    assert "generated" not in capsys.readouterr().out
+    assert summary("own-itrOut")["inputs"]["jobs"]["generated_load"] is None
+
+
+@pytest.mark.parametrize(("nodes", "count"), [(2, 29), (40, 587), (3000, 10_000)])
+def test_the_generated_workload_needs_what_the_trace_offers(nodes: int, count: int) -> None:
+    trace = always_idle(nodes, START.value, START.value + 10 * 86_400 * 10**9)
+    jobs, note = default_workload(trace)
+    assert load(jobs, trace) == pytest.approx(1.0)
+    assert len(jobs) == count  # a job takes 16.4 h of one node on the mean
+    assert trace.start == jobs.jobs[0].tsub_ns
+    assert jobs.jobs[-1].tsub_ns < trace.end
+    assert f"{len(jobs):,} generated" in note
 
 
 def test_mip_0_and_policy_equal_share_are_the_same(here: Path) -> None:

@@ -11,7 +11,7 @@ from bft.replay.headlines import headlines
 
 def show(summary: dict[str, Any], folder: Path, stream: TextIO | None = None) -> None:
     """Print the headline metrics and where the rest is."""
-    lines = list(headlines(summary["metrics"]))
+    lines = list(headlines(summary["metrics"], summary["inputs"]["jobs"]["generated_load"]))
     if stream is None and sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table

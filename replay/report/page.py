@@ -85,7 +85,8 @@ def _page(summary: dict[str, Any], steps: pd.DataFrame, jobs: pd.DataFrame) -> s
         parts.append(f"<p><strong>{escape(metrics['policy_error'])}</strong></p>")
     if summary["degraded"]:
         parts.append("<p><strong>Some decisions fell back or failed verification.</strong></p>")
-    parts.append(_table(list(headlines(metrics))))
+    generated = summary["inputs"]["jobs"].get("generated_load")
+    parts.append(_table(list(headlines(metrics, generated))))
     if summary.get("notes"):
         parts.append(f"<h2>Notes</h2><ul>{''.join(f'<li>{escape(note)}</li>' for note in summary['notes'])}</ul>")
     if times[-1] > times[0]:
@@ -95,7 +96,7 @@ def _page(summary: dict[str, Any], steps: pd.DataFrame, jobs: pd.DataFrame) -> s
         shares = sorted(left.items(), key=lambda item: float(item[0].split()[0]))
         parts.append("<h2>Idle node-time that is left after a start-up</h2>")
         parts.append(bars(dict(shares), "share of idle node-time"))
-    parts += _jobs(jobs)
+    parts += _jobs(jobs, generated)
     defaults = asdict(Options())
     given = [
         (name, json.dumps(value)) for name, value in sorted(options.items()) if value != _plain(defaults.get(name))
@@ -129,7 +130,7 @@ def _instants(steps: pd.DataFrame) -> TimeArray:
     return instants
 
 
-def _jobs(jobs: pd.DataFrame) -> list[str]:
+def _jobs(jobs: pd.DataFrame, generated_load: float | None) -> list[str]:
     shown = jobs.head(MOST_JOBS)
     columns = ("job", "submitted", "waited, h", "took, h", "done", "lost", "preempted", "rescaled", "mean units")
     rows = []
@@ -151,7 +152,13 @@ def _jobs(jobs: pd.DataFrame) -> list[str]:
         )
     left = len(jobs) - len(shown)
     more = [f"<p>{left:,} more are in {JOBS}.</p>"] if left else []
-    return ["<h2>Jobs</h2>", _table(rows, header=columns, kind="jobs"), *more]
+    whose = []
+    if generated_load is not None:
+        whose = [
+            f"<p>A generated workload (load {generated_load:.2f}): how long its jobs wait and take says nothing of "
+            "yours.</p>"
+        ]
+    return ["<h2>Jobs</h2>", *whose, _table(rows, header=columns, kind="jobs"), *more]
 
 
 def _hours(seconds: float) -> str:
