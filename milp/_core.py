@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.milp._knapsack import compiled
+from bft.milp._compiled import compiled
 from bft.milp.problem import FloatArray, IntArray
 
 # Losses this small, relative to a job's values, are rounding: 0.

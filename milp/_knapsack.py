@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar, cast
-
-import numba
 import numpy as np
 
+from bft.milp._compiled import compiled
 from bft.milp.problem import FloatArray, IntArray
-
-F = TypeVar("F", bound=Callable[..., object])
-
-
-def compiled(function: F) -> F:
-    """Compile with Numba, cached on disk where a folder for the cache can be written."""
-    try:
-        return cast(F, numba.njit(cache=True)(function))
-    except RuntimeError:  # Numba found no writable folder for its cache: compile anew in each process
-        return cast(F, numba.njit()(function))
 
 
 @compiled

@@ -1,0 +1,81 @@
+"""Compiled kernels, cached on disk where that works; imported only when they are used, because Numba takes its time."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.serialize import dumps, loads
+
+F = TypeVar("F", bound=Callable[..., object])
+logger = logging.getLogger(__name__)
+
+
+def compiled(function: F) -> F:
+    """Compile with Numba; what is wrong with its cache on disk costs a compilation and a warning, never the call."""
+    kernel: Any = numba.njit()(function)
+    try:
+        kernel._cache = _Cache(function)  # as enable_caching() does with Numba's own
+    except RuntimeError:  # what Numba says then names no folder either
+        _say("in no folder", "neither beside the package nor at home can be written, so each run compiles anew")
+    return cast(F, kernel)
+
+
+class _Sealed(CompileResultCacheImpl):
+    """Kernels on disk with a checksum: with a flipped bit in machine code the exact programme gives other answers."""
+
+    def reduce(self, data: Any) -> tuple[bytes, bytes]:
+        content: bytes = dumps(super().reduce(data))
+        return hashlib.sha256(content).digest(), content
+
+    def rebuild(self, target_context: Any, reduced_data: tuple[bytes, bytes]) -> Any:
+        digest, content = reduced_data
+        if hashlib.sha256(content).digest() != digest:
+            raise ValueError("the checksum is not that of the content")
+        return super().rebuild(target_context, loads(content))
+
+    def get_filename_base(self, fullname: str, abiflags: str) -> str:
+        return f"{super().get_filename_base(fullname, abiflags)}-sealed"
+
+
+class _Cache(FunctionCache):
+    """Numba's cache on disk, without its way to let whatever is wrong with its files end the call of the kernel."""
+
+    _impl_class = _Sealed
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the kernel from disk, None when it is to be compiled."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception as error:  # unpickling a damaged file may raise anything
+            _say(self.cache_path, f"damaged files ({_reason(error)}), compiled anew")
+        try:
+            self.flush()  # else each run would meet the same
+        except OSError as error:
+            logger.debug("the damaged index stays: %s", error)  # saving will say so
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Save a compiled kernel if it can be."""
+        try:
+            super().save_overload(sig, data)
+        except Exception as error:
+            _say(self.cache_path, f"cannot be written ({_reason(error)}), so each run compiles anew")
+
+
+_said: set[str] = set()
+
+
+def _say(folder: str, what: str) -> None:
+    """Warn once of each folder: one cause fails for every kernel."""
+    if folder not in _said:
+        _said.add(folder)
+        logger.warning("cache of compiled kernels, %s: %s (NUMBA_CACHE_DIR names another folder)", folder, what)
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"

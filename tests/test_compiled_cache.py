@@ -1,0 +1,106 @@
+"""The cache of compiled kernels may be damaged or unwritable: `exact` compiles anew, answers right, and says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from processes import AMPLE_S, SCRIPT
+
+JOB = {"Jmin": 1, "Jmax": 3, "Ns": [0, 1, 3], "Os": [0, 10, 25], "Tcup": 5, "Tcdw": 5}
+PROBLEM = {"units": 4, "Tfwd": 60, "jobs": [{"name": name, "current": [], **JOB} for name in "ab"]}
+COUNTS = {"a": 3, "b": 1}
+
+
+def solve(cache: Path, before: str = "", **env: str) -> str:
+    """Solve PROBLEM with that cache, check the answer, and return what was said."""
+    words = " ".join(f"'{word}'" for word in [*SCRIPT, "solve", "-", "--backend", "exact"])
+    process = subprocess.run(
+        ["bash", "-c", f"{before} {words}"],
+        input=json.dumps(PROBLEM),
+        env={**os.environ, "NUMBA_CACHE_DIR": str(cache), **env},
+        capture_output=True,
+        text=True,
+        timeout=AMPLE_S,
+    )
+    assert process.returncode == 0, process.stderr
+    counts = json.loads(process.stdout)["counts"]
+    assert sorted(counts.values()) == sorted(COUNTS.values())
+    return process.stderr
+
+
+def file_of(cache: Path, suffix: str) -> Path:
+    (path,) = cache.rglob(f"*best_counts*{suffix}")
+    return path
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache in order."""
+    cache = tmp_path_factory.mktemp("filled") / "cache"
+    assert solve(cache) == ""
+    assert file_of(cache, ".nbc").stat().st_size > 10_000
+    return cache
+
+
+@pytest.fixture
+def cache(filled: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(filled, tmp_path / "cache")
+
+
+def test_a_cache_in_order_is_used_without_a_word(cache: Path) -> None:
+    before = file_of(cache, ".nbc").stat().st_mtime_ns
+    assert solve(cache) == ""
+    assert file_of(cache, ".nbc").stat().st_mtime_ns == before
+
+
+def flipped(content: bytes) -> bytes:
+    """One bit of machine code is another."""
+    at = content.index(b".text") + 5_000
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "damage"),
+    [
+        (".nbi", lambda content: b""),
+        (".nbi", lambda content: content[: len(content) // 2]),
+        (".nbi", lambda content: content[:3]),
+        (".nbi", lambda content: bytes(range(256))),
+        (".nbc", lambda content: b""),
+        (".nbc", lambda content: content[: len(content) // 2]),
+        (".nbc", flipped),
+    ],
+    ids=["empty index", "half an index", "three bytes", "noise", "empty kernel", "half a kernel", "a flipped bit"],
+)
+def test_a_damaged_cache_is_compiled_anew_once_and_said(
+    cache: Path, suffix: str, damage: Callable[[bytes], bytes]
+) -> None:
+    path = file_of(cache, suffix)
+    path.write_bytes(damage(path.read_bytes()))
+    said = solve(cache)
+    assert said.startswith(f"WARNING: cache of compiled kernels, {path.parent}: damaged files (")
+    assert len(said.splitlines()) == 1
+    assert solve(cache) == ""
+
+
+def test_a_full_disk_under_the_cache_is_said_with_its_path(tmp_path: Path) -> None:
+    # The limit on the size of a file stands for the full disk.
+    said = solve(tmp_path / "cache", before="ulimit -f 8;")
+    assert "WARNING: cache of compiled kernels, " in said
+    assert f"{tmp_path / 'cache'}" in said
+    assert "cannot be written (File too large), so each run compiles anew" in said
+    assert solve(tmp_path / "cache") == ""
+
+
+def test_without_any_folder_for_a_cache_kernels_are_compiled_and_it_is_said(tmp_path: Path) -> None:
+    # Nothing can be made below a file, not even by root; and no other place is looked at.
+    (tmp_path / "file").touch()
+    said = solve(tmp_path / "file" / "cache", NUMBA_CACHE_LOCATOR_CLASSES="UserProvidedCacheLocator")
+    assert "WARNING: cache of compiled kernels, in no folder: " in said
+    assert "each run compiles anew" in said
