@@ -79,9 +79,14 @@ def test_kinds_are_compared(what: str, here: Path, capsys: pytest.CaptureFixture
         assert first == "735 slots, and 315 after them"
     assert "MAE" in head
     figures = [row.split() for row in rows]
-    assert [row[0] for row in figures] == ["ga2m", "xgboost"]
+    trivial = ["user", "constant"] if what == "durations" else ["last", "constant"]
+    assert [row[0] for row in figures] == ["ga2m", "xgboost", *trivial]
+    assert rows[-1].split()[-3:] == ["-", "-", "-"], "a constant orders nothing, and is not fitted"
     if what == "durations":  # users differ by factors of e
-        assert all(float(row[3]) > 0.9 for row in figures)
+        assert all(float(row[3]) > 0.9 for row in figures[:2])
+        # Durations follow the user here: the mean of the user's past is as good as a model, a constant is not.
+        assert float(rows[2].split()[5]) > 0.9
+        assert float(rows[3].split()[3]) < 0.1
 
 
 def test_packing_is_evaluated_by_models_left_out(here: Path, capsys: pytest.CaptureFixture) -> None:

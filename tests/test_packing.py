@@ -44,6 +44,12 @@ def test_a_mean_speed_gives_its_score(speed: float, label: int) -> None:
     assert scored[["model", "pairings", "label"]].to_numpy().tolist() == [["a", 1, label], ["b", 1, 0]]
 
 
+def test_a_tree_does_not_depend_on_the_order_of_profiles() -> None:
+    table = profiles()
+    trees = [PackingAnalyser.train(table.sample(frac=1.0, random_state=seed)).to_document() for seed in range(4)]
+    assert all(tree == trees[0] for tree in trees)
+
+
 def test_all_pairings_of_either_side_count() -> None:
     rows = [pair(0.9, 1.0), pair(1.0, 0.7, model1="c", model2="a"), pair(0.8, 0.6, model2="a")]
     scored = sharing_scores(pd.DataFrame(rows)).set_index("model")

@@ -48,6 +48,21 @@ def test_tables_of_a_ga2m_predict_as_the_library_to_the_last_digits(pairs: int, 
     np.testing.assert_allclose(tables.predict(unseen()), machine.predict(unseen()), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_learnt_does_not_depend_on_the_order_of_rows(kind: str) -> None:
+    x, y = data()
+    other = np.random.default_rng(1).permutation(len(y))
+    learnt, again = fit_regressor(kind, x, y), fit_regressor(kind, x[other], y[other])
+    assert learnt.to_document() == again.to_document()
+
+
+def test_data_that_are_none_are_refused() -> None:
+    x, y = data()
+    for wrong in ((x[:, 0], y), (x, y[1:]), (x, np.full(len(y), np.nan))):
+        with pytest.raises(ValueError, match="expected finite x of shape"):
+            fit_regressor("ga2m", *wrong)
+
+
 def test_trees_of_a_forest_predict_as_scikit_learn() -> None:
     from sklearn.ensemble import RandomForestRegressor
 

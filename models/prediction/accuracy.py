@@ -50,7 +50,8 @@ def accuracy(predicted: FloatArray, actual: FloatArray) -> Accuracy:
         _r2(predicted, actual),
         _r2(*logs),
         _ratio(_covariance(*ranks), np.sqrt(ranks[0].var() * ranks[1].var())),
-        _ratio(_covariance(*logs), logs[0].var()),
+        # Equal predictions have a variance of rounding only.
+        _ratio(_covariance(*logs), logs[0].var() if np.ptp(logs[0]) > 0 else 0.0),
     )
 
 

@@ -179,6 +179,30 @@ class DurationEstimator:
         return cls(kind, optional, features, past, regressor)
 
 
+# What `baselines` predicts by, from its name.
+BASELINES: Final = ("user at size", "constant")
+
+
+def baselines(
+    before: pd.DataFrame, after: pd.DataFrame, past: pd.DataFrame, *, source: str = ""
+) -> dict[str, FloatArray]:
+    """What anybody would predict without a model, to hold models against; arguments as `split_in_time` returns them.
+
+    Returns
+    -------
+    dict
+        Name -> seconds of shape (after,). `user at size`: the mean logarithm of the jobs of that user and size that had
+        finished at the submission, with that of all the user's as one job more, and so on for all jobs. `constant`: the
+        mean logarithm of all in `before`.
+    """
+    learnt = _past(before, (), source)
+    known = learnt.plus(_past(past, (), source))
+    x = _features(_submitted(after, (), source), known, ())
+    by_user = x[:, feature_names(()).index("user_gpus_mean")]
+    constant = np.full(len(after), float(learnt.target.mean()))
+    return dict(zip(BASELINES, (np.expm1(by_user), np.expm1(constant)), strict=True))
+
+
 def split_in_time(
     jobs: pd.DataFrame, share: float, *, source: str = ""
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:

@@ -19,6 +19,7 @@ from bft.models.errors import InputError
 from bft.models.prediction._columns import numbers, texts
 from bft.models.prediction._documents import part, strings
 from bft.models.prediction._extras import extra
+from bft.models.prediction.regressors import any_order
 from bft.models.prediction.tree_learners import from_sklearn
 from bft.models.prediction.trees import LEAF, Trees
 from bft.models.sharing.interference import require_columns
@@ -73,7 +74,8 @@ class PackingAnalyser:
             monotonic_cst=[RISES_WITH[feature] for feature in FEATURES],
             random_state=seed,
         )
-        grown = learner.fit(x, label).tree_
+        order = any_order(x, label, seed)
+        grown = learner.fit(x[order], label[order]).tree_
         # Scores are ordered, so a leaf says the score next to the mean of its profiles.
         says = np.floor(grown.value[:, 0, 0] + 0.5)
         return cls(replace(from_sklearn(grown, says), single=True))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
@@ -54,7 +55,7 @@ def fit_regressor(kind: str, x: FloatArray, y: FloatArray, seed: int = 0) -> Reg
     x, y
         Finite features of shape (n, features) and finite targets of shape (n,).
     seed
-        Same data, seed and versions of the libraries: same model, to the last bit.
+        Same data, in whatever order, seed and versions of the libraries: same model, to the last bit.
 
     Raises
     ------
@@ -65,7 +66,20 @@ def fit_regressor(kind: str, x: FloatArray, y: FloatArray, seed: int = 0) -> Reg
         raise InputError(f"no kind of regressor {kind!r}; there are {', '.join(KINDS)}")
     if len(x) < LEAST_ROWS:
         raise InputError(f"{len(x)} rows to learn from, expected at least {LEAST_ROWS}")
-    return _KINDS[kind][0](np.ascontiguousarray(x, dtype=np.float64), np.ascontiguousarray(y, dtype=np.float64), seed)
+    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if x.ndim != 2 or y.shape != (len(x),) or not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise ValueError(f"expected finite x of shape (n, features) and y of shape (n,), not {x.shape} and {y.shape}")
+    order = any_order(x, y, seed)
+    return _KINDS[kind][0](np.ascontiguousarray(x[order]), np.ascontiguousarray(y[order]), seed)
+
+
+def any_order(x: FloatArray, y: FloatArray, seed: int) -> NDArray[np.int64]:
+    """An order of the rows that does not depend on the one in which they come, nor follows what they hold.
+
+    What is drawn at random by position (bags, rows held out, batches) would else be drawn from others.
+    """
+    by_content = np.lexsort((*x.T, y))
+    return by_content[np.random.default_rng(seed).permutation(len(y))]
 
 
 def regressor_from_document(kind: str, document: Any, features: int) -> Regressor:

@@ -100,8 +100,9 @@ class Goodput:
         """The best batch size of each placement: goodput (samples/s), atomic batch m, accumulation passes s.
 
         Of 50 total batches in geometric progression from max(M0, m_min R) to M_max each is cut into the fewest passes
-        that fit m_max. A single replica that goes beyond M0 takes at least two passes: one alone gives no estimate of
-        the gradient's noise (Pollux, §4.1).
+        that fit m_max. The samples a pass are rounded up, but never beyond floor(M_max / (R passes)): a batch stays
+        within M_max, which rounding up alone could pass. A single replica that goes beyond M0 takes at least two
+        passes: one alone gives no estimate of the gradient's noise (Pollux, §4.1).
 
         Parameters
         ----------

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bft.models.prediction.accuracy import Accuracy
 
 _Run: TypeAlias = "Callable[[str, int], tuple[Accuracy, float]]"
+_Trivial: TypeAlias = "Callable[[], dict[str, Accuracy]]"
 
 WHAT = ("durations", "submissions", "packing")
 
@@ -81,20 +82,24 @@ def train(what: str, table: str, output: str, kind: str, column: str, horizon: i
 @_horizon
 @_seed
 def evaluate(what: str, table: str, share: float, kinds: tuple[str, ...], column: str, horizon: int, seed: int) -> None:
-    """Learn from the earlier part of TABLE, predict the later; packing: each model from the other models' profiles."""
+    """Learn from the earlier part of TABLE, predict the later; packing: each model from the other models' profiles.
+
+    Below the kinds stands what anybody would predict without a model: who does no better has learnt nothing.
+    """
     frame = _read(what, table)
     if what == "packing":
         _evaluate_packing(frame, table, seed)
         return
-    run = _durations(frame, table, share) if what == "durations" else _submissions(frame, table, share, column, horizon)
+    run, trivial = (
+        _durations(frame, table, share) if what == "durations" else _submissions(frame, table, share, column, horizon)
+    )
     click.echo(f"{'':14} {'MAE':>10} {'R2':>7} {'R2 log':>7} {'rank':>6} {'slope':>6} {'fit s':>6}")
     for kind in kinds or KINDS:
         start = time.perf_counter()
         found, fitted = run(kind, seed)
-        click.echo(
-            f"{kind:14} {found.mae:10.2f} {found.r2:7.3f} {found.r2_log:7.3f} {found.rank:6.3f} {found.slope:6.2f} "
-            f"{fitted - start:6.1f}"
-        )
+        click.echo(f"{_figures(kind, found)} {fitted - start:6.1f}")
+    for name, found in trivial().items():
+        click.echo(f"{_figures(name, found)} {'-':>6}")
 
 
 @predict.command(cls=NamesWholeOption, short_help="What a saved model has learnt.")
@@ -131,6 +136,14 @@ def show(model: str, png: str | None, table: str | None) -> None:
         click.echo(f"{png}: drawn over {len(x):,} rows")
 
 
+def _figures(name: str, found: Accuracy) -> str:
+    return (
+        f"{name:14} {found.mae:10.2f} {found.r2:7.3f} {found.r2_log:7.3f} {found.rank:6.3f} {found.slope:6.2f}".replace(
+            "nan", "  -"
+        )
+    )
+
+
 def _read(what: str, table: str) -> pd.DataFrame:
     """The table; of jobs, whose submissions are asked for, the slots."""
     from bft.models import read_table
@@ -142,25 +155,33 @@ def _read(what: str, table: str) -> pd.DataFrame:
     return frame
 
 
-def _durations(frame: pd.DataFrame, table: str, share: float) -> _Run:
-    """What learns durations with a kind from a seed: how good it is, and when it had learnt."""
+def _durations(frame: pd.DataFrame, table: str, share: float) -> tuple[_Run, _Trivial]:
+    """What learns durations with a kind from a seed (how good, and when it had learnt), and what needs no model."""
     from bft.models.prediction.accuracy import accuracy
-    from bft.models.prediction.duration import DurationEstimator, split_in_time
+    from bft.models.prediction.duration import DurationEstimator, baselines, split_in_time
 
     before, after, past = split_in_time(frame, share, source=table)
     click.echo(f"{len(before):,} jobs had finished before the last {share:.0%} were submitted, of which {len(after):,}")
+
+    actual = after["duration"].to_numpy(dtype=float)
 
     def run(kind: str, seed: int) -> tuple[Accuracy, float]:
         model = DurationEstimator.train(before, kind=kind, seed=seed, source=table)
         fitted = time.perf_counter()
         predicted = model.predict(after, past=past, source=table)
-        return accuracy(predicted, after["duration"].to_numpy(dtype=float)), fitted
+        return accuracy(predicted, actual), fitted
 
-    return run
+    def trivial() -> dict[str, Accuracy]:
+        predicted = baselines(before, after, past, source=table)
+        return {name: accuracy(seconds, actual) for name, seconds in predicted.items()}
+
+    return run, trivial
 
 
-def _submissions(frame: pd.DataFrame, table: str, share: float, column: str, horizon: int) -> _Run:
+def _submissions(frame: pd.DataFrame, table: str, share: float, column: str, horizon: int) -> tuple[_Run, _Trivial]:
     """The same for submissions."""
+    import numpy as np
+
     from bft.models.prediction.accuracy import accuracy
     from bft.models.prediction.forecast import Forecaster, ahead
 
@@ -173,7 +194,13 @@ def _submissions(frame: pd.DataFrame, table: str, share: float, column: str, hor
         predicted = model.predict(frame, source=table)[known - 1 : -horizon]
         return accuracy(predicted, ahead(frame[column].to_numpy(dtype=float), horizon)[known - 1 :]), fitted
 
-    return run
+    def trivial() -> dict[str, Accuracy]:
+        counts = frame[column].to_numpy(dtype=float)
+        actual, last = ahead(counts, horizon)[known - 1 :], counts[known - 1 : -horizon]
+        constant = np.full(len(actual), counts[:known].mean())
+        return {name: accuracy(p, actual) for name, p in (("last slot", last), ("constant", constant))}
+
+    return run, trivial
 
 
 def _evaluate_packing(frame: pd.DataFrame, table: str, seed: int) -> None:
