@@ -87,6 +87,28 @@ def test_a_huge_range_is_refused_before_it_takes_memory() -> None:
     assert peak < 64 << 20
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n" + "[1-262143]" * 300,
+        "n[" + ",".join(f"{low}-262143" for low in range(1, 4000)) + "]",
+        "n[" + ",".join(["0-" + "9" * 18] * 20) + "]",
+        "n" * 200_000 + "[1-262143]",
+        "n[" + "0" * 100_000 + ",1-100000]",
+    ],
+    ids=["product", "overlapping", "beyond a word", "long name", "long number"],
+)
+def test_a_short_text_does_not_become_many_names_before_it_is_refused(text: str) -> None:
+    nodes_of = NodeLists(Collector().indices)
+    tracemalloc.start()
+    for use in (expand, nodes_of):
+        with pytest.raises(HostListError, match="hosts|characters|no name"):
+            use(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 << 20  # some 3,999 ranges, no names
+
+
 @given(st.text("n0123456789[]-,/ ", max_size=30))
 def test_any_text_is_expanded_or_refused(text: str) -> None:
     with contextlib.suppress(HostListError):

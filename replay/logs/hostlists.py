@@ -6,10 +6,13 @@ import re
 from array import array
 from collections.abc import Callable, Sequence
 from itertools import product
+from math import prod
 
 # What schedulers write where a job has no nodes.
 NO_HOSTS = frozenset({"", "None assigned", "None", "(null)", "N/A", "NONE", "Unknown", "-"})
 MOST_HOSTS = 262_144
+# Longest name that the name service knows.
+MAX_NAME = 255
 CACHE_BYTES = 64 << 20
 # Names of hosts and what may be in brackets; brackets as found by _PARTS have no brackets inside.
 _PARTS = re.compile(r"\[([^\[\]]*)\]|([^\[\],]+)|(,)")
@@ -25,22 +28,64 @@ def expand(text: str, *, most: int = MOST_HOSTS) -> tuple[str, ...]:
     """Host names of a host list, in its order, each once.
 
     Brackets hold numbers and ranges with leading zeros kept (`[08-11]`), with an optional step (`[0-8/2]`); several
-    of them make a product, the last running fastest. `None assigned` and its like are no hosts.
+    of them make a product, the last running fastest. `None assigned` and its like are no hosts. How many hosts that
+    makes is known before the first name is: a few characters may stand for any number of them.
 
     Raises
     ------
     HostListError
-        When brackets do not match, a range is none or runs backwards, a name has characters no host has, or there
-        are more than `most` hosts.
+        When brackets do not match, a range is none or runs backwards, a name has characters no host has or is longer
+        than any, or there are more than `most` hosts, those named twice counted twice.
     """
     if text in NO_HOSTS:
         return ()
     if "[" not in text and "," not in text:  # one host, the most frequent list
-        if not _NAME.fullmatch(text):
-            raise HostListError(f"{_short(text)} is no name of a host")
+        _check_name(text)
         return (text,)
+    words = _words(text)
+    if _size(words) > most:
+        raise HostListError(f"{_short(text)} has more than {most:,} hosts")
     names: list[str] = []
-    word: list[tuple[str, ...]] = []
+    for word in words:
+        choices = [part.texts() for part in word]
+        if len(choices) == 2 and len(choices[0]) == 1:  # n[1-3], the most frequent
+            names.extend(map(choices[0][0].__add__, choices[1]))
+        else:
+            names.extend(map("".join, product(*choices)))
+    return tuple(dict.fromkeys(names))
+
+
+def count(text: str) -> int:
+    """How many hosts a host list has, those named twice counted twice; HostListError as `expand`."""
+    return 0 if text in NO_HOSTS else _size(_words(text))
+
+
+class _Part:
+    """A part of a word: plain text, or a bracket as the numbers and ranges in it, of which none is written out."""
+
+    __slots__ = ("_pieces", "size", "width")
+
+    def __init__(self, pieces: list[str | tuple[range, int]]) -> None:
+        self._pieces = pieces
+        self.size = sum(1 if isinstance(piece, str) else len(piece[0]) for piece in pieces)
+        self.width = max(
+            len(piece) if isinstance(piece, str) else max(piece[1], len(str(piece[0][-1]))) for piece in pieces
+        )
+
+    def texts(self) -> list[str]:
+        """All that it stands for: 08-10,12 is 08 09 10 12."""
+        found: list[str] = []
+        for piece in self._pieces:
+            if isinstance(piece, str):
+                found.append(piece)
+            else:
+                found.extend(map(f"{{:0{piece[1]}}}".format, piece[0]))
+        return found
+
+
+def _words(text: str) -> list[list[_Part]]:
+    """The comma-separated words of a host list, each as its parts."""
+    words: list[list[_Part]] = [[]]
     at = 0
     while at < len(text):
         part = _PARTS.match(text, at)
@@ -49,40 +94,35 @@ def expand(text: str, *, most: int = MOST_HOSTS) -> tuple[str, ...]:
         at = part.end()
         bracket, plain, _ = part.groups()
         if bracket is not None:
-            word.append(_numbers(bracket, most))
+            words[-1].append(_numbers(bracket))
         elif plain is not None:
-            if not _NAME.fullmatch(plain):
-                raise HostListError(f"{_short(plain)} is no name of a host")
-            word.append((plain,))
+            _check_name(plain)
+            words[-1].append(_Part([plain]))
         else:
-            _finish(word, names, text, most)
-    _finish(word, names, text, most)
-    return tuple(dict.fromkeys(names))
+            words.append([])
+    for word in words:
+        if not word:
+            raise HostListError(f"a name is missing beside a comma in {_short(text)}")
+        if sum(part.width for part in word) > MAX_NAME:
+            raise HostListError(f"{_short(text)} has a name of more than {MAX_NAME} characters")
+    return words
 
 
-def _finish(word: list[tuple[str, ...]], names: list[str], text: str, most: int) -> None:
-    """Append the hosts of one comma-separated word and empty it."""
-    if not word:
-        raise HostListError(f"a name is missing beside a comma in {_short(text)}")
-    total = len(names)
-    size = 1
-    for choices in word:
-        size *= len(choices)
-    if total + size > most:
-        raise HostListError(f"{_short(text)} has more than {most:,} hosts")
-    if len(word) == 2 and len(word[0]) == 1:  # n[1-3], the most frequent
-        names.extend(map(word[0][0].__add__, word[1]))
-    else:
-        names.extend(map("".join, product(*word)))
-    word.clear()
+def _size(words: list[list[_Part]]) -> int:
+    return sum(prod(part.size for part in word) for word in words)
 
 
-def _numbers(bracket: str, most: int) -> tuple[str, ...]:
-    """What a bracket stands for: 08-10,12 is 08 09 10 12."""
-    found: list[str] = []
+def _check_name(text: str) -> None:
+    if len(text) > MAX_NAME or not _NAME.fullmatch(text):
+        raise HostListError(f"{_short(text)} is no name of a host")
+
+
+def _numbers(bracket: str) -> _Part:
+    """A bracket: 08-10,12."""
+    pieces: list[str | tuple[range, int]] = []
     for piece in bracket.split(","):
         if piece.isdecimal() and piece.isascii():
-            found.append(piece)
+            pieces.append(piece)
             continue
         match = _RANGE.fullmatch(piece)
         if match is None:
@@ -91,10 +131,8 @@ def _numbers(bracket: str, most: int) -> tuple[str, ...]:
         first, last, stride = int(low), int(high), int(step or 1)
         if last < first or not stride:
             raise HostListError(f"the range {_short(piece)} runs backwards")
-        if (last - first) // stride + len(found) >= most:
-            raise HostListError(f"[{_short(bracket)}] has more than {most:,} hosts")
-        found.extend(map(f"{{:0{len(low)}}}".format, range(first, last + 1, stride)))
-    return tuple(found)
+        pieces.append((range(first, last + 1, stride), len(low)))
+    return _Part(pieces)
 
 
 def _short(text: str) -> str:
@@ -148,6 +186,13 @@ class NodeLists:
         try:
             parts = list(map(known.__getitem__, pieces))
         except KeyError:
+            # Before any is written out: overlapping ranges, each of them permitted, are many hosts together.
+            size = sum(
+                len(known[piece]) // array("i").itemsize if piece in known else count(f"{prefix}[{piece}]")
+                for piece in pieces
+            )
+            if size > MOST_HOSTS:
+                raise HostListError(f"{_short(prefix)}[...] has more than {MOST_HOSTS:,} hosts") from None
             for piece in pieces:
                 if piece not in known:
                     known[piece] = self._indices(expand(f"{prefix}[{piece}]")).tobytes()

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.formats import Settings
-from bft.replay.logs.hostlists import HostListError, expand
+from bft.replay.logs.hostlists import MOST_HOSTS, HostListError, count, expand
 from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record
 from bft.replay.logs.times import MOST_EPOCH_S, Clock
 from bft.replay.trace import SECOND_NS
@@ -130,6 +130,8 @@ def _hosts(row: list[str], processors: float) -> tuple[str, ...]:
     """
     names = [_SLOT.sub("", name) for name in _APART.split(row[_FIELDS]) if name]
     try:
+        if sum(map(count, names)) > MOST_HOSTS:  # before they are written out
+            return ()
         hosts = tuple(dict.fromkeys(host for name in names for host in expand(name)))
     except HostListError:
         return ()
