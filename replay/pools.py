@@ -14,7 +14,9 @@ from bft.models import InputError, Job, JobTable, read_table
 from bft.replay.ledger import Outcome
 from bft.replay.trace import SECOND_NS, NodeTrace, always_idle
 
-_SIZE = re.compile(r"(\d+)x(\d+)")
+_SIZE = re.compile(r"(\d+)x(\d+)", re.ASCII)
+# Units of all pools together: several times those of any machine, and some 400 MB.
+MAX_UNITS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,17 @@ class StagesBefore(Protocol):
 def cluster_size(cluster: str) -> tuple[int, int] | None:
     """Nodes, and units of each, of a cluster such as 8x8; None when it is not written like that."""
     match = _SIZE.fullmatch(cluster)
-    return None if match is None else (int(match[1]), int(match[2]))
+    if match is None:
+        return None
+    # Python refuses to read a number of thousands of digits; these are beyond the limit with ten.
+    nodes, units = (int(digits.lstrip("0")[:10] or "0") for digits in match.groups())
+    _check_total(nodes * units, cluster)
+    return nodes, units
+
+
+def _check_total(units: int, cluster: str) -> None:
+    if units > MAX_UNITS:
+        raise InputError(f"a cluster may have {MAX_UNITS:,} units (nodes x units of each), no more", file=cluster)
 
 
 def cluster_pools(cluster: str, jobs: JobTable) -> list[Pool]:
@@ -104,7 +116,7 @@ def cluster_pools(cluster: str, jobs: JobTable) -> list[Pool]:
     for position, job in enumerate(jobs):
         name = job.vc if size is None else ""
         if name not in members:
-            what = f"its virtual cluster {name!r} is none of {', '.join(sizes)}"
+            what = f"its virtual cluster {name!r} is none of {', '.join(sizes)[:200]}"
             raise InputError(what, file=cluster, column="vc", job=job.name)
         members[name].append(position)
     pools = []
@@ -139,17 +151,31 @@ def _read_sizes(path: str) -> dict[str, tuple[int, int]]:
     missing = [column for column in ("vc", "nodes", "units_per_node") if column not in frame.columns]
     if missing:
         raise InputError(f"missing column {', '.join(missing)}; it has {', '.join(map(str, frame.columns))}", file=path)
+    if frame.empty:
+        raise InputError("names no virtual cluster: no row follows the header", file=path)
     sizes: dict[str, tuple[int, int]] = {}
+    total = 0
     for row, (name, nodes, units) in enumerate(
         zip(frame["vc"], frame["nodes"], frame["units_per_node"], strict=True), start=1
     ):
         for column, value in (("nodes", nodes), ("units_per_node", units)):
-            if not (isinstance(value, int | float | np.number) and value == int(value) and value > 0):
+            if not _is_count(value):
                 raise InputError(f"expected a whole number > 0, not {value!r}", file=path, row=row, column=column)
+        if not isinstance(name, str) and not (name == name and name is not None):
+            raise InputError("the virtual cluster has no name", file=path, row=row, column="vc")
         if str(name) in sizes:
             raise InputError(f"the virtual cluster {name!r} appears twice", file=path, row=row, column="vc")
         sizes[str(name)] = int(nodes), int(units)
+        total += int(nodes) * int(units)
+        _check_total(total, path)
     return sizes
+
+
+def _is_count(value: object) -> bool:
+    """Whether a cell is a whole number > 0; NaN and infinity are none, nor is what exceeds any machine."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        return False
+    return bool(0 < value < 2**53) and float(value).is_integer()
 
 
 def merge(pools: Sequence[Pool], outcomes: Sequence[Outcome], jobs: JobTable) -> Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,6 +79,17 @@ def test_each_virtual_cluster_is_as_if_it_were_alone(drawn: list[tuple[str, int,
         ("vc,nodes,units_per_node\np,0,4\n", "row 1, column nodes"),
         ("vc,nodes,units_per_node\np,1.5,4\n", "whole number > 0, not 1.5"),
         ("vc,nodes,units_per_node\np,x,4\n", "whole number > 0, not 'x'"),
+        ("vc,nodes,units_per_node\np,nan,4\n", "row 1, column nodes: expected a whole number > 0, not nan"),
+        ("vc,nodes,units_per_node\nq,1,1\np,1,inf\n", "row 2, column units_per_node.*not inf"),
+        ("vc,nodes,units_per_node\np,1e400,4\n", "row 1, column nodes"),
+        ("vc,nodes,units_per_node\np,,4\n", "row 1, column nodes"),
+        ("vc,nodes,units_per_node\np,True,4\n", "row 1, column nodes"),
+        ("vc,nodes,units_per_node\n", "no row follows the header"),
+        ("vc,nodes,units_per_node", "no row follows the header"),
+        ("\n", "not a readable CSV|missing column"),
+        ("", "is empty"),
+        ("vc,nodes,units_per_node\np,100000000,8\n", "1,000,000 units"),
+        ("vc,nodes,units_per_node\np,1000,500\nq,1000,501\n", "1,000,000 units"),
         ("vc,nodes,units_per_node\np,1,4\np,1,4\n", "appears twice"),
         ("vc,nodes,units_per_node\nq,1,4\n", "virtual cluster 'p' is none of q"),
     ],
@@ -86,6 +98,27 @@ def test_a_wrong_cluster_file_is_told_by_row_and_column(tmp_path: Path, text: st
     job = replace(rigid_job("a", 3), vc="p")
     with pytest.raises(InputError, match=told):
         cluster_pools(sizes(tmp_path, text), JobTable((job,)))
+
+
+def test_a_cluster_of_jsonl_with_numbers_beyond_floats_is_told(tmp_path: Path) -> None:
+    for number in ("1" + "0" * 400, "1e400", "NaN", "null", "[1]", "true"):
+        path = tmp_path / "vcs.jsonl"
+        path.write_text(f'{{"vc": "p", "nodes": {number}, "units_per_node": 4}}\n')
+        with pytest.raises(InputError, match="row 1, column nodes: expected a whole number"):
+            cluster_pools(str(path), JobTable((replace(rigid_job("a", 3), vc="p"),)))
+
+
+@pytest.mark.parametrize("cluster", ["100000000x8", "8x100000000", "1001x1000", "9" * 5000 + "x1"])
+def test_a_cluster_beyond_any_machine_is_refused_before_it_is_made(
+    tmp_path: Path, cluster: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_parquet(jobs_to_frame(JobTable((rigid_job(),))), tmp_path / "jobs.parquet")
+    tracemalloc.start()
+    assert run(["--cluster", cluster, "--jobs", str(tmp_path / "jobs.parquet"), "--out", str(tmp_path / "out")]) == 2
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "1,000,000 units" in capsys.readouterr().err
+    assert peak < 32 << 20
 
 
 def test_what_is_neither_a_size_nor_a_file_is_told() -> None:
