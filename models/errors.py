@@ -3,6 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
+
+# Characters that a message keeps of what a user wrote: of a label such as a job's name, and of a sentence.
+MAX_LABEL: Final = 200
+MAX_SENTENCE: Final = 1_500
+
+
+def shortened(text: str, limit: int) -> str:
+    """A text, cut in the middle when it has more than `limit` characters."""
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit * 3 // 4]} ... [{len(text):,} characters] ... {text[-(limit // 4) :]}"
+
+
+def printable(text: str, limit: int | None = None) -> str:
+    r"""A text as terminals and pages may show it: cut in the middle beyond `limit` characters, and with escapes.
+
+    Escaped (`\u202e`) is what acts instead of being seen: control characters, what changes the direction of writing,
+    other invisible formatting, halves of surrogate pairs.
+    """
+    if limit is not None:
+        text = shortened(text, limit)
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else f"\\u{ord(char):04x}" if ord(char) < 2**16 else f"\\U{ord(char):08x}"
+        for char in text
+    )
 
 
 class InputError(ValueError):
@@ -33,9 +61,12 @@ class InputError(ValueError):
         super().__init__(str(self))
 
     def __str__(self) -> str:
+        # Here and nowhere else is shortened and escaped what a file may hold at any length.
         where = [] if self.file is None else [str(self.file)]
         for label, value in (("row", self.row), ("column", self.column), ("job", self.job)):
             if value is not None:
                 where.append(f"{label} {value}")
-        message = f"{', '.join(where)}: {self.what}" if where else self.what
-        return f"{message} ({self.hint})" if self.hint else message
+        place = ", ".join(printable(part, MAX_LABEL) for part in where)
+        what = "\n".join(printable(line) for line in shortened(self.what, MAX_SENTENCE).split("\n"))
+        message = f"{place}: {what}" if where else what
+        return f"{message} ({printable(self.hint, MAX_SENTENCE)})" if self.hint else message

@@ -12,7 +12,7 @@ import numpy as np
 
 from bft.models.curves import Curve
 from bft.models.errors import InputError
-from bft.models.jobs import Job, JobTable
+from bft.models.jobs import JOB_BYTES, Job, JobTable
 from bft.models.tables import read_table
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def read_jobs(path: str | Path) -> JobTable:
     InputError
         Naming file, row, column and job.
     """
-    return jobs_from_frame(read_table(path), source=str(path))
+    return jobs_from_frame(read_table(path, row_bytes=JOB_BYTES), source=str(path))
 
 
 def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable:
@@ -64,7 +64,7 @@ def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable
     InputError
         Naming file, row, column and job.
     """
-    bound_frame = _named(read_table(bounds), str(bounds))
+    bound_frame = _named(read_table(bounds, row_bytes=JOB_BYTES), str(bounds))
     curve_frame = _named(read_table(scalability), str(scalability))
     _require(bound_frame, BOUNDS, str(bounds))
     _require(curve_frame, CURVES, str(scalability))

@@ -17,6 +17,8 @@ from bft.models.errors import InputError
 REQUEST_SHARE = 0.8
 # Ten times the units of any machine: a slip of the pen must not take all memory.
 MOST_UNITS = 10_000_000
+# Memory of a job with curves of a few points, measured; readers of tables that hold one a row count with it.
+JOB_BYTES = 1_500
 
 
 class Dynamics(Protocol):

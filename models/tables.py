@@ -5,21 +5,32 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
 import os
 import tarfile
 import warnings
-import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, Self, TypeAlias, cast
 
+from bft.models.bounded import (
+    Budget,
+    Weigh,
+    bounded,
+    out_of_memory,
+    parse_json,
+    readable,
+    reading,
+    weigh_json,
+    weigh_lines,
+)
 from bft.models.errors import InputError
 from bft.models.pickles.safe_pickle import read_frame
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 # Keys by which pandas and Arrow describe columns to themselves, in the metadata of a Parquet file.
 _OWN_METADATA: Final = frozenset({b"pandas", b"ARROW:schema", b"PANDAS_ATTRS"})
@@ -27,6 +38,20 @@ _HEAD: Final = 512
 # Columns of CSV tables that hold names.
 TEXT_COLUMNS: Final = ("node", "name", "job", "model", "model_a", "model_b", "user", "vc")
 _CHUNK: Final = 1 << 20
+# Memory, measured: a column of a table; a cell of CSV, empty or not, while it is read; a list in a cell.
+_COLUMN_BYTES: Final = 1_300
+_CELL_BYTES: Final = 32
+_LIST_BYTES: Final = 150
+# Of an archive: files in it, and bytes of what describes one (long names, further attributes).
+_MAX_MEMBERS: Final = 10_000
+_MAX_DESCRIPTION: Final = 1 << 20
+_DESCRIPTIONS: Final = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
 
 # First bytes and what they say a file is; a tar header has its name further on.
 _MAGIC: Final = (
@@ -47,10 +72,10 @@ _MAGIC: Final = (
     (b"ccopy_reg\n", "a pickle"),
 )
 
-Reader: TypeAlias = "Callable[[BinaryIO, str], pd.DataFrame]"
+Reader: TypeAlias = "Callable[[BinaryIO, str, Budget], pd.DataFrame]"
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
+def read_table(path: str | Path, *, row_bytes: int = 0) -> pd.DataFrame:
     """Read a job table or a matrix trace by the suffix of its file.
 
     | suffix                       | is                                                               |
@@ -62,6 +87,13 @@ def read_table(path: str | Path) -> pd.DataFrame:
     | .tar.gz, .tgz                | an archive with exactly one file of the above kinds              |
     | none, and no such file       | that name with .pkl, else with .tar.gz, as the published ones    |
 
+    Parameters
+    ----------
+    path
+        The file.
+    row_bytes
+        Memory that the caller will take for each row, for the bound.
+
     Returns
     -------
     DataFrame
@@ -72,21 +104,20 @@ def read_table(path: str | Path) -> pd.DataFrame:
     ------
     InputError
         Naming the file, if it is missing, unreadable, empty, cut short, not what its suffix says,
-        or a pickle that would run code.
+        a pickle that would run code, or far larger in memory than it is as a file (`bft.models.bounded`).
     """
     path = _found(Path(path))
     suffix = _suffix(path.name)
-    try:
-        with path.open("rb") as stream:
-            if suffix is None:
-                raise _unknown(stream.peek(_HEAD), str(path))
-            if suffix in _ARCHIVES:
-                return _read_archive(stream, str(path))
-            return _read(stream, suffix, str(path))
-    except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
-        raise InputError(f"damaged or cut short: {error}", file=path, hint="copy it again") from error
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from error
+    with reading(path), path.open("rb") as stream:
+        budget = Budget(str(path), path.stat().st_size)
+        if suffix is None:
+            raise _unknown(stream.peek(_HEAD), str(path))
+        if suffix in _ARCHIVES:
+            frame = _read_archive(stream, str(path), budget)
+        else:
+            frame = _read(stream, suffix, str(path), budget)
+        budget.take(len(frame) * row_bytes)
+        return frame
 
 
 def _found(path: Path) -> Path:
@@ -127,17 +158,26 @@ def _sniffed(head: bytes) -> str | None:
     return next((what for magic, what in _MAGIC if head.startswith(magic)), None)
 
 
-def _read(stream: IO[bytes], suffix: str, file: str) -> pd.DataFrame:
-    """Read a stream as what `suffix` says, after a look at its first bytes."""
+def _read(stream: BinaryIO, suffix: str, file: str, budget: Budget) -> pd.DataFrame:
+    """Read a file as what `suffix` says, after a look at its first bytes."""
     if suffix in _PACKED:
         _expect(_peek(stream), "gzip-compressed", suffix, file)
-        with gzip.GzipFile(fileobj=stream, mode="rb") as unpacked:
-            frame = _read(cast("IO[bytes]", unpacked), suffix.removesuffix(".gz"), file)
-            _drain(unpacked)
-        return frame
+        return _read_content(gzip.GzipFile(fileobj=stream).read, suffix.removesuffix(".gz"), file, budget)
+    if suffix == ".parquet":  # Arrow reads of the file what it needs
+        _expect(_peek(stream), _READERS[suffix][0], suffix, file)
+        return _read_parquet(stream, file, budget)
+    return _read_content(stream.read, suffix, file, budget)
+
+
+def _read_content(read: Callable[[int], bytes], suffix: str, file: str, budget: Budget) -> pd.DataFrame:
+    """Read content that is no longer packed, within bounds."""
     expected, reader = _READERS[suffix]
+    weigh = weigh_lines(_WEIGH[suffix], file) if suffix in _WEIGH else len
+    stream = bounded(read, budget, weigh, errors=())
     _expect(_peek(stream), expected, suffix, file)
-    return reader(cast("BinaryIO", stream), file)
+    frame = reader(cast("BinaryIO", stream), file, budget)
+    _drain(stream)
+    return frame
 
 
 def _peek(stream: IO[bytes]) -> bytes:
@@ -162,57 +202,92 @@ def _expect(head: bytes, expected: str | None, suffix: str, file: str) -> None:
         )
 
 
-def _drain(unpacked: gzip.GzipFile) -> None:
+def _drain(stream: IO[bytes]) -> None:
     """Read to the end, where gzip compares its check sum; a pickle and an archive end before that."""
-    while not unpacked.closed and unpacked.read(_CHUNK):  # pandas closes what it has read to the end
+    while not stream.closed and stream.read(_CHUNK):  # pandas closes what it has read to the end
         pass
 
 
-def _read_archive(stream: BinaryIO, file: str) -> pd.DataFrame:
+class _Member(tarfile.TarInfo):
+    """A member of an archive; what describes it is bounded before it is read."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """As TarInfo has it."""
+        made = super().frombuf(buf, encoding, errors)
+        if made.type == tarfile.GNUTYPE_SPARSE:
+            raise InputError("holds a sparse file, which may be as large as it claims; expected a table as it is")
+        if made.type in _DESCRIPTIONS and made.size > _MAX_DESCRIPTION:
+            raise InputError(f"describes a file in more than {readable(_MAX_DESCRIPTION)}")
+        return made
+
+
+def _read_archive(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
     """Read the one table of a .tar.gz out of the stream; nothing is written to disk."""
     _expect(_peek(stream), "gzip-compressed", ".tar.gz", file)
-    with gzip.GzipFile(fileobj=stream, mode="rb") as unpacked, tarfile.open(fileobj=unpacked, mode="r:") as archive:
-        members = archive.getmembers()
-        tables = [
-            member
-            for member in members
-            # Links lead elsewhere, sparse files are as large as they claim, ._ files are macOS's.
-            if member.isreg()
-            and not member.issparse()
-            and not Path(member.name).name.startswith("._")
-            and any(member.name.lower().endswith(suffix) for suffix in _READERS)
-        ]
-        if len(tables) != 1:
-            names = [ascii(member.name)[1:-1] for member in tables or members]
-            listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
-            raise InputError(
-                f"holds {len(tables) or 'no'} tables, expected one ({', '.join(_READERS)})",
-                file=file,
-                hint=f"{'they are' if tables else 'it holds'} {listed or 'nothing'}",
-            )
-        member = archive.extractfile(tables[0])
-        if member is None:  # only what is no regular file
+    members: list[tarfile.TarInfo] = []
+    with _members(stream, file) as archive:
+        for member in archive:
+            members.append(member)
+            if len(members) > _MAX_MEMBERS:
+                raise InputError(f"holds more than {_MAX_MEMBERS:,} files, expected one table", file=file)
+    tables = [
+        member
+        for member in members
+        # Links lead elsewhere, sparse files are as large as they claim, ._ files are macOS's.
+        if member.isreg()
+        and not member.issparse()
+        and not Path(member.name).name.startswith("._")
+        and any(member.name.lower().endswith(suffix) for suffix in _READERS)
+    ]
+    if len(tables) != 1:
+        names = [ascii(member.name)[1:-1] for member in tables or members]
+        listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+        raise InputError(
+            f"holds {len(tables) or 'no'} tables, expected one ({', '.join(_READERS)})",
+            file=file,
+            hint=f"{'they are' if tables else 'it holds'} {listed or 'nothing'}",
+        )
+    stream.seek(0)
+    with _members(stream, file) as archive:
+        wanted = next(member for member in archive if member.offset == tables[0].offset)
+        content = archive.extractfile(wanted)
+        if content is None:  # only what is no regular file
             raise InputError("holds no file", file=file)
-        inside = ascii(tables[0].name)[1:-1]
-        with member:
-            frame = _read(member, _suffix(tables[0].name) or "", f"{file}, {inside}")
+        inside = ascii(wanted.name)[1:-1]
+        with content:
+            return _read_content(content.read, _suffix(wanted.name) or "", f"{file}, {inside}", budget)
+
+
+@contextmanager
+def _members(stream: BinaryIO, file: str) -> Iterator[tarfile.TarFile]:
+    """The archive, read once and forward: what passes by takes no memory."""
+    with gzip.GzipFile(fileobj=stream, mode="rb") as unpacked:
+        try:
+            with tarfile.open(fileobj=unpacked, mode="r|", tarinfo=_Member) as archive:
+                yield archive
+        except InputError as error:
+            error.file = error.file or file
+            raise
         _drain(unpacked)
-        return frame
 
 
-def _read_pickle(stream: BinaryIO, file: str) -> pd.DataFrame:
-    return read_frame(stream, file=file)
+def _read_pickle(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
+    return read_frame(stream, file=file, budget=budget)
 
 
-def _read_parquet(stream: BinaryIO, file: str) -> pd.DataFrame:
+def _read_parquet(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    # Arrow reads from the end: a member of an archive, slow to seek in, is brought into memory.
-    source = stream if type(stream) is io.BufferedReader else io.BytesIO(stream.read())
+    # Arrow reads from the end: a member of an archive, which cannot be sought in, is brought into memory.
+    source = stream if stream.seekable() else io.BytesIO(stream.read())
     try:
-        table = pq.read_table(source)
+        table = _arrow_table(source, file, budget)
         frame: pd.DataFrame = table.to_pandas()
+    except InputError:
+        raise
+    except MemoryError as error:  # Arrow's are of both kinds
+        raise out_of_memory(error, file) from error
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"not a readable Parquet file: {reason}", file=file, hint="is it complete?") from error
@@ -224,10 +299,74 @@ def _read_parquet(stream: BinaryIO, file: str) -> pd.DataFrame:
     return frame
 
 
-def _read_csv(stream: BinaryIO, file: str) -> pd.DataFrame:
+def _arrow_table(source: BinaryIO, file: str, budget: Budget) -> pa.Table:
+    """The table of a Parquet file, of which a few kB can state any number of rows, and of copies of long texts.
+
+    How many values there are, the file says before any is read. Texts are read as a dictionary, as they are stored,
+    and written out once their lengths are known.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    parquet = pq.ParquetFile(source)
+    schema, described = parquet.schema_arrow, parquet.metadata
+    widths = [_width(field.type) for field in schema]
+    flat = described.num_columns == len(schema)
+    for group in range(described.num_row_groups):
+        chunks = described.row_group(group)
+        for k in range(chunks.num_columns):
+            budget.take(2 * (widths[k] if flat else 8) * chunks.column(k).num_values)  # Arrow's, and pandas'
+    nested = sum(pa.types.is_nested(field.type) for field in schema)
+    budget.take(described.num_rows * (nested * _LIST_BYTES + 1) + len(schema) * _COLUMN_BYTES)
+    texts = [field.name for field in schema if _is_text(field.type)]
+    if texts:
+        source.seek(0)
+        parquet = pq.ParquetFile(source, read_dictionary=texts)
+    table: pa.Table = parquet.read()
+    for index, field in enumerate(schema):
+        column = table.column(index)
+        if pa.types.is_dictionary(column.type) and _is_text(column.type.value_type):
+            budget.take(sum(_text_bytes(chunk) for chunk in column.chunks))
+            if field.name in texts:
+                column = column.cast(field.type)
+                table = table.set_column(index, field, column)
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            what = "not UTF-8 text" if "UTF8" in str(error) else f"damaged: {str(error).splitlines()[0]}"
+            raise InputError(what, file=file, column=field.name, hint="save it as UTF-8") from error
+    return table
+
+
+def _width(kind: pa.DataType) -> int:
+    """Bytes of a value, without the texts that it may refer to."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        kind = kind.index_type
+    return max(1, int(kind.bit_width) // 8) if pa.types.is_primitive(kind) else 8
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return any(of(kind) for of in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary))
+
+
+def _text_bytes(chunk: pa.DictionaryArray) -> int:
+    """Bytes of a column of texts when each is written out."""
+    import pyarrow.compute as pc
+
+    lengths = pc.binary_length(chunk.dictionary).cast("int64")
+    return int(pc.sum(lengths.take(chunk.indices)).as_py() or 0)
+
+
+def _read_csv(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
     import pandas as pd
 
-    names = _header(stream, file)
+    first, names = _header(stream, file)
+    budget.take(_COLUMN_BYTES * len(names))
+    stream = cast("BinaryIO", bounded(_rejoined(first, stream.read), budget, lambda block: 0))
     try:
         with warnings.catch_warnings():
             # A row with more fields than the header would otherwise lose them, with a warning.
@@ -245,19 +384,28 @@ def _read_csv(stream: BinaryIO, file: str) -> pd.DataFrame:
                 converters=text,
                 **options,
             )
+    except InputError:  # of the bounds of the stream
+        raise
     except pd.errors.ParserWarning as error:
         raise InputError("its rows have more fields than its header line has names", file=file) from error
     except UnicodeDecodeError as error:
         raise InputError(f"not UTF-8 text at byte {error.start}", file=file, hint="save it as UTF-8") from error
     except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError) as error:
+        if "out of memory" in str(error):  # as the parser, written in C, calls it
+            raise MemoryError from error
         raise InputError(f"not a readable CSV file: {str(error).strip()}", file=file) from error
     return frame
 
 
-def _header(stream: BinaryIO, file: str) -> list[str]:
-    """The columns that the header line names; refused when it names one twice, as pandas would rename the second."""
+def _rejoined(first: bytes, rest: Callable[[int], bytes]) -> Callable[[int], bytes]:
+    """Read what was taken off the begin of a stream, and then the stream."""
+    taken = io.BytesIO(first)
+    return lambda size: taken.read(size) or rest(size)
+
+
+def _header(stream: BinaryIO, file: str) -> tuple[bytes, list[str]]:
+    """The header line and the columns that it names; refused when it names one twice: pandas renames the second."""
     header = stream.readline()
-    stream.seek(0)
     try:
         names = next(csv.reader([header.decode("utf-8-sig", "replace")]), [])
     except csv.Error as error:  # such as a lone carriage return
@@ -265,18 +413,19 @@ def _header(stream: BinaryIO, file: str) -> list[str]:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InputError("the header line has two columns of this name", file=file, column=twice[0])
-    return names
+    return header, names
 
 
-def _read_jsonl(stream: BinaryIO, file: str) -> pd.DataFrame:
+def _read_jsonl(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
     import pandas as pd
 
     records: list[dict[str, Any]] = []
+    columns: set[str] = set()
     for row, line in enumerate(stream, start=1):
         if not line.strip():
             continue
         try:
-            record = json.loads(line.decode("utf-8-sig" if row == 1 else "utf-8"))
+            record = parse_json(line.decode("utf-8-sig" if row == 1 else "utf-8"))
         except UnicodeDecodeError as error:
             raise InputError(f"not UTF-8 text at byte {error.start}", file=file, row=row) from error
         except (ValueError, RecursionError) as error:
@@ -289,8 +438,10 @@ def _read_jsonl(stream: BinaryIO, file: str) -> pd.DataFrame:
                 hint="JSON lines have an object a line, and no brackets around them",
             )
         records.append(record)
+        columns.update(record)
     if not records:
         raise InputError("is empty", file=file)
+    budget.take(len(columns) * (_COLUMN_BYTES + 8 * len(records)))  # a table has a cell where an object lacks a key
     return pd.DataFrame(records)
 
 
@@ -301,6 +452,11 @@ _READERS: Final[dict[str, tuple[str | None, Reader]]] = {
     ".jsonl": (None, _read_jsonl),
     ".pkl": ("a pickle", _read_pickle),
     ".pickle": ("a pickle", _read_pickle),
+}
+# What a block of the content becomes in memory; what is no text is as large as it is.
+_WEIGH: Final[dict[str, Weigh]] = {
+    ".csv": lambda block: len(block) + _CELL_BYTES * (block.count(b",") + block.count(b"\n")),
+    ".jsonl": weigh_json,
 }
 _PACKED: Final = (".csv.gz", ".jsonl.gz", ".pkl.gz", ".pickle.gz")
 _ARCHIVES: Final = (".tar.gz", ".tgz")

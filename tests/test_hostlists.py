@@ -102,7 +102,7 @@ def test_a_short_text_does_not_become_many_names_before_it_is_refused(text: str)
     nodes_of = NodeLists(Collector().indices)
     tracemalloc.start()
     for use in (expand, nodes_of):
-        with pytest.raises(HostListError, match="hosts|characters|no name"):
+        with pytest.raises(HostListError, match=r"hosts|characters|no name"):
             use(text)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

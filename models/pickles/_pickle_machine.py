@@ -14,9 +14,22 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import BinaryIO, Final
 
-# Bounds memory at about 3 GiB (of empty containers) and time at less than a minute; a job table
-# of a million rows stays below.
-MAX_OPCODES: Final = 50_000_000
+from bft.models.errors import InputError
+
+# Memory of what an opcode leaves behind, in bytes; what a number or text has of bytes in the file comes on top. Those
+# that leave nothing count as if they did, which bounds time: some 50 million of them to a GiB, less than a minute.
+_ANY: Final = 20
+_COSTS: Final = {
+    **dict.fromkeys(b"JMIFG", 40),
+    **dict.fromkeys(b"L\x8a\x8bc\x93", 56),
+    **dict.fromkeys(b"STUVX\x8c\x8dBC\x8e\x96", 64),
+    **dict.fromkeys(b"]}tld\x85\x86\x87", 72),
+    **dict.fromkeys(b"R\x81io", 80),
+    **dict.fromkeys(b"pqr\x94", 110),
+}
+_ITEM: Final = 50
+# Costs are reported when they have come to this.
+_REPORTED: Final = 1 << 20
 _CHUNK: Final = 1 << 20
 _MAX_LINE: Final = 1 << 26
 _MAX_INT_BYTES: Final = 1 << 10
@@ -114,15 +127,20 @@ class _Reader:
 class _Machine:
     """The stack, the marks and the memo; one method for each family of opcodes."""
 
-    def __init__(self, source: BinaryIO, names: Mapping[tuple[str, str], str]) -> None:
-        self.reader, self.names = _Reader(source), names
+    def __init__(self, source: BinaryIO, names: Mapping[tuple[str, str], str], take: Callable[[int], None]) -> None:
+        self.reader, self.names, self.take = _Reader(source), names, take
         self.stack: list[object] = []
         self.memo: dict[int, object] = {}
 
     def run(self) -> object:
-        byte, stack = self.reader.byte, self.stack
-        for _ in range(MAX_OPCODES):
+        byte, stack, costs = self.reader.byte, self.stack, _COSTS
+        spent = 0
+        while True:
             code = byte()
+            spent += costs.get(code, _ANY)
+            if spent > _REPORTED:
+                self.take(spent)
+                spent = 0
             if code == _STOP:
                 if len(stack) != 1:
                     raise MalformedError("it ends without exactly one object")
@@ -131,7 +149,6 @@ class _Machine:
             if operation is None:
                 raise MalformedError(f"no opcode of the pickle language is 0x{code:02x}")
             operation(self)
-        raise MalformedError(f"it has more than {MAX_OPCODES:,} opcodes")
 
     def _items(self) -> list[object]:
         """Pop everything above the topmost mark, and the mark."""
@@ -226,6 +243,7 @@ class _Machine:
         target = self._top()
         if not isinstance(target, dict) or len(items) % 2:
             raise MalformedError("it sets items of something that is not a dict")
+        self.take(_ITEM * len(items))
         for key, value in zip(items[::2], items[1::2], strict=True):
             if not isinstance(key, _KEYS):
                 raise MalformedError(f"a dict in it has a key that is neither text nor a number ({type(key).__name__})")
@@ -389,7 +407,9 @@ _STOP: Final = ord(".")
 _OPERATIONS: Final = _operations()
 
 
-def record(source: BinaryIO, names: Mapping[tuple[str, str], str]) -> object:
+def record(
+    source: BinaryIO, names: Mapping[tuple[str, str], str], take: Callable[[int], None] = lambda size: None
+) -> object:
     """Read one pickle as a tree of plain values, `Name` and `Made`.
 
     Parameters
@@ -398,6 +418,8 @@ def record(source: BinaryIO, names: Mapping[tuple[str, str], str]) -> object:
         The pickle, read once and forward; what follows its end is left alone, up to a chunk.
     names
         The allow-list: (module, qualified name) to a label of the caller's.
+    take
+        Called with bytes of memory as they are needed; raises InputError when they are too many.
 
     Returns
     -------
@@ -413,7 +435,9 @@ def record(source: BinaryIO, names: Mapping[tuple[str, str], str]) -> object:
         For everything that is not a well-formed pickle within bounds.
     """
     try:
-        return _Machine(source, names).run()
+        return _Machine(source, names, take).run()
+    except InputError:  # of the bounds
+        raise
     except IndexError:
         raise MalformedError("it takes more from its stack than it has put there") from None
     except (ValueError, OverflowError) as error:  # numbers and UTF-8 that are none

@@ -14,6 +14,7 @@ import zlib
 from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from bft.models.bounded import Budget, out_of_memory
 from bft.models.errors import InputError
 from bft.models.pickles._pickle_machine import MalformedError, RefusedError, record
 
@@ -111,7 +112,7 @@ ALLOWED: Final = MappingProxyType(_allowed())
 _HINT: Final = "get the table as Parquet or CSV from whoever made it"
 
 
-def read_frame(source: BinaryIO, *, file: str) -> pd.DataFrame:
+def read_frame(source: BinaryIO, *, file: str, budget: Budget | None = None) -> pd.DataFrame:
     """Read a pickled DataFrame, executing nothing that the pickle names.
 
     Read are numbers, bools, times (without a zone, or UTC), strings, categories, nullable integers,
@@ -127,6 +128,8 @@ def read_frame(source: BinaryIO, *, file: str) -> pd.DataFrame:
         The pickle, read once, forward.
     file
         What to call it in errors.
+    budget
+        What it may take of memory; None: what is usual for a file of unknown size.
 
     Returns
     -------
@@ -138,11 +141,10 @@ def read_frame(source: BinaryIO, *, file: str) -> pd.DataFrame:
     ------
     InputError
         If the pickle would call anything but the constructors of such a table, before anything of
-        it is called; if it is damaged, holds something else, or is larger than
-        `bft.models.pickles._pickle_machine.MAX_OPCODES` allows.
+        it is called; if it is damaged, holds something else, or needs more memory than `budget` allows.
     """
     try:
-        tree = record(source, ALLOWED)
+        tree = record(source, ALLOWED, (budget or Budget(file)).take)
     except RefusedError as refusal:
         raise InputError(
             f"refused: this pickle {refusal}, which a node trace or job table never needs",
@@ -153,8 +155,8 @@ def read_frame(source: BinaryIO, *, file: str) -> pd.DataFrame:
         raise InputError(f"not a readable pickle: {fault}", file=file, hint=_HINT) from None
     except (OSError, EOFError, zlib.error) as error:  # of the stream below, say a truncated gzip file
         raise InputError(f"cannot be read to its end: {error}", file=file) from error
-    except MemoryError:
-        raise InputError("not a readable pickle: it needs more memory than there is", file=file) from None
+    except MemoryError as error:
+        raise out_of_memory(error, file) from None
 
     # Decoding needs pandas, which takes long to import: not before a pickle has passed.
     from bft.models.pickles._pickle_frame import decode
@@ -165,7 +167,9 @@ def read_frame(source: BinaryIO, *, file: str) -> pd.DataFrame:
         raise InputError(f"not a readable table: {fault}", file=file, hint=_HINT) from None
     except RecursionError:
         raise InputError("not a readable table: its indexes are nested without end", file=file, hint=_HINT) from None
-    except (ValueError, TypeError, OverflowError, MemoryError) as error:  # of constructors, given odd values
+    except MemoryError as error:
+        raise out_of_memory(error, file) from None
+    except (ValueError, TypeError, OverflowError) as error:  # of constructors, given odd values
         raise InputError(
             f"not a readable table: its parts do not fit together: {error}", file=file, hint=_HINT
         ) from error

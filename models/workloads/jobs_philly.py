@@ -6,16 +6,16 @@ Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from bft.models.bounded import read_json
 from bft.models.errors import InputError
 from bft.models.jobs import Job, JobTable
-from bft.models.workloads.rigid_jobs import SECOND_NS, RigidTable, read_text, rigid_job
+from bft.models.workloads.rigid_jobs import SECOND_NS, RigidTable, rigid_job
 
 # Times in the log name no zone; those of the same traces' utilisation say PST and PDT.
 ZONE: Final = "America/Los_Angeles"
@@ -53,10 +53,7 @@ def read_philly_jobs(path: str | Path, *, zone: str = ZONE) -> JobTable:
         clock = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError) as error:
         raise InputError(f"no time zone {zone!r} is known here", hint="pip install tzdata") from error
-    try:
-        entries = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"not JSON: {error}", file=path) from error
+    entries = read_json(path)
     if not isinstance(entries, list):
         raise InputError(f"expected a JSON array of jobs, found {type(entries).__name__}", file=path)
     found = RigidTable(path)

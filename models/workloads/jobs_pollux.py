@@ -11,7 +11,7 @@ import numpy as np
 
 from bft.models.curves import Curve
 from bft.models.errors import InputError
-from bft.models.jobs import Job, JobTable
+from bft.models.jobs import JOB_BYTES, Job, JobTable
 from bft.models.speed.applications import Application, read_application
 from bft.models.speed.dynamics import SECOND_NS, ApplicationProfile
 from bft.models.tables import read_table
@@ -59,7 +59,7 @@ def read_pollux_jobs(
         Naming file, row, column and job.
     """
     path = Path(path)
-    frame = read_table(path)
+    frame = read_table(path, row_bytes=JOB_BYTES)
     missing = [column for column in REQUIRED if column not in frame.columns]
     if missing:
         raise InputError(f"missing column {missing[0]}; a Pollux workload has {', '.join(REQUIRED)}", file=path)

@@ -10,9 +10,10 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+from bft.models.bounded import lines, opened
 from bft.models.errors import InputError
-from bft.models.jobs import MOST_UNITS, JobTable
-from bft.models.workloads.rigid_jobs import MOST_SECONDS, SECOND_NS, RigidTable, read_text, rigid_job
+from bft.models.jobs import JOB_BYTES, MOST_UNITS, JobTable
+from bft.models.workloads.rigid_jobs import MOST_SECONDS, SECOND_NS, RigidTable, rigid_job
 
 FIELDS: Final = (
     "job number",
@@ -74,14 +75,27 @@ def read_swf_jobs(path: str | Path, *, processors_per_unit: int | None = None) -
     """
     header: dict[str, int] = {}
     found = RigidTable(path)
-    for line, text in enumerate(read_text(path).splitlines(), start=1):
-        if text.startswith(";"):
-            entry = _HEADER.match(text)
-            if entry:
-                header[entry[1]] = int(entry[2])
-        elif text.strip():
-            _take(text.split(), line, str(path), header, processors_per_unit, found)
+    with opened(path, _weigh) as stream:
+        told = lines(stream.read1, str(path), first=lambda block: _refuse_binary(block, path))
+        for line, text in enumerate(told, start=1):
+            if text.startswith(";"):
+                entry = _HEADER.match(text)
+                if entry:
+                    header[entry[1]] = int(entry[2])
+            elif text.strip():
+                _take(text.split(), line, str(path), header, processors_per_unit, found)
     return found.table()
+
+
+def _weigh(block: bytes) -> int:
+    return JOB_BYTES * block.count(b"\n")
+
+
+def _refuse_binary(block: bytes, path: str | Path) -> None:
+    if not block.strip():
+        raise InputError("is empty", file=path)
+    if b"\0" in block:
+        raise InputError("is no text file", file=path)
 
 
 def _take(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from bft.models.errors import InputError
-from bft.models.jobs import Job, JobTable
+from bft.models.jobs import JOB_BYTES, Job, JobTable
 from bft.models.sharing.interference import require_columns
 from bft.models.tables import read_table
 from bft.models.workloads.rigid_jobs import SECOND_NS, Cells, jobs_of_rows, rigid_job
@@ -37,7 +37,7 @@ def read_tiresias_jobs(path: str | Path) -> JobTable:
     InputError
         Naming file, row, column and job; also when no job is left.
     """
-    frame = read_table(path)
+    frame = read_table(path, row_bytes=JOB_BYTES)
     require_columns(frame, REQUIRED, OPTIONAL, "a trace of Tiresias", str(path))
     return jobs_of_rows(frame, path, "job_id", _job)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from bft.models.errors import InputError
-from bft.models.jobs import Job, JobTable
+from bft.models.jobs import JOB_BYTES, Job, JobTable
 from bft.models.sharing.interference import Measurement, XiTable, require_columns
 from bft.models.sharing.interference import records as records_of
 from bft.models.tables import read_table
@@ -54,7 +54,7 @@ def read_venus_jobs(path: str | Path, *, origin: str = ORIGIN) -> JobTable:
     InputError
         Naming file, row, column and job; also when no job is left.
     """
-    frame = read_table(path)
+    frame = read_table(path, row_bytes=JOB_BYTES)
     require_columns(frame, REQUIRED, OPTIONAL, "a Helios job table", str(path))
     begin = _instant(origin)
     if begin is None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
@@ -160,33 +158,3 @@ def jobs_of_rows(frame: pd.DataFrame, path: str | Path, name: str, job: Callable
         else:
             found.add(made, row)
     return found.table()
-
-
-def read_text(path: str | Path) -> str:
-    """All of a text file in UTF-8, gzip-compressed or not.
-
-    Raises
-    ------
-    InputError
-        When it is missing, a directory, empty, damaged or not text.
-    """
-    path = Path(path)
-    try:
-        content = path.read_bytes()
-        if content.startswith(b"\x1f\x8b"):
-            content = gzip.decompress(content)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"damaged or cut short: {error}", file=path, hint="copy it again") from error
-    except IsADirectoryError as error:
-        raise InputError("is a directory, expected a file", file=path) from error
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from error
-    if b"\0" in content:
-        raise InputError("is no text file", file=path)
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"not UTF-8 text at byte {error.start}", file=path, hint="save it as UTF-8") from error
-    if not text.strip():
-        raise InputError("is empty", file=path)
-    return text

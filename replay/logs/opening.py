@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from io import BufferedReader
 from pathlib import Path
 
 from bft.models import InputError
+from bft.models.bounded import lines, unpacking
 
-BLOCK = 1 << 20
-# Host lists of large jobs take some 100 kB, JSON on one line is read by pieces: this is no line of a log.
-MOST_LINE = 16 << 20
-_PACKED = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _FOREIGN = {
     b"PAR1": "a Parquet file",
     b"PK\x03\x04": "a zip archive or a spreadsheet",
@@ -43,7 +39,7 @@ def open_log(path: str | Path, told: Callable[[int], None] | None = None) -> Ite
     ------
     InputError
         When there is no such file, when it is a directory or binary, when its compression is damaged, or when a line
-        is longer than any of a log.
+        is longer than any of a log (`bft.models.bounded.MAX_LINE`).
     """
     name = "standard input" if str(path) == "-" else str(path)
     try:
@@ -55,65 +51,14 @@ def open_log(path: str | Path, told: Callable[[int], None] | None = None) -> Ite
     with stored:
         if not head:
             raise InputError("is empty", file=name)
-        read, errors = _unpacked(stored, head)
-        yield _lines(read, errors, name, lambda: told(stored.tell()) if told and stored.seekable() else None)
-
-
-def _unpacked(stored: BufferedReader, head: bytes) -> tuple[Callable[[int], bytes], tuple[type[Exception], ...]]:
-    """What reads the contents, and what it raises when they are damaged."""
-    packing = next((how for magic, how in _PACKED.items() if head.startswith(magic)), None)
-    errors: tuple[type[Exception], ...] = (OSError, EOFError, ValueError)
-    if packing == "gzip":
-        import gzip
-        import zlib
-
-        return gzip.GzipFile(fileobj=stored).read, (*errors, zlib.error)
-    if packing == "xz":
-        import lzma
-
-        return lzma.LZMAFile(stored).read, (*errors, lzma.LZMAError)
-    if packing == "bz2":
-        import bz2
-
-        return bz2.BZ2File(stored).read, errors
-    if packing == "zstd":
-        import pyarrow as pa
-
-        return pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd").read, errors
-    return stored.read, errors
-
-
-def _lines(
-    read: Callable[[int], bytes], errors: tuple[type[Exception], ...], name: str, told: Callable[[], None]
-) -> Iterator[str]:
-    rest = b""
-    first = True
-    while True:
-        try:
-            block = read(BLOCK)
-        except errors as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise InputError(f"cannot be read or unpacked: {reason}", file=name, hint="is it complete?") from error
-        if first:
-            first = False
-            _refuse_binary(block, name)
-            block = block.removeprefix(b"\xef\xbb\xbf")
-        told()
-        if not block:
-            break
-        cut = block.rfind(b"\n")
-        if cut < 0:
-            rest += block
-            if len(rest) > MOST_LINE:
-                raise InputError(f"has a line longer than {MOST_LINE >> 20} MiB: no log has", file=name)
-            continue
-        text = rest + block[:cut]
-        rest = block[cut + 1 :]
-        if b"\r\n" in text or text.endswith(b"\r"):
-            text = text.replace(b"\r\n", b"\n").removesuffix(b"\r")
-        yield from text.decode("utf-8", "surrogateescape").split("\n")
-    if rest:
-        yield rest.removesuffix(b"\r").decode("utf-8", "surrogateescape")
+        read, errors = unpacking(stored, head)
+        yield lines(
+            read,
+            name,
+            errors=errors,
+            first=lambda block: _refuse_binary(block, name),
+            told=lambda: told(stored.tell()) if told and stored.seekable() else None,
+        )
 
 
 def _refuse_binary(head: bytes, name: str) -> None:

@@ -1,0 +1,336 @@
+"""Reading files whose content may be far larger than they are: what is read is counted, and refused beyond a bound.
+
+A few kB can stand for any amount of content (compression, dictionaries, references), and a byte of text for a hundred
+bytes of memory (`[],`). Every reader takes its bytes from here, and says what a block of them becomes in memory.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
+
+from bft.models.errors import InputError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+BLOCK: Final = 1 << 20
+# Host lists of large jobs take some 100 kB; a row of a matrix of a million nodes 2 MB, its header 10 MB.
+MAX_LINE: Final = 16 << 20
+# What an input may take of memory, unless it is itself so large that this many times its size are more.
+MEMORY: Final = 1 << 30
+TIMES_STORED: Final = 20
+HINT: Final = "--max-input raises the limit"
+
+_PACKED: Final = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
+_limit: ContextVar[int | None] = ContextVar("memory limit", default=None)
+
+Read: TypeAlias = Callable[[int], bytes]
+# Bytes of memory that a block of content becomes.
+Weigh: TypeAlias = Callable[[bytes], int]
+
+
+class Budget:
+    """How much memory what one file holds may take, and how much it has been found to take.
+
+    Parameters
+    ----------
+    file
+        Its name, for messages.
+    stored
+        Its size in bytes, as far as known.
+    """
+
+    def __init__(self, file: str, stored: int = 0) -> None:
+        given = _limit.get()
+        self.file = file
+        self.limit = max(MEMORY, TIMES_STORED * stored) if given is None else given
+        self.taken = 0
+
+    def take(self, size: int) -> None:
+        """Count bytes of memory; InputError beyond the limit."""
+        self.taken += size
+        if self.taken > self.limit:
+            raise InputError(
+                f"its content would take more than {readable(self.limit)} of memory", file=self.file, hint=HINT
+            )
+
+
+@contextmanager
+def memory_limit(size: int | None) -> Iterator[None]:
+    """Let an input take `size` bytes of memory inside the block; None: what is usual."""
+    token = _limit.set(size)
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+def readable(size: int) -> str:
+    """A size in bytes for people: 1.5 GiB."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size / unit:.4g} {name}"
+    return f"{size} bytes"
+
+
+@contextmanager
+def reading(file: str | Path) -> Iterator[None]:
+    """Tell what goes wrong in reading a file: it is missing or damaged, or its content does not fit into memory."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError("no such file", file=file) from error
+    except IsADirectoryError as error:
+        raise InputError("is a directory, expected a file", file=file) from error
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+        raise damaged(error, file) from error
+    except MemoryError as error:
+        raise out_of_memory(error, file) from error
+
+
+def out_of_memory(error: Exception, file: str | Path | None = None) -> InputError:
+    """What to tell of a MemoryError: of Python, NumPy, or Arrow."""
+    detail = str(error).strip().splitlines()
+    what = f"not enough memory{f': {detail[0]}' if detail else ''}"
+    return InputError(what, file=file, hint="a limit such as ulimit -v may be too low, or the input too large")
+
+
+def unpacking(stored: BinaryIO, head: bytes) -> tuple[Read, tuple[type[Exception], ...]]:
+    """What reads the content of an open file, compressed or not, and what that raises when it is damaged.
+
+    Parameters
+    ----------
+    stored
+        The file, at its begin.
+    head
+        Its first bytes, by which gzip, xz, zstd and bzip2 are known.
+    """
+    packing = next((how for magic, how in _PACKED.items() if head.startswith(magic)), None)
+    errors: tuple[type[Exception], ...] = (OSError, EOFError, ValueError)
+    if packing == "gzip":
+        return gzip.GzipFile(fileobj=stored).read, (*errors, zlib.error)
+    if packing == "xz":
+        import lzma
+
+        return lzma.LZMAFile(stored).read, (*errors, lzma.LZMAError)
+    if packing == "bz2":
+        import bz2
+
+        return bz2.BZ2File(stored).read, errors
+    if packing == "zstd":
+        import pyarrow as pa
+
+        return pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd").read, errors
+    return stored.read, errors
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that counts what it gives."""
+
+    def __init__(self, read: Read, errors: tuple[type[Exception], ...], budget: Budget, weigh: Weigh) -> None:
+        self._read, self._errors, self._budget, self._weigh = read, errors, budget, weigh
+        self._line = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer)
+        try:
+            block = self._read(min(len(view), BLOCK))
+        except InputError:
+            raise
+        except MemoryError as error:
+            raise out_of_memory(error, self._budget.file) from error
+        except self._errors as error:
+            raise damaged(error, self._budget.file) from error
+        self._budget.take(self._weigh(block))
+        view[: len(block)] = block
+        return len(block)
+
+
+def damaged(error: Exception, file: str | Path) -> InputError:
+    """What to tell of a file that cannot be read to its end: the system does not let us, or it is damaged."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return InputError(f"cannot be read: {error.strerror or error}", file=file)
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return InputError(f"damaged or cut short: {reason}", file=file, hint="copy it again")
+
+
+def bounded(
+    read: Read, budget: Budget, weigh: Weigh, errors: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
+) -> io.BufferedReader:
+    """A stream over `read` that refuses to give more than the budget has memory for.
+
+    Parameters
+    ----------
+    read
+        Reads at most so many bytes of content.
+    budget
+        Of the file.
+    weigh
+        What a block of content becomes in memory; each block is weighed once.
+    errors
+        What `read` raises when the file is damaged.
+    """
+    return io.BufferedReader(_Bounded(read, errors, budget, weigh), BLOCK)
+
+
+@contextmanager
+def opened(path: str | Path, weigh: Weigh, *, name: str = "") -> Iterator[io.BufferedReader]:
+    """Open a file, compressed or not, as a stream of its content, within the bounds that `weigh` finds.
+
+    Raises
+    ------
+    InputError
+        When it is missing, a directory, damaged, or larger than its budget.
+    """
+    with reading(name or path), Path(path).open("rb") as stored:
+        budget = Budget(name or str(path), Path(path).stat().st_size)
+        read, errors = unpacking(stored, stored.peek(8)[:8])
+        yield bounded(read, budget, weigh, errors)
+
+
+def lines(
+    read: Read,
+    file: str,
+    *,
+    errors: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error),
+    decode: str = "surrogateescape",
+    first: Callable[[bytes], None] | None = None,
+    told: Callable[[], None] | None = None,
+) -> Iterator[str]:
+    r"""The lines of UTF-8 text without their ends (\n or \r\n); a block and one line are in memory.
+
+    Parameters
+    ----------
+    read, errors
+        Reads at most so many bytes of content, and what it raises when they are damaged.
+    file
+        Name, for messages.
+    decode
+        What becomes of bytes that are not UTF-8, as `bytes.decode` has it.
+    first, told
+        Called with the first block, and after each block.
+
+    Raises
+    ------
+    InputError
+        When the content is damaged, and when a line is longer than `MAX_LINE` bytes.
+    """
+    rest = b""
+    begun = False
+    while True:
+        try:
+            block = read(BLOCK)
+        except InputError:
+            raise
+        except MemoryError as error:
+            raise out_of_memory(error, file) from error
+        except errors as error:
+            raise damaged(error, file) from error
+        if not begun:
+            begun = True
+            if first is not None:
+                first(block)
+            block = block.removeprefix(b"\xef\xbb\xbf")
+        if told is not None:
+            told()
+        if not block:
+            break
+        cut = block.rfind(b"\n")
+        if cut < 0:
+            rest += block
+            if len(rest) > MAX_LINE:
+                raise too_long(file)
+            continue
+        text = rest + block[:cut]
+        rest = block[cut + 1 :]
+        if b"\r\n" in text or text.endswith(b"\r"):
+            text = text.replace(b"\r\n", b"\n").removesuffix(b"\r")
+        yield from text.decode("utf-8", decode).split("\n")
+    if rest:
+        yield rest.removesuffix(b"\r").decode("utf-8", decode)
+
+
+def too_long(file: str) -> InputError:
+    """What to tell of a line that has no end within reason."""
+    return InputError(f"has a line longer than {readable(MAX_LINE)}: no table or log has", file=file)
+
+
+def weigh_json(block: bytes) -> int:
+    """What JSON becomes as Python's values, measured with lists and objects of each kind of value."""
+    count = block.count
+    return (
+        len(block)
+        + 64 * (count(b"[") + count(b"{"))
+        + 60 * count(b":")
+        + 40 * (count(b",") + count(b"\n"))
+        + 12 * count(b'"')
+    )
+
+
+def weigh_lines(weigh: Weigh, file: str) -> Weigh:
+    """The same weight, refusing blocks of a line longer than `MAX_LINE` bytes."""
+    length = 0
+
+    def weighed(block: bytes) -> int:
+        nonlocal length
+        cut = block.rfind(b"\n")
+        length = length + len(block) if cut < 0 else len(block) - cut - 1
+        if length > MAX_LINE:
+            raise too_long(file)
+        return weigh(block)
+
+    return weighed
+
+
+def parse_json(content: bytes | str, **further: Any) -> Any:
+    """The value that a JSON text states; ValueError where an object has a key twice, of which the last would count.
+
+    `further` goes to `json.loads`.
+    """
+    return json.loads(content, object_pairs_hook=_unique, **further)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the key {twice!r} appears twice in one object")
+    return made
+
+
+def read_json(path: str | Path, **further: Any) -> Any:
+    """The value that a JSON file states, compressed or not; `further` goes to `json.loads`.
+
+    Raises
+    ------
+    InputError
+        When it cannot be read, is empty, is not UTF-8 or JSON, has a key twice in an object, or is too large.
+    """
+    with opened(path, weigh_json) as stream:
+        content = stream.read()
+        if not content.strip():
+            raise InputError("is empty", file=path)
+        return decoded_json(content, path, **further)
+
+
+def decoded_json(content: bytes, file: str | Path, **further: Any) -> Any:
+    """The value that the content of a file states; InputError as `read_json`."""
+    try:
+        return parse_json(content.decode("utf-8-sig"), **further)
+    except UnicodeDecodeError as error:
+        raise InputError(f"not UTF-8 text at byte {error.start}", file=file, hint="save it as UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not JSON: {error}", file=file) from error
