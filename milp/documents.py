@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -55,7 +56,7 @@ def parse(document: object) -> Document:
     pairs = _pairs(document.get("xi", []), [job.name for job in jobs], holders)
     model = document.get("cost_model", "bftrainer")
     problem = Problem(units, tfwd, tuple(jobs), tuple(len(held) for held in current), model, pairs)
-    return Document(problem, tuple(current), document.get("id"))
+    return Document(problem, tuple(current), _repeatable(document.get("id")))
 
 
 def answer(document: Document, solution: Solution) -> dict[str, Any]:
@@ -180,6 +181,15 @@ def _numbers(entry: Mapping[str, Any], key: str, at: str) -> np.ndarray[Any, np.
     ):
         raise ProblemError(f"{at}: expected a list of numbers, all finite, not {_shown(entry, key)}")
     return np.array(values, dtype=np.float64)
+
+
+def _repeatable(value: object) -> object:
+    """The id of a problem, which its answer repeats: JSON has no NaN and no infinity."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ProblemError(f"id: expected a value that JSON has, not {repr(value)[:SHOWN]} ({error})") from error
+    return value
 
 
 def _shown(entry: Mapping[str, Any], key: str) -> str:

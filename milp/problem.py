@@ -14,6 +14,7 @@ IntArray = NDArray[np.int64]
 CostModel = Literal["bftrainer", "stall"]
 # Products of three such numbers stay far from the largest float.
 MOST_OBJECTIVE = 1e60
+MOST_TOLD = 800
 
 _NOTHING: FloatArray = np.empty(0)
 
@@ -21,7 +22,16 @@ Status = Literal["optimal", "feasible", "fallback", "infeasible"]
 
 
 class ProblemError(ValueError):
-    """A problem that cannot be posed; the message names the field and what was expected."""
+    """A problem that cannot be posed; the message names the field and what was expected.
+
+    A message of more than `MOST_TOLD` characters, as of a name of megabytes, is cut in the middle.
+    """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if len(text) <= MOST_TOLD:
+            return text
+        return f"{text[: MOST_TOLD // 2]} ... [{len(text):,} characters] ... {text[-MOST_TOLD // 2 :]}"
 
 
 @dataclass(frozen=True, eq=False)

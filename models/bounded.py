@@ -197,7 +197,10 @@ def opened(path: str | Path, weigh: Weigh, *, name: str = "") -> Iterator[io.Buf
     """
     with reading(name or path), Path(path).open("rb") as stored:
         budget = Budget(name or str(path), Path(path).stat().st_size)
-        read, errors = unpacking(stored, stored.peek(8)[:8])
+        head = stored.peek(8)[:8]
+        if Path(path).suffix == ".gz" and not head.startswith(b"\x1f\x8b"):
+            raise InputError("damaged: not gzip-compressed, though its name ends in .gz", file=name or path)
+        read, errors = unpacking(stored, head)
         yield bounded(read, budget, weigh, errors)
 
 
@@ -311,8 +314,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def read_json(path: str | Path, **further: Any) -> Any:
-    """The value that a JSON file states, compressed or not; `further` goes to `json.loads`.
+def read_json(path: str | Path) -> Any:
+    """The value that a JSON file states, compressed or not.
 
     Raises
     ------
@@ -320,17 +323,17 @@ def read_json(path: str | Path, **further: Any) -> Any:
         When it cannot be read, is empty, is not UTF-8 or JSON, has a key twice in an object, or is too large.
     """
     with opened(path, weigh_json) as stream:
-        content = stream.read()
-        if not content.strip():
-            raise InputError("is empty", file=path)
-        return decoded_json(content, path, **further)
+        return decoded_json(stream.read(), path)
 
 
-def decoded_json(content: bytes, file: str | Path, **further: Any) -> Any:
+def decoded_json(content: bytes, file: str | Path) -> Any:
     """The value that the content of a file states; InputError as `read_json`."""
+    if not content.strip():
+        raise InputError("not JSON: it is empty", file=file)
     try:
-        return parse_json(content.decode("utf-8-sig"), **further)
+        return parse_json(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise InputError(f"not UTF-8 text at byte {error.start}", file=file, hint="save it as UTF-8") from error
+        what = f"not JSON: not UTF-8 text at byte {error.start}"
+        raise InputError(what, file=file, hint="save it as UTF-8") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON: {error}", file=file) from error

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar, overload
 
+from bft.models.bounded import Budget, bounded, parse_json, reading, weigh_json
 from bft.models.errors import InputError
 from bft.models.prediction._documents import part
 from bft.models.prediction.duration import DurationEstimator
@@ -74,21 +75,15 @@ def read_model(path: str | Path, expected: type[Any] | None = None) -> Model:
 
 
 def _parsed(file: Path) -> dict[str, Any]:
-    if file.is_dir():
-        raise InputError("is a directory, expected a file", file=file)
-    try:
-        content = file.read_bytes()
-    except FileNotFoundError as error:
-        raise InputError("no such file", file=file) from error
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", file=file) from error
+    with reading(file), file.open("rb") as stored:
+        content = bounded(stored.read, Budget(str(file), file.stat().st_size), weigh_json).read()
     # Pickles of protocol 2 and newer; a zip archive is what skops, joblib and PyTorch write.
     if content[:1] == b"\x80" or content[:4] == b"PK\x03\x04":
         raise InputError(
             "refused: a pickle or an archive, which may run code when it is opened; expected JSON", file=file
         )
     try:
-        document = json.loads(content.decode("utf-8"), parse_constant=_refuse)
+        document = parse_json(content.decode("utf-8"), parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise InputError(f"not a model of bft-replay: not JSON: {error}", file=file) from error
     if not isinstance(document, dict):

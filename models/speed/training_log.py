@@ -7,7 +7,6 @@ refused.
 
 from __future__ import annotations
 
-import gzip
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from bft.models.bounded import lines, opened
 from bft.models.errors import InputError
 from bft.models.speed.log_patterns import (
     MOST_LINE,
@@ -51,6 +51,10 @@ UNITS: Final = {"ms": 1e-3, "us": 1e-6}
 DISAGREES: Final = 3.0
 # A JSON document of several lines is taken as a whole up to this size, characters.
 MOST_DOCUMENT: Final = 64 << 20
+
+
+# Memory of a line that says something of a step.
+_RECORD_BYTES: Final = 600
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,22 +164,20 @@ class StepTimes:
 def read_log(
     path: str | Path, pattern: str | None = None, *, batch_size: float | None = None, warmup: int = 10
 ) -> StepTimes:
-    """Read the step times in a log file (text, or gzip by the suffix .gz); see `read_step_times`.
+    """Read the step times in a log file (text, compressed or not); see `read_step_times`.
 
     Raises
     ------
     InputError
         Naming the file, when it cannot be read or tells no step times for certain.
     """
-    path = Path(path)
-    opened = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opened(path, "rt", encoding="utf-8", errors="replace", newline="\n") as stream:
-            return read_step_times(stream, pattern, batch_size=batch_size, warmup=warmup, source=str(path))
-    except (EOFError, gzip.BadGzipFile) as error:
-        raise InputError(f"damaged or cut place: {error}", file=path) from error
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from error
+    with opened(path, _weigh) as stream:
+        told = lines(stream.read1, str(path), decode="replace")
+        return read_step_times(told, pattern, batch_size=batch_size, warmup=warmup, source=str(path))
+
+
+def _weigh(block: bytes) -> int:
+    return _RECORD_BYTES * sum(block.count(end) for end in (b"\n", b"\r", b"\b"))
 
 
 def read_step_times(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +13,17 @@ from typing import IO, Any
 import click
 
 from bft.models import InputError
+from bft.models.bounded import (
+    Budget,
+    bounded,
+    decoded_json,
+    opened,
+    parse_json,
+    read_json,
+    reading,
+    weigh_json,
+    weigh_lines,
+)
 from bft.replay.checks import MAX_LIMIT_S
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
 from bft.replay.cli.output import drafted
@@ -68,47 +77,37 @@ def solve(
         return milp.answer(posed, solution)
 
     if problem == "-":
-        text = sys.stdin.buffer.read()
-        try:
-            document = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            if len(text.splitlines()) < 2:
-                raise InputError(f"not JSON: {error}", file="standard input") from None
-            with _sink(output) as sink:
-                return _batch(io.BytesIO(text), one, sink)
-        return _single(document, one, output)
+        return _standard_input(one, output)
     path = Path(problem)
     if path.name.endswith((".jsonl", ".jsonl.gz")):
-        with _reading(path):
-            file = path.open("rb")
-        with file, _sink(output) as sink:
-            return _batch(_lines(file, path), one, sink)
-    with _reading(path):
-        content = path.read_bytes()
+        with reading(path):
+            path.open("rb").close()  # before an output is begun
+        with _sink(output) as sink:
+            return _batch(_lines(path), one, sink)
+    return _single(read_json(path), one, output)
+
+
+def _standard_input(one: Solver, output: str | None) -> int:
+    """One problem, or one a line: what is no JSON as a whole is taken line by line."""
+    name = "standard input"
+    if sys.stdin is None:
+        raise InputError("is closed", file=name)
+    with reading(name):
+        text = bounded(sys.stdin.buffer.read, Budget(name), weigh_json).read()
     try:
-        document = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"not JSON: {error}", file=path) from None
+        document = decoded_json(text, name)
+    except InputError:
+        if len(text.splitlines()) < 2:
+            raise
+        with _sink(output) as sink:
+            return _batch(io.BytesIO(text), one, sink)
     return _single(document, one, output)
 
 
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Tell what goes wrong in reading `path`."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise InputError("no such file", file=path) from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"damaged or cut short: {error}", file=path, hint="copy it again") from error
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from error
-
-
-def _lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
+def _lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, compressed or not."""
-    with _reading(path):
-        yield from gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
+    with opened(path, weigh_lines(lambda block: 0, str(path))) as stream:
+        yield from stream
 
 
 def _single(document: object, one: Solver, output: str | None) -> int:
@@ -126,7 +125,7 @@ def _batch(source: Iterable[bytes], one: Solver, sink: IO[str]) -> int:
         if not line.strip():
             continue
         try:
-            answer = one(json.loads(line))
+            answer = one(parse_json(line))
             if answer["status"] == "fallback" and not code:
                 code = EXIT_DEGRADED
         except (ProblemError, ValueError, RecursionError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +43,8 @@ def open_log(path: str | Path, told: Callable[[int], None] | None = None) -> Ite
         is longer than any of a log (`bft.models.bounded.MAX_LINE`).
     """
     name = "standard input" if str(path) == "-" else str(path)
+    if str(path) == "-" and sys.stdin is None:  # and another file may have its number
+        raise InputError("is closed", file=name)
     try:
         stored = open(os.dup(0) if str(path) == "-" else path, "rb")  # noqa: PTH123, SIM115 - closed below
         head = stored.peek(512)[:512]
