@@ -202,7 +202,7 @@ def _expect(head: bytes, expected: str | None, suffix: str, file: str) -> None:
         )
 
 
-def _drain(stream: IO[bytes]) -> None:
+def _drain(stream: IO[bytes] | gzip.GzipFile) -> None:
     """Read to the end, where gzip compares its check sum; a pickle and an archive end before that."""
     while not stream.closed and stream.read(_CHUNK):  # pandas closes what it has read to the end
         pass

@@ -1,5 +1,9 @@
 """The command line, DESIGN §9: `bft-replay` replays, its sub-commands do the rest."""
 
-from bft.replay.cli.main import main
+from bft.replay.cli import address_space
+
+address_space.prepare()
+
+from bft.replay.cli.main import main  # noqa: E402 - NumPy, which it imports, is to find what was prepared
 
 __all__ = ["main"]

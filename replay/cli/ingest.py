@@ -73,6 +73,10 @@ def _formats() -> tuple[str, ...]:
 @click.option("--machine", metavar="NAME", default="", help="Name of the machine, for people.")
 @click.option("--units-per-node", type=click.IntRange(min=1), default=1, show_default=True,
               help="Units (GPUs) of a node.")  # fmt: skip
+@click.option("--max-nodes", type=click.IntRange(min=1), default=1_000_000, show_default=True,
+              help="Refuse logs that name more nodes.")  # fmt: skip
+@click.option("--max-fragments", type=click.IntRange(min=1), default=10_000_000, show_default=True,
+              help="Refuse logs with more intervals of single nodes; ten million take some 2 GB.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Refuse the first row that would be skipped.")
 @click.option("--allow-few", is_flag=True, help="Accept files of which fewer than 5 % of the rows can be used, logs "
               "without any job, and windows of which most lies outside the logs.")  # fmt: skip
@@ -108,7 +112,11 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
         cluster=given["cluster"],
         processors_per_node=given["processors_per_node"],
     )
-    collected = Collector(min_gap_ns=round(given["min_gap_s"] * SECOND_NS))
+    collected = Collector(
+        min_gap_ns=round(given["min_gap_s"] * SECOND_NS),
+        most_nodes=given["max_nodes"],
+        max_fragments=given["max_fragments"],
+    )
     for name in given["nodes"]:
         if Path(name).exists():
             _read(name, "slurm-nodes", Settings(cluster=settings.cluster), collected, diagnosis, clock)

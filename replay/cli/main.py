@@ -20,6 +20,7 @@ from typing import Any
 import click
 
 from bft.replay.checks import did_you_mean
+from bft.replay.cli.address_space import too_small
 from bft.replay.cli.parameters import bind_variables
 
 EXIT_BAD_INPUT, EXIT_DEGRADED, EXIT_INTERRUPTED = 2, 3, 130
@@ -85,6 +86,9 @@ class _Dispatcher(click.Group):
 @click.version_option(metadata.version("bft-replay"), prog_name="bft-replay")
 def cli() -> None:
     """Replay a supercomputer's idle-node log: who gets which idle node, and what would that have yielded."""
+    told = too_small()
+    if told is not None:
+        raise click.ClickException(told)
 
 
 def command_line() -> str:
@@ -111,6 +115,11 @@ def main(args: list[str] | None = None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as a shell's background job is born
             signal.signal(number, interrupt)
+    for descriptor in range(3):  # closed by the caller, as in <&-: a file of ours must not get its number
+        with contextlib.suppress(OSError):
+            os.fstat(descriptor)
+            continue
+        os.open(os.devnull, os.O_RDWR)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller, as in >&-
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open as long as we are
@@ -148,6 +157,11 @@ def run(args: list[str] | None = None) -> int:
     except OSError as error:  # a full disk, a file that vanished: for whoever minds the machine
         click.echo(f"Error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}", err=True)
         _discard_output()
+        return EXIT_BAD_INPUT
+    except MemoryError as error:
+        from bft.models.bounded import out_of_memory
+
+        click.echo(f"Error: {out_of_memory(error)}", err=True)
         return EXIT_BAD_INPUT
     except Exception as error:
         if not _is_input_error(error):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
@@ -164,8 +165,39 @@ def _expect_kind(parameter: click.Parameter, entry: Any) -> None:
         raise click.BadParameter(f"expected {expected}, not {entry!r}")
 
 
+class Size(_AnyType):
+    """Bytes: a number, or one with K, M, G or T (powers of 1024)."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the bytes, or fail saying what was expected."""
+        match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,9})?) *([KMGT]?)(?:i?B)?", str(value), re.ASCII | re.IGNORECASE)
+        size = 0 if match is None else int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
+        if not 0 < size < 2**62:
+            self.fail(f"expected a size such as 500M or 4G, not {value!r}", param, ctx)
+        return size
+
+
+def _limit_input(ctx: click.Context, param: click.Parameter, value: int | None) -> None:
+    if value is not None:
+        from bft.models.bounded import memory_limit
+
+        ctx.with_resource(memory_limit(value))
+
+
 class NamesWholeOption(click.Command):
-    """A command that names an unknown option in full; click names its first letter when it starts with one dash."""
+    """A command that reads files, with the bound on what they may become.
+
+    It names an unknown option in full; click names its first letter when it starts with one dash.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        told = "Memory that the content of one input may take, such as 4G. [1G, or 20 times the file]"
+        self.params.append(
+            click.Option(["--max-input"], type=Size(), expose_value=False, callback=_limit_input, help=told)
+        )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse, and tell an unknown option with what it may have been meant to be."""

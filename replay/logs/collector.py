@@ -20,6 +20,8 @@ Columns: TypeAlias = tuple[IndexArray, TimeArray, TimeArray]
 OPEN = 2**63 - 1
 MIN_GAP_NS = 10 * SECOND_NS
 MOST_NODES = 1_000_000
+# Merged node-intervals: three months of a machine of 4,600 nodes with jobs of an hour. They take some 2 GB in the end.
+MAX_FRAGMENTS = 10_000_000
 # Node-intervals that are merged at once. Blocks that fit a processor's cache sort fastest.
 BLOCK = 500_000
 # Merged node-intervals, 20 bytes each, from which on blocks are united and short gaps closed before the end.
@@ -33,6 +35,8 @@ class Intervals:
     ----------
     min_gap_ns
         Gaps shorter than this may be closed: here only when memory calls for it, in the end all by `node_trace`.
+    max_fragments
+        Merged node-intervals beyond this number are refused: a few lines of a log may state any number of them.
 
     Attributes
     ----------
@@ -40,8 +44,8 @@ class Intervals:
         Node-intervals added, and gaps closed, so far.
     """
 
-    def __init__(self, min_gap_ns: int) -> None:
-        self.min_gap_ns = min_gap_ns
+    def __init__(self, min_gap_ns: int, max_fragments: int = MAX_FRAGMENTS) -> None:
+        self.min_gap_ns, self.max_fragments = min_gap_ns, max_fragments
         self.given = 0
         self.closed = 0
         self._nodes, self._starts, self._ends, self._counts = array("i"), array("q"), array("q"), array("i")
@@ -81,11 +85,21 @@ class Intervals:
                 self.closed += len(self._runs[0][0]) - len(closed[0])
                 self._runs = [closed]
 
+        if sum(len(run[0]) for run in self._runs) > self.max_fragments:
+            self._unite()  # they may overlap
+            if len(self._runs[0][0]) > self.max_fragments:
+                raise _too_many(self.max_fragments)
+
     def _unite(self) -> None:
         if len(self._runs) > 1:
             columns = [np.concatenate(column) for column in zip(*self._runs, strict=True)]
             self._runs.clear()
             self._runs.append(merge(columns[0], columns[1], columns[2]))
+
+
+def _too_many(limit: int) -> InputError:
+    what = f"the logs state more than {limit:,} intervals of single nodes (jobs x their nodes)"
+    return InputError(what, hint="--max-fragments raises the limit")
 
 
 class Collector:
@@ -99,6 +113,8 @@ class Collector:
         As `Intervals` has it.
     most_nodes
         Names of nodes beyond this number are refused: a damaged log must not fill the memory.
+    max_fragments
+        So are intervals of nodes, as `Intervals` has it, and jobs without names of nodes.
 
     Attributes
     ----------
@@ -121,9 +137,13 @@ class Collector:
         Whether a log of jobs (no list of nodes, nothing read `beside`) reported anything of any time.
     """
 
-    def __init__(self, *, min_gap_ns: int = MIN_GAP_NS, most_nodes: int = MOST_NODES) -> None:
+    def __init__(
+        self, *, min_gap_ns: int = MIN_GAP_NS, most_nodes: int = MOST_NODES, max_fragments: int = MAX_FRAGMENTS
+    ) -> None:
         self.min_gap_ns = min_gap_ns
         self.most_nodes = most_nodes
+        self.max_fragments = max_fragments
+        self._open = 0  # node-intervals of records without an end
         self.names: dict[str, int] = {}
         self.universe: set[int] = set()
         self.clusters: dict[str, None] = {}
@@ -135,9 +155,9 @@ class Collector:
         self.running = 0
         self.stated: tuple[int, int] | None = None
         self.stated_outages: tuple[int, int] | None = None
-        self.busy_intervals = Intervals(min_gap_ns)
-        self.unavailable_intervals = Intervals(min_gap_ns)
-        self.idle_intervals = Intervals(0)  # its gaps are no idle time, however short
+        self.busy_intervals = Intervals(min_gap_ns, max_fragments)
+        self.unavailable_intervals = Intervals(min_gap_ns, max_fragments)
+        self.idle_intervals = Intervals(0, max_fragments)  # its gaps are no idle time, however short
         self.reported = False
         self._beside = False
         # Nodes, start, end, and the number of the record among the runs with an identity, or -1.
@@ -168,7 +188,8 @@ class Collector:
             found = array("i", (names.setdefault(host, len(names)) for host in hosts))
         if len(names) > self.most_nodes:
             raise InputError(
-                f"the logs name more than {self.most_nodes:,} nodes, the last one {next(reversed(names))!r}"
+                f"the logs name more than {self.most_nodes:,} nodes, the last one {next(reversed(names))!r}",
+                hint="--max-nodes raises the limit",
             )
         return found
 
@@ -208,6 +229,7 @@ class Collector:
         """
         if end_ns is None:
             self._began(start_ns)
+            self._hold(nodes)
             self.job_runs.begun(key, nodes, start_ns, file, line, once=once)
             return
         row = self.job_runs.ended(key, nodes, start_ns, end_ns, file, line, once=once)
@@ -220,6 +242,7 @@ class Collector:
         """A record of an outage that other records may repeat, or close; parameters as `job` has them."""
         if end_ns is None:
             self.reported |= not self._beside
+            self._hold(nodes)
             self.outage_runs.begun(key, nodes, start_ns, file, line, once=False)
             return
         self.outage_runs.ended(key, nodes, start_ns, end_ns, file, line, once=False)
@@ -229,6 +252,7 @@ class Collector:
         """A record of `idle_nodes` that other records may repeat, or close; parameters as `job` has them."""
         if end_ns is None:
             self.reported |= not self._beside
+            self._hold(nodes)
             self.idle_runs.begun(key, nodes, start_ns, file, line, once=False)
             return
         self.idle_runs.ended(key, nodes, start_ns, end_ns, file, line, once=False)
@@ -264,6 +288,14 @@ class Collector:
         """A job ran on so many nodes of which the log has no names: they are chosen later, first fit."""
         for column, value in zip(self._counted, (nodes, start_ns, self._seen(start_ns, end_ns), row), strict=True):
             column.append(value)
+        if len(self._counted[0]) > self.max_fragments:
+            raise _too_many(self.max_fragments)
+
+    def _hold(self, nodes: array[int] | int) -> None:
+        """Count what records without an end keep until all files were read."""
+        self._open += 1 if isinstance(nodes, int) else len(nodes)
+        if self._open > self.max_fragments:
+            raise _too_many(self.max_fragments)
 
     def observe(self, start_ns: int, end_ns: int, *, outages: bool = False) -> None:
         """The log states a window of observation of its own; several make the one that spans them.

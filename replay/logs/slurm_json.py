@@ -18,8 +18,8 @@ from bft.replay.logs.slurm_jobs import Job, judge
 from bft.replay.logs.times import MOST_EPOCH_S, Clock
 from bft.replay.trace import SECOND_NS
 
-# A job with all its steps takes some 10 kB.
-MOST_ELEMENT = 64 << 20
+# A job takes some 10 kB, with 10,000 steps some 30 MB; as Python's values at most 25 times as much.
+MOST_ELEMENT = 32 << 20
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
 
 
@@ -91,7 +91,7 @@ def elements(lines: Iterable[str], keys: Collection[str], file: str, command: st
                     begun, pieces = 0, []
         if begun:
             pieces.append(line[at:])
-            size += len(line) - at
+            size += len(line) - at + 1
             if size > MOST_ELEMENT:
                 raise InputError(f"line {begun}: an object here has no end", file=file)
     if begun:

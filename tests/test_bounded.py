@@ -1,0 +1,397 @@
+"""What a small file may become: a bound on memory for every reader, a message, and an option to raise it."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import pickle
+import pickletools
+import resource
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bft.models import InputError, read_jobs, read_log, read_philly_jobs, read_swf_jobs, read_table
+from bft.models.bounded import MAX_LINE, memory_limit, parse_json, read_json, readable
+from bft.models.errors import printable
+from bft.replay.cli.main import run
+from bft.replay.logs import open_log
+
+MIB = 1 << 20
+# Runs a command line and reports the peak of its memory; not getrusage: that begins with what the parent had.
+WATCHED = """
+import sys
+from bft.replay.cli.main import run
+code = run(sys.argv[1:])
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(int(peak.split()[1]) // 1024, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def zipped(piece: bytes, times: int, begin: bytes = b"", end: bytes = b"") -> bytes:
+    """`piece` many times, gzip-compressed, never in memory as a whole."""
+    sink = io.BytesIO()
+    with gzip.GzipFile(fileobj=sink, mode="wb", compresslevel=1, mtime=0) as file:
+        file.write(begin)
+        block = piece * max(1, MIB // len(piece))
+        for _ in range(times * len(piece) // len(block)):
+            file.write(block)
+        file.write(end)
+    return sink.getvalue()
+
+
+def parquet(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
+def category(text: str, rows: int) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([text]))
+
+
+def archive(name: str, content: bytes) -> bytes:
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w:gz", compresslevel=1) as tar:
+        info = tarfile.TarInfo(name)
+        info.size = len(content)
+        tar.addfile(info, io.BytesIO(content))
+    return sink.getvalue()
+
+
+# File and content; as tables they would take a GB and more.
+BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "commas": ("t.csv.gz", lambda: zipped(b",", 100 * MIB)),
+    "cells": ("t.csv.gz", lambda: zipped(b",\n", 40_000_000, b"a,b\n")),
+    "columns": ("t.csv", lambda: (",".join(f"{k:x}" for k in range(900_000)) + "\n").encode()),
+    "rows of JSON": ("t.jsonl.gz", lambda: zipped(b"{}\n", 5_000_000)),
+    "one row of JSON": ("t.jsonl.gz", lambda: zipped(b"[],", 30_000_000)),
+    "keys of JSON": ("t.jsonl", lambda: b"".join(b'{"%d":1}\n' % k for k in range(15_000))),
+    "same text, a category": ("t.parquet", lambda: parquet(pa.table({"name": category("x" * MIB, 2_000)}))),
+    "same text": ("t.parquet", lambda: texts("x" * 32_768, 32_000)),
+    "same number": ("t.parquet", lambda: numbers(60_000_000)),
+    "lists": ("t.parquet", lambda: parquet(pa.table({"Ns": pa.array([[]] * 8_000_000, pa.list_(pa.int64()))}))),
+    "member": ("t.tar.gz", lambda: archive("t.csv", b"a,b\n" + b",\n" * 20_000_000)),
+    "opcodes": ("t.pkl.gz", lambda: gzip.compress(b"\x80\x04(" + b"]\x94" * 8_000_000 + b"l.", 1)),
+    "payload": ("t.pkl.gz", lambda: zipped(b"\0", 1 << 28, b"\x80\x04\x8e" + (1 << 28).to_bytes(8, "little"))),
+}
+
+
+def numbers(rows: int) -> bytes:
+    """One number so many times; written by pieces."""
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, pa.schema({"x": pa.int64()}), compression="zstd") as writer:
+        piece = pa.table({"x": pa.array([7] * 10_000_000, pa.int64())})
+        for _ in range(rows // 10_000_000):
+            writer.write_table(piece)
+    return sink.getvalue()
+
+
+def texts(text: str, rows: int) -> bytes:
+    """A column of equal texts: the dictionary in the file has it once."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"name": pa.array([text] * rows)}), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def watched(*args: str, limit_mib: int | None = None) -> tuple[int, str, int]:
+    """Exit code, standard error and peak of memory (MiB) of a command line."""
+
+    def limited() -> None:
+        if limit_mib is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (limit_mib * MIB, limit_mib * MIB))
+
+    done = subprocess.run([sys.executable, "-c", WATCHED, *args], capture_output=True, text=True, check=False,
+                          preexec_fn=limited)  # fmt: skip
+    told, _, peak = done.stderr.strip().rpartition("\n")
+    return done.returncode, told, int(peak)
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_small_table_that_would_fill_the_memory_is_refused(tmp_path: Path, name: str) -> None:
+    file, content = BOMBS[name]
+    path = tmp_path / file
+    path.write_bytes(content())
+    out = tmp_path / "out.parquet"
+    code, told, peak = watched("convert", str(path), "-o", str(out), "--max-input", "100M")
+    assert code == 2
+    assert str(path) in told
+    assert "more than 100 MiB of memory (--max-input raises the limit)" in told or "longer than 16 MiB" in told
+    assert peak < 500
+    assert not out.exists()
+
+
+def test_the_bound_holds_without_an_option(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.parquet"
+    path.write_bytes(parquet(pa.table({"name": category("x" * MIB, 6_000)})))
+    assert path.stat().st_size < 100_000
+    code, told, peak = watched("convert", str(path), "-o", str(tmp_path / "out.parquet"))
+    assert (code, told) == (
+        2,
+        f"Error: {path}: its content would take more than 1 GiB of memory (--max-input raises the limit)",
+    )
+    assert peak < 300
+
+
+@pytest.mark.parametrize(
+    ("command", "file", "content"),
+    [
+        (["solve"], "p.json", lambda: b"[" + b"[]," * 2_000_000 + b"1]"),
+        (["solve"], "p.jsonl.gz", lambda: zipped(b"[],", 30_000_000)),
+        (["replay", "--cluster", "2x2", "--jobs-format", "philly", "--jobs"], "log", lambda: zipped(b"{},", 9_000_000)),
+        (["replay", "--cluster", "2x2", "--jobs-format", "swf", "--jobs"], "log", lambda: zipped(b"\n", 9_000_000)),
+        (["replay", "--cluster", "2x2", "--jobs-format", "swf", "--jobs"], "log", lambda: zipped(b"1 ", 30_000_000)),
+        (["jobs", "fit", "--units", "1", "--log"], "l.gz", lambda: zipped(b"step 1 0.1 s/it\n", 900_000)),
+        (["predict", "show"], "m.json", lambda: b"{" + b'"a":[[],[],[]],' * 500_000 + b"}"),
+    ],
+    ids=["solve", "batch", "philly", "swf", "swf line", "log", "model"],
+)
+def test_every_reader_has_the_bound(
+    tmp_path: Path, command: list[str], file: str, content: Callable[[], bytes]
+) -> None:
+    path = tmp_path / file
+    path.write_bytes(content())
+    code, told, peak = watched(*command, str(path), "--max-input", "50M")
+    assert code == 2
+    assert str(path) in told
+    assert "more than 50 MiB of memory (--max-input raises the limit)" in told or "longer than 16 MiB" in told
+    assert peak < 500
+
+
+def test_the_option_raises_the_limit_and_lowers_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("time,node,idle\n2021-02-10T00:00:00Z,a,1\n2021-02-10T01:00:00Z,a,0\n")
+    assert run(["trace", "info", str(path), "--max-input", "1K"]) == 2
+    assert "would take more than 1 KiB of memory" in capsys.readouterr().err
+    for size in ("1M", "0.5GiB", "2t", "1000000"):
+        assert run(["trace", "info", str(path), "--max-input", size]) == 0
+    for size in ("0", "-1", "much", "1X", "", "9" * 400):
+        assert run(["trace", "info", str(path), "--max-input", size]) == 2
+        assert "expected a size such as 500M or 4G" in capsys.readouterr().err
+    assert run(["trace", "info", str(path)]) == 0  # the option of one call is not that of the next
+
+
+def test_the_option_is_an_environment_variable_and_a_key_of_a_config_file_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("time,node,idle\n2021-02-10T00:00:00Z,a,1\n2021-02-10T01:00:00Z,a,0\n")
+    monkeypatch.setenv("BFT_REPLAY_TRACE_INFO_MAX_INPUT", "1K")
+    assert run(["trace", "info", str(path)]) == 2
+    (tmp_path / "config.toml").write_text("max-input = '1K'\n")
+    out = ["--out", str(tmp_path / "out")]
+    assert run(["replay", "--config", str(tmp_path / "config.toml"), "-ndmap", str(path), "-Tfwd", "120", *out]) == 2
+    assert capsys.readouterr().err.count("would take more than 1 KiB of memory") == 2
+
+
+def test_a_large_file_may_take_more_than_a_small_one(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,b\n" + b"12345678,2\n" * 100_000)
+    with memory_limit(3_000_000), pytest.raises(InputError, match=r"more than 2\.861 MiB of memory"):
+        read_table(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bft.models.bounded.MEMORY", 3_000_000)
+        assert len(read_table(path)) == 100_000
+        packed = tmp_path / "t.csv.gz"
+        packed.write_bytes(gzip.compress(path.read_bytes()))
+        with pytest.raises(InputError, match="of memory"):
+            read_table(packed)
+
+
+def test_jobs_count_with_what_a_job_takes(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    rest = '1,4,1e5,2021-02-10T00:00:00Z,6,3,"[0,1,4]","[0,10,38]","[0,10,38]"'
+    path.write_text("name,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\n" + "".join(f"j{k},{rest}\n" for k in range(300)))
+    with memory_limit(400_000):
+        assert len(read_table(path)) == 300
+        with pytest.raises(InputError, match="of memory"):
+            read_jobs(path)
+    assert len(read_jobs(path)) == 300
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".bz2"])
+def test_lines_are_bounded_however_they_are_packed(tmp_path: Path, ending: str) -> None:
+    pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}[ending]
+    path = tmp_path / f"log{ending}"
+    path.write_bytes(pack(b"ok\n" + b"x" * (MAX_LINE + 3 * MIB) + b"\n"))
+    with pytest.raises(InputError, match="line longer than 16 MiB"):
+        read_log(path)
+    path.write_bytes(pack(b";\n" + b"x" * (MAX_LINE + 3 * MIB) + b"\n"))
+    with pytest.raises(InputError, match="line longer than 16 MiB"):
+        read_swf_jobs(path)
+    with open_log(path) as log, pytest.raises(InputError, match="line longer than 16 MiB"):
+        list(log)
+
+
+def test_an_archive_is_read_forward_and_what_describes_its_files_is_bounded(tmp_path: Path) -> None:
+    def packed(*infos: tarfile.TarInfo, **options: object) -> Path:
+        sink = io.BytesIO()
+        with tarfile.open(fileobj=sink, mode="w:gz", compresslevel=1, **options) as tar:  # type: ignore[call-overload]
+            for info in infos:
+                tar.addfile(info, io.BytesIO(b"a,b\n1,2\n".ljust(info.size, b"\n")))
+        path = tmp_path / "t.tar.gz"
+        path.write_bytes(sink.getvalue())
+        return path
+
+    def member(name: str, size: int = 8) -> tarfile.TarInfo:
+        info = tarfile.TarInfo(name)
+        info.size = size
+        return info
+
+    assert read_table(packed(member("notes.txt"), member("t.csv"), member("more.txt", 3 * MIB))).to_dict("list") == {
+        "a": [1], "b": [2]
+    }  # fmt: skip
+    with pytest.raises(InputError, match="describes a file in more than 1 MiB"):
+        read_table(packed(member("n" * 2 * MIB), member("t.csv"), format=tarfile.GNU_FORMAT))
+    with pytest.raises(InputError, match="describes a file in more than 1 MiB"):
+        read_table(packed(member("n" * 2 * MIB), member("t.csv"), format=tarfile.PAX_FORMAT))
+    with pytest.raises(InputError, match="holds more than 10,000 files"):
+        read_table(packed(*(member(f"{k}.txt", 0) for k in range(10_001)), member("t.csv")))
+    sparse = member("t.csv", 0)
+    sparse.type = tarfile.GNUTYPE_SPARSE
+    with pytest.raises(InputError, match="sparse file"):
+        read_table(packed(sparse))
+
+
+def test_parquet_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    texts = pa.array(["a", None, "é", "a" * 1000])
+    table = pa.table(
+        {
+            "text": texts,
+            "large": texts.cast(pa.large_string()),
+            "category": texts.dictionary_encode(),
+            "binary": texts.cast(pa.binary()),
+            "lists": pa.array([[1], [], None, [2, 3]]),
+            "names": pa.array([["a"], [], None, ["b", "c"]]),
+            "number": pa.array([1, None, 3, 4], pa.int8()),
+            "time": pa.array([1, 2, 3, None], pa.timestamp("ns", "UTC")),
+        }
+    )
+    path = tmp_path / "t.parquet"
+    for rows in (4, 1):
+        pq.write_table(table, path, row_group_size=rows)
+        pd.testing.assert_frame_equal(read_table(path), pq.read_table(path).to_pandas())
+    frame = pd.DataFrame({"x": ["p", "q"]}, index=pd.Index(["k", "l"], name="name"))
+    frame.to_parquet(path)
+    pd.testing.assert_frame_equal(read_table(path), frame)
+    pq.write_table(table.slice(0, 0), path)
+    assert len(read_table(path)) == 0
+
+
+def test_parquet_with_texts_that_are_not_utf8_is_refused_by_column(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "jobs.parquet"
+    bad = pa.array([b"ok", b"\xff\xfe"], pa.binary())
+    for column in (bad.view(pa.string()), bad.view(pa.string()).dictionary_encode()):
+        pq.write_table(pa.table({"x": [1, 2], "name": column}), path)
+        assert run(["convert", str(path), "-o", str(tmp_path / "out.parquet")]) == 2
+        assert f"{path}, column name: not UTF-8 text (save it as UTF-8)" in capsys.readouterr().err
+
+
+def test_out_of_memory_is_a_message_that_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "trace.parquet"
+    path.write_bytes(numbers(30_000_000))
+    code, told, _ = watched("trace", "info", str(path), limit_mib=620)
+    assert code == 2
+    assert told.startswith(f"Error: {path}: not enough memory")
+    assert "ulimit -v" in told
+    packed = tmp_path / "p.json"
+    packed.write_bytes(b"[" + b"[]," * 9_000_000 + b"1]")
+    code, told, _ = watched("solve", str(packed), limit_mib=620)
+    assert code == 2
+    assert told.startswith(f"Error: {packed}: not enough memory")
+
+
+@pytest.mark.parametrize("limit_mib", [600, 700, 1000])
+def test_a_limited_address_space_is_enough_for_a_replay(tmp_path: Path, limit_mib: int) -> None:
+    jobs = tmp_path / "jobs.csv"
+    rest = '1,4,1e5,2021-02-10T00:00:00Z,6,3,"[0,1,4]","[0,10,38]","[0,10,38]"'
+    jobs.write_text(f"name,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\na,{rest}\nb,{rest}\n")
+    args = ["replay", "--cluster", "2x4", "--jobs", str(jobs), "--policy", "milp", "--backend", "exact"]
+    code, told, _ = watched(*args, "--out", str(tmp_path / "out"), limit_mib=limit_mib)
+    assert code == 0, told
+    assert json.loads((tmp_path / "out/summary.json").read_text())["metrics"]["jobs_finished"] == 2
+
+
+def test_an_address_space_that_is_too_small_is_refused() -> None:
+    code, told, _ = watched("backends", limit_mib=590)
+    assert code == 2
+    assert "the address space is limited to 590 MiB, and 600 are needed" in told
+
+
+def test_json_with_a_key_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the key 'a' appears twice in one object"):
+        parse_json('[{"b": {"a": 1, "c": 2, "a": 1}}]')
+    assert parse_json('{"a": {"a": 1}}') == {"a": {"a": 1}}
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"a": 1}\n{"a": 1, "a": 2}\n')
+    with pytest.raises(InputError, match="row 2: not a line of JSON: the key 'a' appears twice"):
+        read_table(path)
+    path.write_text('[{"jobid": "a", "jobid": "b"}]')
+    with pytest.raises(InputError, match="the key 'jobid' appears twice"):
+        read_philly_jobs(path)
+    path.write_text(" ")
+    with pytest.raises(InputError, match="not JSON: it is empty"):
+        read_json(path)
+
+
+def test_messages_are_short_and_do_not_act_on_a_terminal() -> None:
+    told = str(InputError("expected a number, not " + "9" * 40_000_000 + " at all", job="j" * 10**6, column="c\x1b[2J"))
+    assert len(told) < 3000
+    assert told.endswith("9 at all")
+    assert "[40,000,030 characters]" in told
+    assert "[1,000,004 characters]" in told
+    assert "c\\u001b[2J" in told
+    assert printable("a\u202eb\ud800\U000e0001") == "a\\u202eb\\ud800\\U000e0001"
+    assert printable("Straße 北京 ق") == "Straße 北京 ق"
+
+
+def test_sizes_are_told_in_units() -> None:
+    assert [readable(size) for size in (5, 2048, 3 * MIB, 1 << 30)] == ["5 bytes", "2 KiB", "3 MiB", "1 GiB"]
+
+
+@pytest.mark.parametrize("args", [["solve", "-"], ["ingest", "auto", "-", "-o", "t.parquet"]])
+def test_a_closed_standard_input_is_told(tmp_path: Path, args: list[str]) -> None:
+    command = [sys.executable, "-c", "from bft.replay.cli import main; main()", *args]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False,
+                          preexec_fn=lambda: os.close(0))  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == "Error: standard input: is closed\n"
+
+
+def test_a_replay_runs_with_all_its_streams_closed(tmp_path: Path) -> None:
+    def close() -> None:
+        for descriptor in range(3):
+            os.close(descriptor)
+
+    posed = {"units": 4, "Tfwd": 120, "jobs": [{"name": "a", "Jmin": 1, "Jmax": 4, "Ns": [0, 4], "Os": [0, 4],
+                                                "Tcup": 1, "Tcdw": 1}]}  # fmt: skip
+    (tmp_path / "p.json").write_text(json.dumps(posed))
+    command = [sys.executable, "-c", "from bft.replay.cli import main; main()", "solve", "p.json", "--backend", "cbc"]
+    done = subprocess.run([*command, "-o", "answer.json"], cwd=tmp_path, check=False, preexec_fn=close)
+    assert done.returncode == 0
+    assert json.loads((tmp_path / "answer.json").read_text())["counts"] == {"a": 4}
+
+
+def test_a_pickle_of_many_objects_needs_the_memory_they_take() -> None:
+    content = pickle.dumps([[k] for k in range(100_000)], protocol=4)
+    assert sum(1 for _ in pickletools.genops(content)) > 300_000
+    from bft.models.pickles.safe_pickle import read_frame
+
+    with memory_limit(10 * MIB), pytest.raises(InputError, match="more than 10 MiB of memory"):
+        read_frame(io.BytesIO(content), file="t.pkl")
+    with pytest.raises(InputError, match="not a readable table"):
+        read_frame(io.BytesIO(content), file="t.pkl")
