@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from bft.models import Job, UnitMemory, XiTable, fit_beside
+from bft.models import InputError, Job, UnitMemory, XiTable, fit_beside
 from bft.models.sharing.interference import SizedRatio
 from bft.models.sharing.sub_batch import THRESHOLD
 
@@ -41,6 +41,11 @@ class Interference:
         replay, so that engine and policies say the same of a pair.
     sub_batch_threshold
         Least share of its goodput that it keeps by that, in (0, 1].
+
+    Raises
+    ------
+    InputError
+        When a limit is none.
     """
 
     table: XiTable
@@ -50,6 +55,14 @@ class Interference:
     memory: UnitMemory | None = None
     sub_batch_threshold: float = THRESHOLD
     _known: dict[tuple[Kind, Kind, bool], Sides] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.xi_max >= 1:
+            raise InputError(f"xi_max: expected a number >= 1, not {self.xi_max}")
+        if self.unit_memory_gib is not None and not self.unit_memory_gib > 0:
+            raise InputError(f"unit_memory_gib: expected a number > 0, not {self.unit_memory_gib}")
+        if not 0 < self.sub_batch_threshold <= 1:
+            raise InputError(f"sub_batch_threshold: expected a number in (0, 1], not {self.sub_batch_threshold}")
 
     def xi(self, a: Job, b: Job, units_a: int | None = None, units_b: int | None = None) -> Ratios:
         """Ratios (xi_a, xi_b) of two jobs that may share on so many units each, None when they may not.

@@ -54,7 +54,12 @@ class Plan:
     pattern
         How to find step times, see `bft.models.speed.training_log`; None knows the common forms.
     confidence
-        Of the intervals.
+        Of the intervals, in (0, 1).
+
+    Raises
+    ------
+    InputError
+        Naming what is out of range.
     """
 
     repeats: int = 3
@@ -64,6 +69,18 @@ class Plan:
     time_limit_s: float = 600.0
     pattern: str | None = None
     confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        for name, good, what in (
+            ("repeats", self.repeats >= 2, "at least 2"),
+            ("steps", self.steps >= 1, "at least 1"),
+            ("at_least_s", 0 <= self.at_least_s < math.inf, "seconds >= 0"),
+            ("warmup", self.warmup >= 0, "at least 0"),
+            ("time_limit_s", 0 < self.time_limit_s < math.inf, "seconds > 0"),
+            ("confidence", 0 < self.confidence < 1, "a number in (0, 1)"),
+        ):
+            if not good:
+                raise InputError(f"{name}: expected {what}, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,15 @@ def test_limits_on_sharing_are_kept(inputs: list[str], never: list[str], capsys:
     assert metrics("never")["outcome"] == metrics("alone")["outcome"]
 
 
+def test_ratios_by_units_are_said(inputs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("sized.csv").write_text("model_a,model_b,units,xi_a,xi_b\na,b,1,1.1,1.1\na,b,8,1.8,1.8\n")
+    assert run([*inputs, "-name", "sized", "--xi", "sized.csv"]) == 0
+    told = capsys.readouterr().err
+    assert "a job's xi is that of as many units as it has (1, 8 in the xi table)" in told
+    assert run([*inputs, "-name", "plain", "--xi", "xi.csv"]) == 0
+    assert "as many units" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

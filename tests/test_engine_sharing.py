@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from bft.milp import solve
-from bft.models import Curve, Job, JobTable, xi_from_frame
+from bft.models import Curve, InputError, Job, JobTable, xi_from_frame
+from bft.models.sharing.interference import Measurement
 from bft.replay.engine import Replay, Rules
 from bft.replay.inputs import load
 from bft.replay.interference import Interference
@@ -173,6 +174,26 @@ def test_a_ratio_is_that_of_as_many_units_as_the_job_has() -> None:
     assert limited.xi(a, b, 8, 1) is limited.xi(a, b) is None
     assert limited.ever(a, b)
     assert not xi_by_units(xi_max=1.15).ever(a, b)
+
+
+@pytest.mark.parametrize(
+    ("values", "column"),
+    [
+        ((float("nan"), 1.0), "xi_a"),
+        ((1.0, 0.0), "xi_b"),
+        ((1.0, 1.0, -8.0), "batch_a"),
+        ((1.0, 1.0, 8, 8, 0.0), "units"),
+    ],
+)
+def test_measurements_check_themselves(values: tuple[float, ...], column: str) -> None:
+    with pytest.raises(InputError, match=f"column {column}: a beside b: expected a number > 0"):
+        Measurement("a", "b", *values)
+
+
+@pytest.mark.parametrize("given", [{"xi_max": float("nan")}, {"unit_memory_gib": 0.0}, {"sub_batch_threshold": 2.0}])
+def test_limits_of_sharing_check_themselves(given: dict[str, float]) -> None:
+    with pytest.raises(InputError, match=f"{next(iter(given))}: expected a number"):
+        xi_by_units(**given)
 
 
 def test_a_pair_may_share_on_few_units_that_may_not_on_many() -> None:

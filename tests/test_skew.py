@@ -45,6 +45,13 @@ def test_the_share_lies_between_all_alike_and_one_only(values: list[float]) -> N
     assert 1 / len(values) - 1e-12 <= largest_share(values) <= 1
 
 
+def test_sizes_that_are_none_are_refused() -> None:
+    for sizes in ([], [1, 0], [1, -1], [1, np.nan], [[1, 2]]):
+        for measure in (largest_share, skewness):
+            with pytest.raises(ValueError, match="sizes: expected"):
+                measure(sizes)
+
+
 @given(st.floats(1e-3, 1e9), st.integers(1, 40))
 def test_equal_sizes_have_no_skew(size: float, count: int) -> None:
     assert skewness([size] * count) == 0

@@ -8,6 +8,7 @@ import pytest
 
 from bft.models import InputError
 from bft.models.sharing.xi_measurements import mean_step_s, read_measurements
+from bft.replay.twin_runs import Plan
 
 HEADER = "model_a,batch_a,model_b,batch_b,units,step_a_s,step_b_s\n"
 SOLO = "bert,32,,,1,0.5,\nvgg,64,,,1,0.2,\n"
@@ -136,3 +137,9 @@ def test_what_of_a_log_was_not_used_is_told(tmp_path: Path) -> None:
     rows = "a,a.log,,\na,a.log,a,a.log\n"
     notes = read_measurements([table(tmp_path, "model_a,log_a,model_b,log_b\n" + rows)]).notes
     assert any(note.endswith("a.log: not used: 1 with evaluation (line 31)") for note in notes)
+
+
+@pytest.mark.parametrize("given", [{"repeats": 1}, {"steps": 0}, {"time_limit_s": float("nan")}, {"confidence": 1.0}])
+def test_plans_to_measure_check_themselves(given: dict[str, float]) -> None:
+    with pytest.raises(InputError, match=rf"{next(iter(given))}: expected"):
+        Plan(**given)  # type: ignore[arg-type]

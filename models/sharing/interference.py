@@ -24,7 +24,13 @@ FLAGS = ("measured", "interpolated", "clamped", "guessed")
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Two models measured together: an iteration of a takes xi_a times as long beside b, one of b xi_b times."""
+    """Two models measured together: an iteration of a takes xi_a times as long beside b, one of b xi_b times.
+
+    Raises
+    ------
+    InputError
+        Naming the column, when a ratio, batch size or number of units is no finite number > 0, or the flag is none.
+    """
 
     model_a: str
     model_b: str
@@ -34,6 +40,16 @@ class Measurement:
     batch_b: float | None = None
     units: float | None = None
     flag: str = FLAGS[0]
+
+    def __post_init__(self) -> None:
+        for column in ("xi_a", "xi_b", "batch_a", "batch_b", "units"):
+            value = getattr(self, column)
+            missing = value is None and column not in REQUIRED
+            if not missing and not (value is not None and math.isfinite(value) and value > 0):
+                what = f"{self.model_a} beside {self.model_b}: expected a number > 0, not {value!r}"
+                raise InputError(what, column=column)
+        if self.flag not in FLAGS:
+            raise InputError(f"expected one of {', '.join(FLAGS)}, not {self.flag!r}", column="flag")
 
     def swapped(self) -> Measurement:
         """The same measurement, told from b's side."""

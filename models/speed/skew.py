@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bft.models.curves import FloatArray
 from bft.models.errors import InputError
 from bft.models.tables import read_table
 
@@ -23,20 +24,27 @@ THRESHOLD = 0.5
 
 
 def largest_share(sizes: ArrayLike) -> float:
-    """Share of the largest tensor in all of a model's parameters, in (0, 1]; sizes of shape (tensors,), any unit."""
-    values = np.asarray(sizes, dtype=np.float64)
+    """Share of the largest tensor in all of a model's parameters, in (0, 1]; sizes > 0, shape (tensors,), any unit."""
+    values = _sizes(sizes)
     return float(values.max() / values.sum())
 
 
 def skewness(sizes: ArrayLike) -> float:
-    """Fisher's skewness of tensor sizes, m3 / m2^(3/2); 0 when all are alike. Sizes of shape (tensors,), any unit."""
-    values = np.asarray(sizes, dtype=np.float64)
+    """Fisher's skewness of tensor sizes > 0, m3 / m2^(3/2); 0 when all are alike. Shape (tensors,), any unit."""
+    values = _sizes(sizes)
     centred = values - values.mean()
     spread = np.sqrt(np.mean(centred**2))
     # Equal sizes differ from their mean by rounding only.
     if spread <= 1e-12 * values.max():
         return 0.0
     return float(np.mean((centred / spread) ** 3))
+
+
+def _sizes(sizes: ArrayLike) -> FloatArray:
+    values = np.asarray(sizes, dtype=np.float64)
+    if values.ndim != 1 or not len(values) or not (np.isfinite(values) & (values > 0)).all():
+        raise ValueError("sizes: expected at least one, all of them finite numbers > 0")
+    return values
 
 
 MEASURES: dict[str, Callable[[ArrayLike], float]] = {"largest-share": largest_share, "skewness": skewness}
