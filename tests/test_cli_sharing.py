@@ -69,6 +69,13 @@ def test_ratios_by_units_are_said(inputs: list[str], capsys: pytest.CaptureFixtu
     assert "as many units" not in capsys.readouterr().err
 
 
+def test_a_pair_of_which_one_ratio_is_beyond_xi_max_is_left_out(inputs: list[str]) -> None:
+    Path("xi.csv").write_text("model_a,model_b,xi_a,xi_b\na,b,1.3,1.05\n")
+    assert run([*inputs, "-name", "alone", "--backend", "exact"]) == 0
+    assert run([*inputs, "-name", "beyond", "--xi", "xi.csv", "--xi-max", "1.1"]) == 0
+    assert metrics("beyond")["outcome"] == metrics("alone")["outcome"]
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

@@ -43,7 +43,7 @@ class MilpSharingPolicy(MilpPolicy):
             if sides is not None:
                 now = state.jobs[a].partner == b
                 priced = self._priced(sides[0], state.jobs[a], now=now), self._priced(sides[1], state.jobs[b], now=now)
-                if not all(math.isinf(otherwise) and not named for otherwise, named in priced):
+                if not any(math.isinf(otherwise) and not named for otherwise, named in priced):
                     worth = sum(1 / side.of(state.jobs[j].job.request) for side, j in zip(sides, (a, b), strict=True))
                     candidates.append((not now, -worth, a, b, priced))
         pairs = []

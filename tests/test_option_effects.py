@@ -1,0 +1,164 @@
+"""Every option of a replay: given otherwise, the run says something else, and summary.json records the option."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from toy_application import write_application
+
+from bft.replay import Options
+from bft.replay.cli.main import run
+
+START = pd.Timestamp("2021-02-10")
+XI = ["--xi", "xi.csv"]
+TIGHT = [*XI, "--unit-memory", "16"]
+FIFO = ["--policy", "fifo"]
+EXACT = ["--backend", "exact"]
+CLUSTER = ["--cluster", "2x2", "--jobs", "tiresias.csv", "--jobs-format", "tiresias", *FIFO]
+POLLUX = ["--cluster", "2x4", "--jobs", "pollux.csv", "--jobs-format", "pollux", "--applications", "apps", *FIFO]
+QUICK = ["--set", "population=4", "--set", "generations=2"]
+PUBLISHED = ["--compat", "reference", "--skip-rows", "0"]
+PAIR = ["-bdfn", "bounds.pkl", "-scfn", "curves.pkl"]
+TRACE, JOBS = ["-ndmap", "trace.pkl"], ["--jobs", "jobs.csv"]
+Case = tuple[list[str], list[str], list[str], Any]
+USUAL = [*TRACE, *JOBS]
+# Field: options of both runs, of the first alone, of the second alone, and what the second records.
+CASES: dict[str, Case] = {
+    "node_trace": ([*JOBS, *EXACT], TRACE, ["-ndmap", "fewer.pkl"], "fewer.pkl"),
+    "jobs": ([*TRACE, *EXACT], JOBS, ["--jobs", "early.csv"], "early.csv"),
+    "job_bounds": ([*TRACE, *EXACT], PAIR, ["-bdfn", "longer.pkl", "-scfn", "curves.pkl"], "longer.pkl"),
+    "job_curves": ([*TRACE, *EXACT], PAIR, ["-bdfn", "bounds.pkl", "-scfn", "faster.pkl"], "faster.pkl"),
+    "jobs_format": (["--cluster", "2x4", *FIFO], JOBS, CLUSTER[2:6], "tiresias"),
+    "applications": (POLLUX, [], ["--applications", "noisy", "--policy", "pollux"], "noisy"),
+    "align_jobs": ([*TRACE, "--jobs", "early.csv", *EXACT], [], ["--align-jobs"], True),
+    "oversized": ([*TRACE, "--jobs", "wide.csv", *FIFO], ["--oversized", "skip"], ["--oversized", "cap"], "cap"),
+    "cluster": (CLUSTER, [], ["--cluster", "1x3"], "1x3"),
+    "tfwd_s": ([*USUAL, *EXACT], [], ["-Tfwd", "300"], 300.0),
+    "time_limit_s": ([*USUAL, *FIFO], [], ["-optTL", "3"], 3.0),  # says that it has no effect there
+    "max_jobs": ([*USUAL, *EXACT], [], ["-maxJ", "1"], 1),
+    "first_node": ([*USUAL, *EXACT], [], ["-nis", "3"], 3),
+    "node_count": ([*USUAL, *EXACT], [], ["-nN", "2"], 2),
+    "skip_rows": ([*USUAL, *EXACT], [], ["--skip-rows", "9"], 9),
+    "sort": (["-ndmap", "shuffled.pkl", *JOBS, *EXACT], [], ["--sort"], True),
+    "policy": (USUAL, FIFO, ["--policy", "srtf"], "srtf"),
+    "policy_options": ([*USUAL, *FIFO], [], ["--set", "backfill=yes"], [["backfill", "yes"]]),
+    "policy_time_limit_s": ([*USUAL, *PUBLISHED], [], ["--policy-time-limit", "9"], 9.0),  # the same
+    "seed": (["--cluster", "3x3", *JOBS, "--policy", "pollux", *QUICK], [], ["--seed", "5"], 5),
+    "backend": (USUAL, [], EXACT, "exact"),
+    "formulation": ([*USUAL, "--backend", "auto"], [], ["--formulation", "node"], "node"),
+    "strict_reference": ([*USUAL, "--formulation", "node"], [], ["--strict-reference"], True),
+    "gap": ([*USUAL, *EXACT], [], ["--gap", "0.5"], 0.5),  # says that it has no effect there
+    "threads": ([*USUAL, *EXACT], [], ["--threads", "2"], 2),  # the same
+    "cost_model": ([*USUAL, *EXACT], [], ["--cost-model", "stall"], "stall"),
+    "events": ([*USUAL, *EXACT], [], ["--events", "node"], "node"),
+    "min_interval_s": ([*USUAL, *EXACT], [], ["--min-interval", "250"], 250.0),
+    "checkpoint_interval_s": ([*USUAL, *FIFO], [], ["--checkpoint-interval", "7"], 7.0),
+    "start_overhead_s": ([*USUAL, *FIFO], [], ["--start-overhead", "20"], 20.0),
+    "restart_overhead": ([*USUAL, *FIFO], [], ["--restart-overhead", "2:10,8:20"], [[2, 10.0], [8, 20.0]]),
+    "verify": ([*USUAL, "--backend", "auto"], [], ["--verify"], True),
+    "objective": ([*USUAL, *EXACT], [], ["--objective", "throughput"], "throughput"),
+    "deadline_boost": ([*USUAL, *EXACT], [], ["--deadline-boost", "50"], 50.0),
+    "deadline_horizon_s": ([*USUAL, *EXACT, "--deadline-boost", "50"], [], ["--deadline-horizon", "60"], 60.0),
+    "xi": (USUAL, [], XI, "xi.csv"),
+    "xi_max": ([*USUAL, *XI], [], ["--xi-max", "1.06"], 1.06),
+    "xi_partners": ([*USUAL, *XI], [], ["--xi-partners", "1"], 1),
+    "unit_memory_gib": ([*USUAL, *XI], [], ["--unit-memory", "10"], 10.0),
+    "memory_table": ([*USUAL, *TIGHT], [], ["--memory-table", "memory.csv"], "memory.csv"),
+    "sub_batch": ([*USUAL, *TIGHT, "--memory-table", "memory.csv"], [], ["--sub-batch", "0.99"], 0.99),
+    "forbid": ([*USUAL, *XI], [], ["--forbid", "a,b", "--forbid", "a,a"], [["a", "b"], ["a", "a"]]),
+    "compat": (POLLUX, [], ["--compat", "pollux"], "pollux"),
+    "dedicated": ([*USUAL, *EXACT], [], ["--no-u"], False),
+}  # fmt: skip
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with all inputs that the cases name."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(4)
+    idle = (rng.random((60, 8)) < 0.7).astype(np.int8)
+    idle[0] = 1
+    times = pd.date_range(START, periods=60, freq="60s")
+    trace = pd.DataFrame(idle, index=times, columns=[f"n{k}" for k in range(8)])
+    trace.to_pickle("trace.pkl")
+    trace.iloc[:, :5].to_pickle("fewer.pkl")
+    trace.iloc[::-1].to_pickle("shuffled.pkl")
+    count = 6
+    jobs = pd.DataFrame(
+        {
+            "model": ["a", "b", "c", "a", "b", "c"],
+            "Jmin": [2, 1, 2, 1, 1, 3],
+            "Jmax": 6,
+            "Jreq": [5, 1, 3, 2, 1, 4],
+            "Pmax": [4e4, 2e4, 3e4, 2e4, 5e4, 4e4],
+            "Tsub": [START + pd.Timedelta(seconds=70 * k) for k in range(count)],
+            "Tcup": 9.0,
+            "Tcdw": 5.0,
+            "Ns": [[0, 1, 2, 6]] * count,
+            "Ps": [[0.0, 10.0, 19.0, 40.0], [0.0, 30.0, 50.0, 70.0], [0.0, 5.0, 12.0, 36.0]] * 2,
+            "Os": [[0.0, 1.0, 1.9, 4.0], [0.0, 1.0, 1.7, 2.3], [0.0, 1.0, 2.4, 7.2]] * 2,
+            "memory_gib": 8.5,
+            "batch_size": 64.0,
+            "deadline": [START + pd.Timedelta(seconds=900 * (count - k)) for k in range(count)],
+        },
+        index=pd.Index([f"j{k}" for k in range(count)], name="name"),
+    )
+    bounds, curves = ["Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub"], ["Ns", "Ps", "Os"]
+    jobs[bounds].to_pickle("bounds.pkl")
+    jobs[bounds].assign(Pmax=9e4).to_pickle("longer.pkl")
+    jobs[curves].to_pickle("curves.pkl")
+    jobs[curves].assign(Ps=[[0.0, 50.0, 90.0, 200.0]] * count).to_pickle("faster.pkl")
+    for name, table in (
+        ("jobs", jobs),
+        ("early", jobs.assign(Tsub=jobs["Tsub"] - pd.Timedelta(minutes=30))),
+        ("wide", jobs.assign(Jmax=20, Jreq=[20, 1, 3, 2, 1, 4])),
+    ):
+        table.assign(**{column: table[column].map(json.dumps) for column in curves}).to_csv(f"{name}.csv")
+    pairs = [("a", "b", 1.1, 1.05), ("a", "a", 1.2, 1.2), ("a", "c", 1.05, 1.15), ("b", "c", 1.1, 1.1)]
+    pd.DataFrame(pairs, columns=["model_a", "model_b", "xi_a", "xi_b"]).to_csv("xi.csv", index=False)
+    memory = [(model, batch, 1 + batch / 8.5) for model in "abc" for batch in (16, 32, 64)]
+    pd.DataFrame(memory, columns=["model", "batch", "memory_gib"]).to_csv("memory.csv", index=False)
+    Path("tiresias.csv").write_text(
+        "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
+        + "".join(f"t{k},{1 + k % 3},{20 * k},10,a,{50 + 30 * k},1\n" for k in range(6))
+    )
+    write_application(Path("apps/toy"))
+    write_application(Path("noisy/toy"), grad_var=3.0)
+    Path("pollux.csv").write_text(
+        "name,time,application,num_replicas,batch_size\n" + "".join(f"p{k},{30 * k},toy,2,128\n" for k in range(4))
+    )
+    return tmp_path
+
+
+def said(args: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, dict[str, Any]]:
+    """Exit code, what was printed but for progress, and what the summary records."""
+    capsys.readouterr()
+    code = run([*args, "--force"])
+    out, err = capsys.readouterr()
+    notes = "".join(line for line in err.splitlines(keepends=True) if line.startswith(("note:", "Error:")))
+    summary = json.loads(Path("debug-itrOut/summary.json").read_text("utf-8")) if code in (0, 3) else {}
+    steps = Path("debug-itrOut/steps.parquet")
+    backends = sorted(pd.read_parquet(steps)["backend"].unique()) if steps.exists() else []
+    return code, out + notes + " ".join(backends), summary
+
+
+@pytest.mark.parametrize("field", CASES)
+def test_an_option_changes_what_a_run_says_and_is_recorded(
+    here: Path, field: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both, before, after, recorded = CASES[field]
+    first_code, first, _ = said([*both, *before], capsys)
+    code, second, summary = said([*both, *after], capsys)
+    assert (first_code, code) == (2 if field == "sort" else 0, 0), second
+    assert first != second
+    assert summary["options"][field] == recorded
+
+
+def test_every_option_has_its_case() -> None:
+    assert CASES.keys() == {field.name for field in fields(Options)}
