@@ -420,7 +420,9 @@ class Ledger:
     ) -> None:
         since = self._since
         lost = tuple(since.lost[book] for book in BOOKS)
-        net = since.gained - sum(lost)
+        net = since.gained
+        for work in lost:
+            net -= work
         changes = (since.joined, since.left, since.preempted, since.rescaled)
         self._steps.append((now, *counts, *changes, rate, net, *lost, *answer))
         self._since = _Since()

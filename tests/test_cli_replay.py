@@ -593,12 +593,12 @@ def test_a_second_interrupt_ends_at_once_and_leaves_nothing_behind(here: Path) -
 def test_an_interrupt_during_the_replay_for_u_is_told_too(here: Path) -> None:
     # The main replay is short, the dedicated one is held until the interrupt has come.
     slow = (
-        "import os, signal, bft.replay.run as run\n"
-        "plain = run.always_idle\n"
+        "import os, signal, bft.replay.dedicated as dedicated\n"
+        "plain = dedicated.always_idle\n"
         "def held(*args, **given):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    return plain(*args, **given)\n"
-        "run.always_idle = held\n"
+        "dedicated.always_idle = held\n"
         "from bft.replay.cli import main; main()\n"
     )
     process = result_of([sys.executable, "-c", slow, *INPUT])
