@@ -175,6 +175,19 @@ def test_u_is_taken_when_the_first_of_the_two_has_done_all_jobs() -> None:
     assert (late["U_at"], late["U"]) == (found["U_at"], found["U"])
 
 
+def test_jobs_that_are_left_out_neither_open_the_window_nor_keep_u_from_the_last_finish() -> None:
+    table = JobTable((job("too-large", at=0), job("a", at=10, pmax=300, jmax=1), job("b", at=90, pmax=1)))
+
+    def once(nodes: NodeTrace) -> Outcome:
+        return Replay(nodes, table, EqualShare(), Rules(), without={0}).run()
+
+    outcome = once(trace([(0, 0, True), (20, 0, False), (30, 0, True)], 80))
+    assert (outcome.start_ns, outcome.end_ns) == (10 * SECOND, 80 * SECOND)
+    found = summarise(outcome, [once(nodes) for nodes in dedicated_traces(outcome)])
+    assert found["U_at"] == "1970-01-01T00:00:40Z"
+    assert found["U"] == pytest.approx(200 / (300 * 60 / 70))
+
+
 def test_u_at_the_earlier_finish_counts_the_stalls_by_then() -> None:
     # Stalled from 20 to 50 s by its restart; the dedicated one is done at 35 s.
     rows = [(0, 0, True), (10, 0, False), (20, 0, True)]

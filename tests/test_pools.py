@@ -72,6 +72,19 @@ def test_each_virtual_cluster_is_as_if_it_were_alone(drawn: list[tuple[str, int,
     assert merged.steps["time"].is_monotonic_increasing
 
 
+def test_the_window_of_pools_is_that_of_all_and_each_offers_its_units_throughout(tmp_path: Path) -> None:
+    jobs = [replace(rigid_job("a", 2, 100, at=0), vc="p"), replace(rigid_job("b", 4, 50, at=200), vc="q")]
+    merged = replayed(sizes(tmp_path, "vc,nodes,units_per_node\np,1,4\nq,2,4\n"), jobs)
+    assert (merged.start_ns, merged.end_ns) == (START, START + 250 * SECOND)
+    assert merged.idle_unit_seconds == merged.offered_unit_seconds == 12 * 250
+    assert merged.used_unit_seconds == 2 * 100 + 4 * 50
+    with pytest.raises(ValueError, match="several pools"):
+        merged.work_at(START)
+    # A cluster of one pool, too, is observed for as long as its replay takes.
+    alone = replayed("3x4", jobs)
+    assert alone.idle_unit_seconds == alone.offered_unit_seconds == 12 * 250
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
