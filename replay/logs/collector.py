@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from struct import Struct
 from typing import TypeAlias
 
 import numpy as np
@@ -26,6 +27,9 @@ MAX_FRAGMENTS = 10_000_000
 BLOCK = 500_000
 # Merged node-intervals, 20 bytes each, from which on blocks are united and short gaps closed before the end.
 MANY = 2_000_000
+# Start, end, and the number of nodes of an interval. Packed, as one row is written faster than three columns are.
+_SPAN = np.dtype([("start", "=i8"), ("end", "=i8"), ("count", "=i4")])
+_pack = Struct("=qqi").pack
 
 
 class Intervals:
@@ -48,16 +52,14 @@ class Intervals:
         self.min_gap_ns, self.max_fragments = min_gap_ns, max_fragments
         self.given = 0
         self.closed = 0
-        self._nodes, self._starts, self._ends, self._counts = array("i"), array("q"), array("q"), array("i")
+        self._nodes, self._spans = array("i"), bytearray()
         # Each sorted and merged in itself; the first one holds most.
         self._runs: list[Columns] = []
 
     def add(self, nodes: array[int], start: int, end: int) -> None:
         """Add one interval of several nodes."""
         self._nodes.extend(nodes)
-        self._starts.append(start)
-        self._ends.append(end)
-        self._counts.append(len(nodes))
+        self._spans += _pack(start, end, len(nodes))
         if len(self._nodes) >= BLOCK:
             self._settle()
 
@@ -70,13 +72,13 @@ class Intervals:
     def _settle(self) -> None:
         """Merge what waits; unite all once the later runs hold as much as the first, so that each row moves rarely."""
         self.given += len(self._nodes)
-        counts = np.frombuffer(self._counts, dtype=np.int32)
+        spans = np.frombuffer(self._spans, dtype=_SPAN)
         waiting = (
             np.frombuffer(self._nodes, dtype=np.int32),
-            np.repeat(np.frombuffer(self._starts, dtype=np.int64), counts),
-            np.repeat(np.frombuffer(self._ends, dtype=np.int64), counts),
+            np.repeat(spans["start"], spans["count"]),
+            np.repeat(spans["end"], spans["count"]),
         )
-        self._nodes, self._starts, self._ends, self._counts = array("i"), array("q"), array("q"), array("i")
+        self._nodes, self._spans = array("i"), bytearray()
         self._runs.append(merge(*waiting))
         if sum(len(run[0]) for run in self._runs[1:]) > max(len(self._runs[0][0]), MANY):
             self._unite()
@@ -232,11 +234,11 @@ class Collector:
             self._hold(nodes)
             self.job_runs.begun(key, nodes, start_ns, file, line, once=once)
             return
-        row = self.job_runs.ended(key, nodes, start_ns, end_ns, file, line, once=once)
         if isinstance(nodes, int):
-            self.count(nodes, start_ns, end_ns, row)
+            self.count(nodes, start_ns, end_ns, len(self.job_runs))
         else:
-            self.busy_nodes(nodes, start_ns, end_ns)
+            self.busy_intervals.add(nodes, start_ns, self._seen(start_ns, end_ns))
+        self.job_runs.ended(key, nodes, start_ns, end_ns, file, line, once=once)
 
     def outage(self, key: Hashable, nodes: array[int], start_ns: int, end_ns: int | None, file: str, line: int) -> None:
         """A record of an outage that other records may repeat, or close; parameters as `job` has them."""

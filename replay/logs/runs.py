@@ -6,6 +6,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,13 @@ from numpy.typing import NDArray
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.trace import TimeArray
 
-# Bit of `_contents` for runs of which a job has one at a time; the bits below are a hash.
+# Bit of a row's content for runs of which a job has one at a time; the bits below are a hash.
 _ONCE = 1 << 30
+_HASH = _ONCE - 1
+# A record with an end: hash of its key, start, content (end and nodes), node-intervals, line. Packed, as one row is
+# written much faster than five columns are.
+_ROW = np.dtype([("key", "=i8"), ("start", "=i8"), ("content", "=i4"), ("size", "=i4"), ("line", "=u4")])
+_pack = Struct("=qqiiI").pack
 
 
 @dataclass(slots=True)
@@ -65,30 +71,33 @@ class Runs:
         self._clear()
 
     def _clear(self) -> None:
-        self._keys, self._starts = array("q"), array("q")
-        self._contents, self._sizes, self._lines = array("i"), array("i"), array("I")
+        self._rows = bytearray()
         # Number of the first record of each file.
         self._file_rows: list[int] = []
         self._file_names: list[str] = []
+        self._file: str | None = None
+
+    def __len__(self) -> int:
+        """How many records with an end there are, which is the number of the next."""
+        return len(self._rows) // _ROW.itemsize
+
+    def _table(self) -> NDArray[np.void]:
+        """The records with an end; none may be added while this is held."""
+        return np.frombuffer(self._rows, dtype=_ROW)
 
     def ended(
         self, key: Hashable, nodes: array[int] | int, start_ns: int, end_ns: int, file: str, line: int, *, once: bool
-    ) -> int:
-        """Add a record with an end; returns its number."""
-        row = len(self._keys)
-        if not row or file is not self._file_names[-1]:
-            self._file_rows.append(row)
+    ) -> None:
+        """Add a record with an end."""
+        if file is not self._file:
+            self._file = file
+            self._file_rows.append(len(self))
             self._file_names.append(file)
-        self._keys.append(hash(key))
-        self._starts.append(start_ns)
         if isinstance(nodes, int):
-            content, size = hash((end_ns, nodes)), 0
+            content, size = hash((end_ns, nodes)) & _HASH, 0
         else:
-            content, size = hash((end_ns, nodes.tobytes())), len(nodes)
-        self._contents.append(content & (_ONCE - 1) | (_ONCE if once else 0))
-        self._sizes.append(size)
-        self._lines.append(line)
-        return row
+            content, size = hash((end_ns, nodes.tobytes())) & _HASH, len(nodes)
+        self._rows += _pack(hash(key), start_ns, content | _ONCE if once else content, size, line)
 
     def begun(self, key: Hashable, nodes: array[int] | int, start_ns: int, file: str, line: int, *, once: bool) -> None:
         """Add a record without an end."""
@@ -112,11 +121,12 @@ class Runs:
         Parameters
         ----------
         rows
-            Numbers of records, as `ended` returned them.
+            Numbers of records, counted from 0 in the order of `ended`.
         ends
             Their ends.
         """
-        keys, starts = (np.frombuffer(column, dtype=np.int64)[rows] for column in (self._keys, self._starts))
+        table = self._table()
+        keys, starts = table["key"][rows], table["start"][rows]
         order = np.lexsort((-ends, starts, keys))
         first = np.ones(len(rows), dtype=bool)
         first[1:] = (np.diff(keys[order]) != 0) | (np.diff(starts[order]) != 0)
@@ -147,7 +157,8 @@ class Runs:
         if self._open_again[0]:
             count, file, line = self._open_again
             diagnosis.take_back(what, file, line, count=count)
-        keys, starts = (np.frombuffer(column, dtype=np.int64) for column in (self._keys, self._starts))
+        table = self._table()
+        keys, starts = table["key"], table["start"]
         # Nearly always there are none: one sort finds that out.
         mixed = keys * np.int64(0x9E3779B97F4A7C1) + starts
         ordered = np.sort(mixed)
@@ -155,7 +166,7 @@ class Runs:
         if not len(twice):
             return 0
         rows = np.flatnonzero(np.isin(mixed, twice))
-        contents = np.frombuffer(self._contents, dtype=np.int32)[rows]
+        contents = table["content"][rows]
         order = np.lexsort((rows, contents, starts[rows], keys[rows]))
         rows, contents = rows[order], contents[order]
         same_run = (np.diff(keys[rows]) == 0) & (np.diff(starts[rows]) == 0)
@@ -169,7 +180,7 @@ class Runs:
                 f"records of one {self.what} (same id, same start) have different ends or nodes: the latest end counts"
             )
             diagnosis.note(told, *self._place(int(differ.min())), count=len(differ))
-        return int(np.frombuffer(self._sizes, dtype=np.int32)[again].sum())
+        return int(table["size"][again].sum())
 
     def _close(self, diagnosis: Diagnosis) -> list[OpenRun]:
         """The runs without an end that no record closes; those that start again end there."""
@@ -196,7 +207,8 @@ class Runs:
         wanted = np.fromiter(set(hashes), dtype=np.int64)
         found: dict[int, set[int]] = {}
         if len(wanted):
-            keys, starts = (np.frombuffer(column, dtype=np.int64) for column in (self._keys, self._starts))
+            table = self._table()
+            keys, starts = table["key"], table["start"]
             rows = np.flatnonzero(np.isin(keys, wanted))
             for key, start_ns in zip(keys[rows].tolist(), starts[rows].tolist(), strict=True):
                 found.setdefault(key, set()).add(start_ns)
@@ -204,4 +216,4 @@ class Runs:
 
     def _place(self, row: int) -> tuple[str, int]:
         """File and line of a record."""
-        return self._file_names[bisect_right(self._file_rows, row) - 1], self._lines[row]
+        return self._file_names[bisect_right(self._file_rows, row) - 1], int(self._table()["line"][row])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.collector import Collector
@@ -33,20 +33,24 @@ def read(
     named = at_nodes >= 0 and table.columns[at_nodes] == "nodelist"
     clusters = Clusters(into, file, diagnosis, settings.cluster)
     nodes_of, parse, ran = clusters.lists(""), clock.parse, into.job
+    cluster, clustered = "", at_cluster >= 0 or bool(settings.cluster)
     steps = first_step = others = first_other = used = 0
     try:
         for number, fields in table:
+            key: Hashable = fields[at_id]
             if "." in fields[at_id]:
                 steps += 1
                 first_step = first_step or number
                 continue
-            cluster = fields[at_cluster] if at_cluster >= 0 else ""
-            if settings.cluster and clusters.other(cluster, number):
-                others += 1
-                first_other = first_other or number
-                continue
-            if at_cluster >= 0:
+            if clustered:
+                cluster = fields[at_cluster] if at_cluster >= 0 else ""
+                if settings.cluster and clusters.other(cluster, number):
+                    others += 1
+                    first_other = first_other or number
+                    continue
                 nodes_of = clusters.lists(cluster)
+                if cluster:  # ids of several clusters are told apart where the table names the cluster
+                    key = cluster, fields[at_id]
             start_text, end_text, nodes_text = fields[at_start], fields[at_end], fields[at_nodes]
             start = parse(start_text, file, number)
             end = parse(end_text, file, number, start)
@@ -56,8 +60,6 @@ def read(
             except HostListError as error:
                 diagnosis.skip("column NodeList holds no host list", file, number, str(error))
                 continue
-            # Ids of several clusters are told apart where the table names the cluster.
-            key = (cluster, fields[at_id]) if cluster else fields[at_id]
             # The most frequent row, without a detour.
             if nodes and start is not None and end is not None and start < end:
                 ran(key, nodes, start, end, file, number, once=True)

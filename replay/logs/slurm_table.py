@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 
 from bft.models import InputError
 from bft.replay.logs.diagnosis import Diagnosis
@@ -64,7 +64,7 @@ class Table:
         self._file, self._diagnosis = file, diagnosis
         self._first: tuple[int, str] | None = None
         self._header = ""
-        self._rows = self._number = 0
+        self._rows = 0
         self._quoted = False
         self._unsure: list[str] = []
         wanted = {names[0]: names for names in (*needed, *optional)}
@@ -90,53 +90,58 @@ class Table:
 
     def __iter__(self) -> Iterator[tuple[int, list[str]]]:
         """Number of its first line and fields of each record, one field a column."""
+        # Generators within generators would cost each record a detour.
         records = self._csv() if self._quoted else self._plain()
-        try:
-            if self._header:
-                yield from records
-            else:
-                order = Order(self.columns, {at for at in self.at.values() if at >= 0}, self._file, self._diagnosis)
-                for number, fields in islice(records, CHECKED):
-                    order.see(fields)
-                    yield number, fields
-                order.judge()
-                yield from records
-        finally:
-            self._diagnosis.lines += self._number
-            self._diagnosis.rows += self._rows
-            self._diagnosis.no_record += self._number - self._rows
+        return records if self._header else self._ordered(records)
+
+    def _ordered(self, records: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
+        """The records, of which the first are held against the columns that the user has named."""
+        order = Order(self.columns, {at for at in self.at.values() if at >= 0}, self._file, self._diagnosis)
+        for number, fields in islice(records, CHECKED):
+            order.see(fields)
+            yield number, fields
+        order.judge()
+        yield from records
+
+    def _account(self, lines: int) -> None:
+        """So many lines were read, and held the rows counted so far."""
+        self._diagnosis.lines += lines
+        self._diagnosis.rows += self._rows
+        self._diagnosis.no_record += lines - self._rows
 
     def _csv(self) -> Iterator[tuple[int, list[str]]]:
         """Records of a table whose fields are quoted; line breaks and delimiters inside quotes belong to the field."""
         pending: list[str] = []
-        begun = length = quotes = 0
+        begun = length = quotes = number = 0
         columns, delimiter = len(self.columns), self.delimiter
-        for number, line in self._numbered():
-            self._number = number
-            if pending and line.startswith('"') and len(split_fields(line, delimiter)) == columns:
-                self._cut_short(pending, begun)
-                pending = []
-            if not pending:
-                if not line.strip() or line.startswith("#") or line == self._header:
-                    continue
-                begun, length, quotes = number, 0, 0
-            pending.append(line)
-            length += len(line)
-            quotes += line.count('"')
-            if quotes % 2:  # inside a field
-                if len(pending) > MOST_JOINED or length > MOST_LENGTH:
+        try:
+            for number, line in self._numbered():
+                if pending and line.startswith('"') and len(split_fields(line, delimiter)) == columns:
                     self._cut_short(pending, begun)
                     pending = []
-                continue
-            fields = split_fields("\n".join(pending), delimiter)
-            if len(fields) == columns or (len(fields) == columns + 1 and not fields[-1]):
-                self._rows += 1
-                yield begun, fields[:columns]
-            else:
+                if not pending:
+                    if not line.strip() or line.startswith("#") or line == self._header:
+                        continue
+                    begun, length, quotes = number, 0, 0
+                pending.append(line)
+                length += len(line)
+                quotes += line.count('"')
+                if quotes % 2:  # inside a field
+                    if len(pending) > MOST_JOINED or length > MOST_LENGTH:
+                        self._cut_short(pending, begun)
+                        pending = []
+                    continue
+                fields = split_fields("\n".join(pending), delimiter)
+                if len(fields) == columns or (len(fields) == columns + 1 and not fields[-1]):
+                    self._rows += 1
+                    yield begun, fields[:columns]
+                else:
+                    self._cut_short(pending, begun)
+                pending = []
+            if pending:
                 self._cut_short(pending, begun)
-            pending = []
-        if pending:
-            self._cut_short(pending, begun)
+        finally:
+            self._account(number)
 
     def _cut_short(self, pending: list[str], begun: int) -> None:
         self._rows += 1
@@ -148,16 +153,17 @@ class Table:
         """Records of a table in which nothing is escaped."""
         columns, delimiter, header = len(self.columns), self.delimiter, self._header
         pending: list[str] = []  # lines of a record that has lines to come
-        begun = size = length = number = 0
+        begun = size = length = number = rows = 0
+        commas = delimiter == ","
         try:
             for number, line in self._numbered():
                 fields = line.split(delimiter)
-                if delimiter == "," and '"' in line:  # no output of Slurm's, but what spreadsheets make of it
+                if commas and '"' in line:  # no output of Slurm's, but what spreadsheets make of it
                     quoted = split_fields(line, delimiter)
                     fields = quoted if len(fields) != columns or len(quoted) == columns else fields
                 if len(fields) == columns and not pending:
                     if line != header:
-                        self._rows += 1
+                        rows += 1
                         yield number, fields
                     continue
                 if pending:
@@ -181,7 +187,8 @@ class Table:
             if pending:
                 yield from self._cut_off(pending, begun)
         finally:
-            self._number = number
+            self._rows += rows
+            self._account(number)
 
     def _whole(self, fields: list[str], number: int) -> Iterator[tuple[int, list[str]]]:
         """A record with at least one field a column."""
@@ -205,9 +212,7 @@ class Table:
                                  f"{len(fields)} of {len(self.columns)}")  # fmt: skip
 
     def _numbered(self) -> Iterator[tuple[int, str]]:
-        if self._first is not None:
-            yield self._first
-        yield from self._lines
+        return chain([] if self._first is None else [self._first], self._lines)
 
     def _begin(self, settings: Settings, needed: Sequence[Sequence[str]], command: str) -> list[str]:
         """Read up to the header, or to the first record when the user names the columns."""

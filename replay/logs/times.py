@@ -42,7 +42,7 @@ class Clock:
         self.zone: tzinfo = UTC if zone is None else _zone(zone)
         self._told = zone is None
         self._diagnosis = diagnosis
-        self._hours: dict[str, int | None] = {}
+        self._hours: dict[str, int] = {}
 
     def parse(self, text: str, file: str, line: int, not_before: int | None = None) -> int | None:
         """UTC nanoseconds of an ISO stamp (2021-02-10T20:21:15, T or blank, fraction and zone optional).
@@ -52,10 +52,11 @@ class Clock:
         is no mistake.
         """
         # An hour is looked up, minutes and seconds are added: two dictionaries instead of a parser.
-        hour = self._hours.get(text[:13])
-        tail = _TAILS.get(text[13:])
-        if hour is not None and tail is not None:
-            return hour + tail
+        if len(text) == 19:
+            try:
+                return self._hours[text[:13]] + _TAILS[text[13:]]
+            except KeyError:
+                pass
         return self._slowly(text.strip(), file, line, not_before)
 
     def epoch(self, text: str) -> int | None:
