@@ -6,15 +6,24 @@ PACKAGES := milp models datasets replay
 # pytest-xdist workers
 WORKERS ?= 2
 
-.PHONY: demo test check format clean
+.PHONY: demo test slow lowest check format clean
 
 ## demo: replay the bundled data set and print a summary
 demo: $(VENV)/core.stamp
 	$(BIN)/bft-replay -Tfwd 120 --out demo-itrOut --force
 
-## test: run the test suite
+## test: run the test suite, except what `make slow` runs
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
+
+## slow: run the slow tests; what `make lowest` runs is among them
+slow: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow
+
+## lowest: install the lowest versions of all dependencies that pyproject.toml allows, in an environment of its own
+## below the temporary directory, and run the demo, `solve` and `jobs fit` there; skipped where no package index answers
+lowest: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest tests/test_lowest_versions.py
 
 ## check: linter, formatter and type checker
 check: $(VENV)/dev.stamp build/typing

@@ -37,6 +37,11 @@ _OWN_METADATA: Final = frozenset({b"pandas", b"ARROW:schema", b"PANDAS_ATTRS"})
 _HEAD: Final = 512
 # Columns of CSV tables that hold names.
 TEXT_COLUMNS: Final = ("node", "name", "job", "model", "model_a", "model_b", "user", "vc")
+# What stands for a gap in the other columns: pandas' own list, which it takes for all columns or for none.
+_GAPS: Final = (
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
+    "NULL", "NaN", "None", "n/a", "nan", "null",
+)  # fmt: skip
 _CHUNK: Final = 1 << 20
 # Memory, measured: a column of a table; a cell of CSV, empty or not, while it is read; a list in a cell.
 _COLUMN_BYTES: Final = 1_300
@@ -374,14 +379,15 @@ def _read_csv(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
             # index_col=False: pandas would else take the first of one field too many as an index.
             # round_trip: the exact value, as Python reads it; the default up to pandas 3.0 is an ulp off.
             exact = tuple(int(part) for part in pd.__version__.split(".")[:2]) >= (3, 1)
-            text: Any = {name: str for name in TEXT_COLUMNS if name in names}
             options: Any = {} if exact else {"float_precision": "round_trip"}
+            # Names are text, whatever they look like: 007 is not 7, and NA is a node; nothing at all is a gap.
+            if text := {name: str for name in TEXT_COLUMNS if name in names}:
+                gaps = {name: [""] if name in text else list(_GAPS) for name in names}
+                options |= {"dtype": text, "keep_default_na": False, "na_values": gaps}
             frame: pd.DataFrame = pd.read_csv(
                 stream,
                 index_col=False,
                 low_memory=False,
-                # Names are text, whatever they look like: 007 is not 7, and NA is a node, not a gap.
-                converters=text,
                 **options,
             )
     except InputError:  # of the bounds of the stream

@@ -240,8 +240,9 @@ def _from_native(frame: pd.DataFrame, metadata: dict[str, str], source: str, ski
 
     times = _instants(frame["time"], source, "time")
     raw = frame["node"]
-    if raw.isna().any():
-        raise InputError("the node's name is missing", file=source, row=_first(raw.isna()) + 1, column="node")
+    missing = raw.isna() | (raw == "")
+    if missing.any():
+        raise InputError("the node's name is missing", file=source, row=_first(missing) + 1, column="node")
     idle = _states(frame["idle"], source)
     try:
         universe = _universe(metadata["nodes"]) if "nodes" in metadata else None

@@ -250,6 +250,17 @@ def test_csv_numbers_are_the_ones_written(tmp_path: Path) -> None:
     assert read_table(written(tmp_path / "x.csv", lines.encode()))["x"].tolist() == values.tolist()
 
 
+def test_csv_names_are_text_whatever_they_look_like_and_nothing_at_all_is_a_gap(tmp_path: Path) -> None:
+    """Converters did this before: with some versions of pandas NA became a gap, with others nothing became a name."""
+    rows = ["node,user,units", "007,1e3,1", "NA,null,NA", ",nan,", "None,,N/A"]
+    frame = read_table(written(tmp_path / "names.csv", "".join(f"{row}\n" for row in rows).encode()))
+    assert frame["node"].isna().tolist() == [False, False, True, False]
+    assert frame["node"].dropna().tolist() == ["007", "NA", "None"]
+    assert frame["user"].dropna().tolist() == ["1e3", "null", "nan"]
+    assert frame["units"].isna().tolist() == [False, True, True, True]
+    assert frame["units"].dtype == "float64"
+
+
 def test_csv_has_no_index_and_mixed_columns_pass(tmp_path: Path) -> None:
     body = ",a\n" + "".join(f"{i},{i}\n" for i in range(70_000)) + "x,y\n"
     frame = read_table(written(tmp_path / "x.csv", body.encode()))

@@ -94,6 +94,14 @@ def test_parquet_keeps_the_metadata(tmp_path: Path) -> None:
     assert meta(read_trace(tmp_path / "t.parquet")) == ("Söul", 4)
 
 
+@pytest.mark.parametrize("name", ["", None])
+def test_a_node_without_a_name_is_refused_by_row(tmp_path: Path, name: str | None) -> None:
+    times = pd.to_datetime(["2021-02-10", "2021-02-10"], utc=True)
+    pd.DataFrame({"time": times, "node": ["a", name], "idle": [1, 1]}).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(InputError, match="row 2, column node: the node's name is missing"):
+        read_trace(tmp_path / "t.parquet")
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
 def test_csv_is_refused_where_it_would_lose_units_per_node(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(InputError, match="CSV has no place for 4 units a node"):
