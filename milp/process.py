@@ -28,7 +28,7 @@ PIPE_BYTES = 32_768
 
 
 # What the worker runs: its own search path is that of the installation; ours follows.
-_WORKER = "import sys; sys.path += [p for p in sys.argv[2:] if p not in sys.path]; " + (
+_WORKER = "import sys; sys.path += [p for p in sys.argv[3:] if p not in sys.path]; " + (
     "from bft.milp.worker import main; main()"
 )
 
@@ -79,7 +79,7 @@ class SolverProcess:
         if patience is not None and patience > LONGEST_S:
             patience = None
         question = ForkingPickler.dumps((solver_name, model, limits))
-        pipe = self._connect()
+        pipe = self._connect(solver_name)
         hung = SolverFailure(f"{solver_name} hung: no answer {self.grace_s:g} s past its time limit")
         try:
             with _watchdog(self._worker, patience if len(question) > PIPE_BYTES else None) as bitten:
@@ -107,7 +107,8 @@ class SolverProcess:
         """End the worker; a later question starts a new one."""
         self._end(kill=kill)
 
-    def _connect(self) -> Connection:
+    def _connect(self, solver_name: str) -> Connection:
+        """Return the pipe to the worker; a new one has loaded this solver, so that no question pays for it."""
         if self._owner != os.getpid():  # forked: the worker belongs to our parent
             self._disown()
         if self._pipe is not None:
@@ -116,7 +117,7 @@ class SolverProcess:
         # A process group of its own keeps the terminal's Ctrl-C from it.
         try:
             self._worker = subprocess.Popen(  # noqa: S603 - our own module, by this interpreter
-                [sys.executable, "-P", "-c", _WORKER, str(theirs.fileno()), *_search_path()],
+                [sys.executable, "-P", "-c", _WORKER, str(theirs.fileno()), solver_name, *_search_path()],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},

@@ -159,7 +159,11 @@ def test_the_pair_and_the_native_table_replay_alike(here: Path) -> None:
 def test_without_arguments_the_bundled_data_set_is_replayed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # The backend by its variable: CBC takes ten seconds for the bundled data.
     process = subprocess.run(
-        SCRIPT, capture_output=True, text=True, timeout=100, env={**os.environ, "BFT_REPLAY_REPLAY_BACKEND": "exact"}
+        SCRIPT,
+        capture_output=True,
+        text=True,
+        timeout=AMPLE_S,
+        env={**os.environ, "BFT_REPLAY_REPLAY_BACKEND": "exact"},
     )
     assert process.returncode == 0, process.stderr
     found = summary()
@@ -440,7 +444,7 @@ def on_terminal(args: list[str], **env: str) -> tuple[int, str]:
         pass
     finally:
         os.close(ours)
-    return process.wait(timeout=60), seen.decode()
+    return process.wait(timeout=AMPLE_S), seen.decode()
 
 
 def test_on_a_terminal_there_is_a_bar_and_the_cursor_comes_back(here: Path) -> None:
@@ -472,7 +476,7 @@ def test_a_dumb_terminal_is_served(here: Path) -> None:
 def test_closed_and_full_outputs_do_not_cost_the_results(here: Path, redirection: str) -> None:
     words = " ".join(f"'{word}'" for word in [*SCRIPT, *INPUT, "--no-u"])
     process = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {words} {redirection}"], capture_output=True, text=True, timeout=60
+        ["bash", "-c", f"set -o pipefail; {words} {redirection}"], capture_output=True, text=True, timeout=AMPLE_S
     )
     assert "Traceback" not in process.stderr
     assert process.returncode == 0
@@ -481,7 +485,7 @@ def test_closed_and_full_outputs_do_not_cost_the_results(here: Path, redirection
 
 def test_a_full_disk_under_standard_output_is_an_error_without_traceback(here: Path) -> None:
     words = " ".join(f"'{word}'" for word in [*SCRIPT, *INPUT, "--no-u", "-print", "1"])
-    process = subprocess.run(["bash", "-c", f"{words} >/dev/full"], capture_output=True, text=True, timeout=60)
+    process = subprocess.run(["bash", "-c", f"{words} >/dev/full"], capture_output=True, text=True, timeout=AMPLE_S)
     assert process.returncode == 2
     assert process.stderr.endswith("Error: No space left on device\n")
     assert summary()["metrics"]["jobs"] == 5
@@ -495,7 +499,7 @@ def test_the_same_command_gives_the_same_bytes(here: Path, backend: str) -> None
     contents = []
     for _ in range(2):
         process = subprocess.run(
-            [*SCRIPT, *INPUT, "--backend", backend, "-Tfwd", "120", "-print", "0", "--force"], timeout=100
+            [*SCRIPT, *INPUT, "--backend", backend, "-Tfwd", "120", "-print", "0", "--force"], timeout=AMPLE_S
         )
         assert process.returncode == 0
         contents.append({path.name: path.read_bytes() for path in Path("debug-itrOut").iterdir()})
@@ -520,7 +524,7 @@ def test_a_solver_that_does_not_start_degrades_and_does_not_end_a_replay(here: P
     broken = {"PMIP_CBC_LIBRARY": str(Path("broken", "libCbc.so").absolute())}
     args = ["-ndmap", "trace.pkl", "--jobs", "jobs.csv", "-Tfwd", "120", "--no-u"]
     process = subprocess.run(
-        [*SCRIPT, *args], env={**os.environ, **broken}, capture_output=True, text=True, timeout=100
+        [*SCRIPT, *args], env={**os.environ, **broken}, capture_output=True, text=True, timeout=AMPLE_S
     )
     assert process.returncode == 3, process.stderr
     assert "Degraded" in process.stderr.splitlines()[-1]

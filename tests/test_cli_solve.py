@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import AMPLE_S
 
 from bft.replay.cli.main import run
 
@@ -328,7 +329,7 @@ def test_a_reader_that_stops_early_is_no_error(tmp_path: Path) -> None:
     path = write(tmp_path / "batch.jsonl", *[problem()] * 3000)
     words = " ".join(f"'{word}'" for word in [*SCRIPT, "solve", path])
     process = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {words} | head -1"], capture_output=True, text=True, timeout=60
+        ["bash", "-c", f"set -o pipefail; {words} | head -1"], capture_output=True, text=True, timeout=AMPLE_S
     )
     assert process.returncode == 0
     assert process.stderr == ""
@@ -342,7 +343,7 @@ def test_a_solver_that_does_not_start_falls_back_with_exit_code_3(tmp_path: Path
         env={"PMIP_CBC_LIBRARY": str(tmp_path / "broken" / "libCbc.so")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=AMPLE_S,
     )
     assert process.returncode == 3, process.stderr
     answer = json.loads(process.stdout)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from processes import AMPLE_S
 
 from bft.replay.cli.main import run
 
@@ -145,7 +146,7 @@ def test_a_terminal_without_our_characters_is_served(trace: str) -> None:
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=AMPLE_S,
     )
     assert process.returncode == 0, process.stderr
     assert "2021-02-10T00:15:00Z" in process.stdout
@@ -154,6 +155,6 @@ def test_a_terminal_without_our_characters_is_served(trace: str) -> None:
 def test_a_reader_that_stops_early_is_no_error(trace: str) -> None:
     words = " ".join(f"'{word}'" for word in [*SCRIPT, "trace", "show", trace, "--json"])
     process = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {words} | true"], capture_output=True, text=True, timeout=60
+        ["bash", "-c", f"set -o pipefail; {words} | true"], capture_output=True, text=True, timeout=AMPLE_S
     )
     assert (process.returncode, process.stderr) == (0, "")

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from processes import AMPLE_S
 
 from bft.models import read_xi
 from bft.replay.cli.main import run
@@ -39,7 +40,7 @@ for step in range(steps):
     time.sleep(0.001)
 sys.exit(code)
 """
-QUICK = ["--repeats", "2", "--steps", "10", "--warmup", "2", "--at-least", "0", "--time-limit", "60"]
+QUICK = ["--repeats", "2", "--steps", "10", "--warmup", "2", "--at-least", "0", "--time-limit", "900"]
 
 
 @pytest.fixture
@@ -237,7 +238,7 @@ def test_measure_runs_both_and_adds_a_row(folder: Path, capsys: pytest.CaptureFi
 def test_a_command_that_cannot_be_measured_is_told_with_the_end_of_its_output(
     folder: Path, a: list[str], b: list[str], told: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = [*QUICK[:-1], "1" if "time limit" in told else "60"]
+    options = [*QUICK[:-1], "5"] if "time limit" in told else QUICK
     before = {path.name for path in folder.iterdir()}
     assert run(["xi", "measure", *options, "--model-a", "a", "--model-b", "b", "-o", "xi.csv", *a, *b]) == 2
     captured = capsys.readouterr()
@@ -264,7 +265,7 @@ def test_an_interrupt_ends_what_was_started_and_its_children(folder: Path, numbe
             assert measuring.poll() is None
             time.sleep(0.05)
         measuring.send_signal(number)
-        _, told = measuring.communicate(timeout=60)
+        _, told = measuring.communicate(timeout=AMPLE_S)
     finally:
         measuring.kill()
     assert measuring.returncode == 130

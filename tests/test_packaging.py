@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 import pytest
+from processes import AMPLE_S
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("milp", "models", "replay", "datasets")
@@ -65,7 +66,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         [*pip, *(["--no-build-isolation"] if ready else []), "-w", str(target), str(source)],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=AMPLE_S,
         check=False,
     )
     if built.returncode and not ready and re.search(r"connection|Could not find a version", built.stderr):
@@ -98,7 +99,7 @@ def test_the_installed_command_answers(args: list[str]) -> None:
     command = Path(sys.executable).with_name("bft-replay")
     if not command.exists():
         pytest.skip("bft-replay is not installed beside this Python")
-    process = subprocess.run([str(command), *args], capture_output=True, text=True, timeout=60, check=False)
+    process = subprocess.run([str(command), *args], capture_output=True, text=True, timeout=AMPLE_S, check=False)
     assert (process.returncode, process.stderr) == (0, "")
     assert (metadata.version("bft-replay") if args == ["--version"] else "Usage: bft-replay") in process.stdout
 
@@ -120,7 +121,9 @@ def test_help_lists_every_command_and_every_command_has_help() -> None:
 def start(code: str) -> list[str]:
     """Which heavy libraries are loaded after `code`."""
     script = f"{code}\nimport sys\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
-    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    process = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=AMPLE_S, check=True
+    )
     return process.stdout.splitlines()[-1].split()
 
 
