@@ -366,6 +366,43 @@ def test_idle_rows_of_exports_by_the_day_end_too(here: Path, capsys: pytest.Capt
     assert account["coverage"]["idle"] == pytest.approx((10 + 40 + 10) / 200)
 
 
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize("name", ["pbs", "lsf-events"])
+def test_a_job_under_way_through_several_files_is_one_interval_of_each_node(
+    here: Path, capsys: pytest.CaptureFixture[str], name: str, ended: bool
+) -> None:
+    def at(second: int) -> int:
+        return BEGIN_S + second
+
+    pbs = [
+        f"02/09/2021 19:46:40;S;1.s;exec_host=n1/0+n2/0 start={at(0)}",
+        *(
+            f"02/09/2021 19:46:40;E;{job}.s;exec_host=n3/0 start={at(9 * job)} end={at(9 * job + 5)}"
+            for job in (2, 3, 4)
+        ),
+        f"02/09/2021 19:46:40;E;1.s;exec_host=n1/0+n2/0 start={at(0)} end={at(50)}",
+    ]
+    lsf = [
+        f'"JOB_START" "10.1" {at(0)} 1 4 1 1 60.0 2 "n1" "n2" "" "" 0 "" 0\n'
+        f'"HOST_CTRL" "10.1" {at(0)} 2 "n4" 1 "root" "disk"',
+        *(
+            f'"JOB_START" "10.1" {at(9 * job)} {job} 4 1 1 60.0 1 "n3" "" "" 0 "" 0\n'
+            f'"JOB_STATUS" "10.1" {at(9 * job + 5)} {job} 64 0 0 0.0 {at(9 * job + 5)} 0 0 0'
+            for job in (2, 3, 4)
+        ),
+        f'"JOB_STATUS" "10.1" {at(50)} 1 64 0 0 0.0 {at(50)} 0 0 0\n"HOST_CTRL" "10.1" {at(50)} 1 "n4" 1 "root" ""',
+    ]
+    parts = {"pbs": pbs, "lsf-events": lsf}[name][: None if ended else -1]
+    for number, part in enumerate(parts):
+        Path(f"log{number}").write_text(part + "\n")
+    Path("whole").write_text("\n".join(parts) + "\n")
+    window = ["--from", stamp(0), "--to", stamp(50)]
+    cut, _ = ingest(capsys, name, *(f"log{number}" for number in range(len(parts))), *window)
+    whole, _ = ingest(capsys, name, "whole", *window)
+    assert cut["coverage"] == whole["coverage"]
+    assert cut["coverage"]["intervals"] == 3 + 2 + (name == "lsf-events")
+
+
 @pytest.mark.parametrize("name", ["pbs", "lsf-events", "lsf", "sge", "swf"])
 def test_a_file_given_twice_counts_once(here: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     a, b, c = BEGIN_S, BEGIN_S + 100, BEGIN_S + 300

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -207,6 +208,39 @@ def test_what_is_no_fractional_epoch(text: str) -> None:
 def test_fractions_keep_nanoseconds() -> None:
     collected, _ = told("node,start,end\nn1,1612900000.123456789,1612900001.1234567899\n")
     assert collected.busy_intervals.merged()[1].tolist() == [1_612_900_000_123_456_789]
+
+
+@pytest.mark.parametrize("kind", ["intervals", "slurm"])
+def test_a_quoted_host_list_longer_than_the_csv_module_reads_by_itself(
+    here: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    hosts = ",".join(f"node{k:05}" for k in range(20_000))
+    assert len(hosts) > csv.field_size_limit()
+    if kind == "intervals":
+        rows = ["node,start,end,state", f'"{hosts}",1612900000,1612903600,busy', "node00000,1612903600,1612907200,busy"]
+    else:
+        rows = ['"JobID","NodeList","Start","End"', f'"1","{hosts}","1612900000","1612903600"',
+                '"2","node00000","1612903600","1612907200"']  # fmt: skip
+    Path("long.csv").write_text("\n".join(rows) + "\n")
+    before = csv.field_size_limit()
+    assert run(["ingest", kind, "long.csv", "-o", "t.parquet", "--json", "--tz", "UTC"]) == 0
+    account = json.loads(capsys.readouterr().out)
+    assert (account["used"], account["skipped"], account["coverage"]["nodes"]) == (2, [], 20_000)
+    assert csv.field_size_limit() == before
+
+
+@pytest.mark.parametrize(
+    ("digits", "unit"), [("000", "milliseconds"), ("000000", "microseconds"), ("000.5", "milliseconds")]
+)
+def test_epochs_in_finer_units_than_seconds_are_named(
+    here: Path, capsys: pytest.CaptureFixture[str], digits: str, unit: str
+) -> None:
+    Path("fine.csv").write_text(f"node,start,end\nn1,1612900000{digits},1612903600{digits}\n")
+    assert run(["ingest", "intervals", "fine.csv", "-o", "t.parquet"]) == 2
+    told = f"'1612900000{digits}' looks like {unit} since 1970: expected seconds, or 2024-01-31T12:00:00"
+    assert f"column start holds no time: 1 (first: fine.csv, line 2, {told})" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 def test_a_fully_quoted_table_of_intervals() -> None:

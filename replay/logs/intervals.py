@@ -13,7 +13,7 @@ from bft.replay.logs.formats import Settings
 from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.node_states import state_of
 from bft.replay.logs.slurm_columns import layout
-from bft.replay.logs.times import MISSING, Clock
+from bft.replay.logs.times import MISSING, Clock, no_time
 
 _NAMES = {
     "node": ("node", "nodes", "nodelist", "host", "hosts"),
@@ -81,9 +81,9 @@ def read(
             diagnosis.skip("column node holds no host list", file, number, str(error))
             continue
         if start is None:
-            diagnosis.skip("column start holds no time", file, number, ascii(start_text[:80]))
+            diagnosis.skip("column start holds no time", file, number, no_time(start_text))
         elif end is None and end_text not in MISSING:
-            diagnosis.skip("column end holds no time", file, number, ascii(end_text[:80]))
+            diagnosis.skip("column end holds no time", file, number, no_time(end_text))
         elif end is not None and end < start:
             diagnosis.skip("ends before it starts", file, number, f"{(start - end) / 1e9:g} s before")
         elif not nodes:

@@ -197,6 +197,11 @@ class UnderWay:
             diagnosis.note(told, file, 0, file, loud=True)
         self._kept.last_ns = max(now_ns, self._kept.last_ns)
         jobs, outages = self.jobs.last_until(now_ns), self.outages.last_until(now_ns)
+        # What was under way at the end of the file before has been stated as a whole since, or is now.
+        counts = sum(len(hosts) for hosts, _ in jobs), sum(len(hosts) for hosts, _ in outages)
+        self._into.busy_intervals.given -= self._kept.counts[0]
+        self._into.unavailable_intervals.given -= self._kept.counts[1]
+        self._kept.counts = counts
         for hosts, start_ns in jobs:
             self._into.busy(hosts, start_ns, now_ns)
         for hosts, start_ns in outages:
@@ -214,6 +219,7 @@ class _Kept:
     jobs: dict[Hashable, Begun] = field(default_factory=dict)
     outages: dict[Hashable, Begun] = field(default_factory=dict)
     running: int = 0
+    counts: tuple[int, int] = (0, 0)  # node-intervals of both that were added at the end of the last file
     last_ns: int = 0
 
 

@@ -12,7 +12,7 @@ from bft.replay.logs.formats import Settings
 from bft.replay.logs.hostlists import NO_HOSTS, HostListError
 from bft.replay.logs.slurm_jobs import Job, judge
 from bft.replay.logs.slurm_table import Table
-from bft.replay.logs.times import MISSING, Clock
+from bft.replay.logs.times import MISSING, Clock, no_time
 
 COMMAND = "sacct -P -X --format=JobID,NodeList,AllocNodes,Start,End,State"
 
@@ -70,7 +70,7 @@ def read(
                 continue
             for column, text, time in (("Start", start_text, start), ("End", end_text, end)):
                 if time is None and text not in MISSING:
-                    diagnosis.skip(f"column {column} holds no time", file, number, ascii(text[:80]))
+                    diagnosis.skip(f"column {column} holds no time", file, number, no_time(text))
                     break
             else:
                 state = fields[at_state] if at_state >= 0 else ""

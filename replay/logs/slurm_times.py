@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.hostlists import HostListError, expand
-from bft.replay.logs.times import MISSING, Clock
+from bft.replay.logs.times import MISSING, Clock, no_time
 
 
 def outage(nodes: str, start: str, end: str, line: int, clusters: Clusters, clock: Clock, *, cluster: str = "") -> None:
@@ -18,9 +18,9 @@ def outage(nodes: str, start: str, end: str, line: int, clusters: Clusters, cloc
         diagnosis.skip("names no nodes that can be read", file, line, str(error))
         return
     if began is None:
-        diagnosis.skip("its start is no time", file, line, ascii(start[:80]))
+        diagnosis.skip("its start is no time", file, line, no_time(start))
     elif ended is None and end not in MISSING:
-        diagnosis.skip("its end is no time", file, line, ascii(end[:80]))
+        diagnosis.skip("its end is no time", file, line, no_time(end))
     elif ended is not None and ended < began:
         diagnosis.skip("ends before it starts", file, line, f"{(began - ended) / 1e9:g} s before")
     elif not hosts:

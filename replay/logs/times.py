@@ -19,6 +19,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR = timedelta(hours=1)
 _CACHED_HOURS = 100_000
 _EPOCH_FRACTION = re.compile(r"(\d{9,10})\.(\d+)", re.ASCII)
+# Digits of an epoch of our time in units that are finer than those a log has.
+_FINER = {13: "milliseconds", 16: "microseconds", 19: "nanoseconds"}
 _UTC = re.compile(r" ?(z|UTC|GMT)$")
 _FRACTION = re.compile(r"[.,](\d{1,9})\d*")
 
@@ -119,6 +121,14 @@ class Clock:
         offsets = {end.replace(tzinfo=self.zone, fold=fold).utcoffset() for end in ends for fold in (0, 1)}
         if len(offsets) == 1 and len(key) == 13:
             self._hours[key] = _instant(hour.replace(tzinfo=self.zone))
+
+
+def no_time(text: str) -> str:
+    """What a column of times holds instead, for a message, and what it looks like."""
+    told = ascii(text[:80])
+    whole = text.strip().partition(".")[0]
+    unit = _FINER.get(len(whole)) if whole.isdecimal() else None
+    return f"{told} looks like {unit} since 1970: expected seconds, or 2024-01-31T12:00:00" if unit else told
 
 
 def _instant(stamp: datetime) -> int:
