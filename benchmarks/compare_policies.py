@@ -25,8 +25,9 @@ from bft.replay.engine import Replay, Rules
 from bft.replay.inputs import Inputs, load
 from bft.replay.ledger import Outcome
 from bft.replay.metrics import summarise
+from bft.replay.option_rules import kind_of
 from bft.replay.options import Options
-from bft.replay.policies import policy_factory, policy_names
+from bft.replay.policies import policy_names
 from bft.replay.run import policy_of
 from bft.replay.trace import NodeTrace
 from bft.replay.watcher import Silent
@@ -69,7 +70,7 @@ def main() -> None:
     header = ("policy", "outcome", "U", "finished", "JCT h", "lost to pre.", "to resc.", "restarts", "decisions", "s")
     print(ROW.format(*header))
     for name in given.policies or policy_names():
-        shares = getattr(policy_factory(name), "shares", False)
+        shares = kind_of(name).shares
         if shares and not given.xi:
             print(f"{name:<13} needs --xi")
             continue
