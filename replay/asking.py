@@ -24,7 +24,7 @@ class _TimeUp(BaseException):
 
 
 @contextmanager
-def asking(name: str, policy: object, *, limit_s: float | None = None) -> Iterator[None]:
+def asking(name: str, policy: object, *, limit_s: float | None = None, under_way: bool = True) -> Iterator[None]:
     """A block that calls a policy: whatever goes wrong in it is a PolicyError that names the policy.
 
     Parameters
@@ -36,6 +36,8 @@ def asking(name: str, policy: object, *, limit_s: float | None = None) -> Iterat
     limit_s
         Wall time after which it counts as hanging; None for no limit. It is kept by a signal, so only in a process's
         main thread, and Python must get its turn: a compiled loop is interrupted when it returns.
+    under_way
+        Whether something has been replayed that is to be kept; before, what names the wrong input itself passes.
 
     Raises
     ------
@@ -48,6 +50,8 @@ def asking(name: str, policy: object, *, limit_s: float | None = None) -> Iterat
     except PolicyError:
         raise
     except (InputError, ProblemError) as error:  # these name what is wrong themselves
+        if not under_way:
+            raise
         raise PolicyError(f"policy {name!r} was stopped: {error}") from error
     except _TimeUp as error:
         where = _line(error, policy)

@@ -252,12 +252,12 @@ def _stage_before(options: Options, inputs: Inputs) -> tuple[Stage | None, JobTa
     policy = policy_of(options, inputs.interference)
     jobs, pools = inputs.jobs, inputs.pools
     if isinstance(policy, Prepares):
-        with asking(options.policy, policy):
+        with asking(options.policy, policy, under_way=False):
             jobs = policy.prepare(jobs)
         pools = tuple(pool.of(jobs) for pool in pools)
     if options.cluster is None or not isinstance(policy, StagesBefore):
         return None, jobs, pools
-    with asking(options.policy, policy):
+    with asking(options.policy, policy, under_way=False):
         stage = policy.stage_before(
             jobs,
             start_ns=min(pool.trace.start for pool in pools),

@@ -22,7 +22,7 @@ from bft.models.prediction.saved_models import write_model
 from bft.replay import Kind, Replay, Rules, always_idle
 from bft.replay.interference import Interference
 from bft.replay.ledger import Outcome
-from bft.replay.policies.interface import Decision, JobView, State
+from bft.replay.policies.interface import Decision, JobView, PolicyError, State
 from bft.replay.policies.lucid import Lucid
 from bft.replay.policies.lucid_forecast import (
     NEVER,
@@ -131,9 +131,11 @@ def test_without_an_estimate_above_0_the_fallback_counts(estimate: float | None)
 
 
 def test_a_column_that_is_no_number_is_named() -> None:
-    with pytest.raises(InputError, match="finite number") as caught:
+    with pytest.raises(PolicyError, match=r"policy 'lucid' was stopped: .*finite number") as caught:
         play([job("bad", estimate_s="soon"), job("other")], Lucid())
-    assert (caught.value.job, caught.value.column) == ("bad", "estimate_s")
+    cause = caught.value.__cause__
+    assert isinstance(cause, InputError)
+    assert (cause.job, cause.column) == ("bad", "estimate_s")
 
 
 @pytest.mark.parametrize(
