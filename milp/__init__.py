@@ -11,14 +11,15 @@
 from bft.milp.backends import BACKENDS
 from bft.milp.documents import Document, answer, parse
 from bft.milp.placement import FreeUnits, move, settle
-from bft.milp.problem import CostModel, Job, Pair, Problem, ProblemError, Solution, Transfer
+from bft.milp.problem import TIES, CostModel, Job, Pair, Problem, ProblemError, Solution, Ties, Transfer
 from bft.milp.process import SolverProcess
 from bft.milp.solve import FORMULATIONS, TOLERANCE, solve
-from bft.milp.values import keep, total_value, value_table, value_tables
+from bft.milp.values import keep, tamed, total_value, value_table, value_tables
 
 __all__ = [
     "BACKENDS",
     "FORMULATIONS",
+    "TIES",
     "TOLERANCE",
     "CostModel",
     "Document",
@@ -29,6 +30,7 @@ __all__ = [
     "ProblemError",
     "Solution",
     "SolverProcess",
+    "Ties",
     "Transfer",
     "answer",
     "keep",
@@ -36,6 +38,7 @@ __all__ = [
     "parse",
     "settle",
     "solve",
+    "tamed",
     "total_value",
     "value_table",
     "value_tables",

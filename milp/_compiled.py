@@ -17,7 +17,8 @@ logger = logging.getLogger(__name__)
 
 def compiled(function: F) -> F:
     """Compile with Numba; what is wrong with its cache on disk costs a compilation and a warning, never the call."""
-    kernel: Any = numba.njit()(function)
+    # Without the GIL: the timer of a deadline runs beside.
+    kernel: Any = numba.njit(nogil=True)(function)
     try:
         kernel._cache = _Cache(function)  # as enable_caching() does with Numba's own
     except RuntimeError:  # what Numba says then names no folder either

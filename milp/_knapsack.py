@@ -5,82 +5,78 @@ from __future__ import annotations
 import numpy as np
 
 from bft.milp._compiled import compiled
-from bft.milp.problem import FloatArray, IntArray
+from bft.milp.problem import IntArray
+
+# The slope of a point after which nothing is allowed until the next (`_scores`).
+GAP = np.int64(-(2**63))
+IMPOSSIBLE = np.int64(-(2**62))
 
 
 @compiled
-def best_counts(values: FloatArray, offsets: IntArray, current: IntArray, units: int) -> IntArray:
-    """Counts that maximise the sum of value tables, at most `units` in total.
+def best_counts(units: IntArray, scores: IntArray, slopes: IntArray, offsets: IntArray, capacity: int) -> IntArray:
+    """Counts with the highest sum of scores, at most `capacity` units in total; of equals the canonical ones.
 
     Parameters
     ----------
-    values, offsets
-        Job j's table is values[offsets[j]:offsets[j+1]], entry n its value on n units, -inf where not allowed;
-        entry 0 is finite.
-    current
-        Units held. Among equal values a job keeps what it has, else takes least: ties are broken alike everywhere.
-    units
+    units, scores, slopes, offsets
+        Points of job j are [offsets[j]:offsets[j+1]], as `_scores.scores` makes them.
+    capacity
         Units to give.
 
-    Max-plus dynamic programme: f_j(u) = max_n f_{j-1}(u - n) + v_j(n), u up to the units that jobs 0..j can use.
+    Returns
+    -------
+    int64, one number a job
+        Of all with the highest sum those that give the last job fewest units, then the last but one, and so on.
+
+    Max-plus dynamic programme: f_j(u) = max_n f_{j-1}(u - n) + score_j(n), u up to the units that jobs 0..j can use.
     O(sum over jobs of table length x usable units) time, O(jobs x usable units) memory.
     """
-    jobs = len(current)
+    jobs = len(offsets) - 1
     counts = np.empty(jobs, np.int64)
     wanted = 0
     for j in range(jobs):
-        table = values[offsets[j] : offsets[j + 1]]
-        best = current[j] if current[j] < len(table) else 0
-        for n in range(len(table)):
-            if table[n] > table[best]:
-                best = n
-        counts[j] = best
-        wanted += best
-    if wanted <= units:  # nobody stands in another's way
+        best = offsets[j]
+        for k in range(offsets[j], offsets[j + 1]):
+            if scores[k] > scores[best]:
+                best = k
+        counts[j] = units[best]
+        wanted += units[best]
+    if wanted <= capacity:  # nobody stands in another's way
         return counts
 
-    usable = 0
+    usable = np.zeros(jobs + 1, np.int64)  # by jobs 0 ... j - 1
     for j in range(jobs):
-        usable += offsets[j + 1] - offsets[j] - 1
-    usable = min(usable, units)
-    best_value = np.zeros((jobs + 1, usable + 1))
-    reach = 0
+        usable[j + 1] = min(usable[j] + units[offsets[j + 1] - 1], capacity)
+    # Sums of scores lie above -2^61: what is impossible stays below, however much is added to it.
+    best_score = np.full((jobs + 1, usable[jobs] + 1), IMPOSSIBLE)
+    best_score[0] = 0
     for j in range(jobs):
-        table = values[offsets[j] : offsets[j + 1]]
-        before, after = best_value[j], best_value[j + 1]
-        new_reach = min(reach + len(table) - 1, usable)
-        for u in range(reach + 1, new_reach + 1):
-            before[u] = before[reach]
-        for u in range(new_reach + 1):
-            after[u] = before[u] + table[0]
-        for n in range(1, len(table)):
-            value = table[n]
-            if value == -np.inf:
-                continue
-            for u in range(n, new_reach + 1):
-                candidate = before[u - n] + value
-                if candidate > after[u]:
-                    after[u] = candidate
-        reach = new_reach
+        before, after = best_score[j], best_score[j + 1]
+        for u in range(usable[j] + 1, usable[j + 1] + 1):
+            before[u] = before[usable[j]]
+        for k in range(offsets[j], offsets[j + 1]):
+            end = units[k] + 1 if slopes[k] == GAP else units[k + 1]
+            for n in range(units[k], min(end, usable[j + 1] + 1)):
+                score = scores[k] if n == units[k] else scores[k] + slopes[k] * (n - units[k])
+                for u in range(n, usable[j + 1] + 1):
+                    candidate = before[u - n] + score
+                    if candidate > after[u]:
+                        after[u] = candidate
 
-    left = usable
+    left = usable[jobs]
     for j in range(jobs - 1, -1, -1):
-        table = values[offsets[j] : offsets[j + 1]]
-        # Row j is filled up to what jobs 0..j-1 can use; beyond that more units change nothing.
-        reach = 0
-        for i in range(j):
-            reach += offsets[i + 1] - offsets[i] - 1
-        own = min(left, reach + len(table) - 1)
-        target = best_value[j + 1, own]
-        chosen = -1
-        held = current[j]
-        if held < len(table) and held <= own and best_value[j, min(own - held, usable)] + table[held] == target:
-            chosen = held
-        n = 0
+        # Beyond what jobs 0 ... j can use, more units change nothing.
+        left = min(left, usable[j + 1])
+        target = best_score[j + 1, left]
+        chosen, k = -1, offsets[j]
         while chosen < 0:
-            if best_value[j, own - n] + table[n] == target:
-                chosen = n
-            n += 1
+            end = units[k] + 1 if slopes[k] == GAP else units[k + 1]
+            for n in range(units[k], min(end, left + 1)):
+                score = scores[k] if n == units[k] else scores[k] + slopes[k] * (n - units[k])
+                if best_score[j, left - n] + score == target:
+                    chosen = n
+                    break
+            k += 1
         counts[j] = chosen
-        left = own - chosen
+        left -= chosen
     return counts

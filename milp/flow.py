@@ -44,7 +44,7 @@ def build(problem: Problem) -> FlowModel:
 
         sum_h y[g, h] = s_g                                   every unit goes somewhere
         one mode's run a job, or off; mode k of j on iff p_jk = 1; sum_k p_jk <= 1 follows
-        d_{jk} <= n_{j,k},  d_{jk} <= n_{k,j}                 sharing takes both in that mode
+        p_jk <= d_{jk} <= n_{j,k},  d_{jk} <= n_{k,j}         sharing takes a unit, and both in that mode
         sum over g without j, h with j of y <= N·up_j         no migration:
         sum over g with j, h without j of y <= c_j·dw_j       a job gains or loses, not both
         up_j + dw_j <= 1
@@ -73,6 +73,8 @@ def build(problem: Problem) -> FlowModel:
         held[after] = model.variable(0.0, float(problem.units))
         model.row([held[after], *arriving[after]], [1.0, *[-1.0] * len(arriving[after])], "=", 0.0)
     together = {(pair.a, pair.b): model.variable(0.0, 1.0) for pair in problem.pairs}
+    for key, both in together.items():
+        model.row([both, held[key]], [1.0, -1.0], "<", 0.0)
 
     for j, job in enumerate(problem.jobs):
         partners: list[Pair | None] = [None, *(pair for pair in problem.pairs if j in (pair.a, pair.b))]

@@ -65,6 +65,22 @@ def start(problem: Problem, tables: Sequence[PairTable], rounds: int = ROUNDS) -
     return best if best is None or best.objective <= bound else replace(best, bound=best.objective)
 
 
+def shared_out(
+    problem: Problem, tables: Sequence[PairTable], counts: Sequence[int], shares: Mapping[tuple[int, int], int]
+) -> tuple[tuple[int, ...], dict[tuple[int, int], int]] | None:
+    """The best counts and shares with the same jobs active, alone or in pairs, canonical among equals.
+
+    None where a pair of now has parted and both are still active: then which units they leave matters too.
+    """
+    parted = (pair for pair in problem.pairs if pair.shared and not shares.get((pair.a, pair.b)))
+    if any(counts[pair.a] and counts[pair.b] for pair in parted):
+        return None
+    paired = {j for pair in shares for j in pair}
+    structure = [j for j, n in enumerate(counts) if n and j not in paired]
+    structure += [len(counts) + i for i, table in enumerate(tables) if shares.get((table.pair.a, table.pair.b))]
+    return _Market(problem, tables).share_out(tuple(structure))
+
+
 _Structure = tuple[int, ...]
 """Who is active: j for job j alone, number of jobs + i for pair i; sorted."""
 
@@ -137,8 +153,8 @@ class _Market:
                 tables.append(table)
         counts = [0] * jobs
         shares = {}
-        nothing = np.zeros(len(tables), dtype=np.int64)
-        for item, units in zip(structure, share_units(tables, nothing, self.problem.units), strict=True):
+        held = np.array([self.problem.current[item] if item < jobs else self._union(item - jobs) for item in structure])
+        for item, units in zip(structure, share_units(tables, held, self.problem.units), strict=True):
             if item < jobs:
                 counts[item] = units
             elif units:
@@ -147,6 +163,11 @@ class _Market:
                 if not split:
                     shares[pair.a, pair.b] = counts[pair.a] + counts[pair.b] - union
         return tuple(counts), shares
+
+    def _union(self, index: int) -> int:
+        """Units that a pair holds now, both together, if it shares any."""
+        pair = self.together[index].pair
+        return self.problem.current[pair.a] + self.problem.current[pair.b] - pair.shared if pair.shared else 0
 
 
 def _best(table: FloatArray, first: int, price: float) -> tuple[int, float]:

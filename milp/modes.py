@@ -10,12 +10,10 @@ import numpy as np
 
 from bft.milp.linear import Formulated, LinearModel
 from bft.milp.problem import FloatArray, Job, Problem
-from bft.milp.values import keep, total_value, value_tables
+from bft.milp.values import value_tables
 
 # Two slopes closer than this, relative to the larger, count as equal: the kink is rounding, not the user's.
 SLOPE_TOLERANCE = 1e-12
-# Costs this many times what is at stake are out of the question, and too large for a solver's tolerances.
-BLINDING = 1e4
 
 Run = list[tuple[int, float]]
 """Points (units, value) of a stretch of a value table that is linear between them and concave over all."""
@@ -136,18 +134,10 @@ def build(problem: Problem) -> Formulated:
     """
     model = LinearModel()
     items: list[Chosen] = []
-    tables = value_tables(problem)
-    # A run that can never pay, however well the others do, and whose cost is BLINDING times what is at stake, is left
-    # out: its coefficient would blind the solver to all others.
-    best = [float(table.max()) for table in tables]
-    stake = sum(best) - total_value(tables, keep(problem))
-    blinding = BLINDING * max([stake, *map(abs, best)], default=0.0)
-    for job, current, values in zip(problem.jobs, problem.current, tables, strict=True):
-        floor = min(float(values.max()) - 2 * stake, -blinding)
-        off = [model.variable(float(values[0]), 1.0)] if values[0] >= floor else []
-        runs = [run for run in mode_runs(job, current, values) if max(value for _, value in run) >= floor]
-        chosen, binaries = add_runs(model, runs)
-        model.row([*off, *binaries], [1.0] * (len(off) + len(binaries)), "=", 1.0)
+    for job, current, values in zip(problem.jobs, problem.current, value_tables(problem), strict=True):
+        off = model.variable(float(values[0]), 1.0)
+        chosen, binaries = add_runs(model, list(mode_runs(job, current, values)))
+        model.row([off, *binaries], [1.0] * (1 + len(binaries)), "=", 1.0)
         items.append(chosen)
     limit_units(model, items, problem.units)
 

@@ -19,6 +19,9 @@ MOST_TOLD = 800
 _NOTHING: FloatArray = np.empty(0)
 
 Status = Literal["optimal", "feasible", "fallback", "infeasible"]
+# Which of several optima is taken: the canonical one, whatever solves; or the one that the solver comes upon.
+Ties = Literal["canonical", "solver"]
+TIES: tuple[Ties, ...] = ("canonical", "solver")
 
 
 class ProblemError(ValueError):
@@ -260,6 +263,8 @@ class Solution:
         Why the status is what it is, empty when optimal.
     transfers
         With sharing: which units go from whom to whom, so that nobody migrates. Empty without.
+    verified
+        Whether the backend's answer agrees with the exact programme; None where it was not held against it.
     """
 
     status: Status
@@ -271,6 +276,7 @@ class Solution:
     seconds: float = 0.0
     note: str = ""
     transfers: tuple[Transfer, ...] = ()
+    verified: bool | None = None
 
     @property
     def gap(self) -> float:

@@ -28,12 +28,14 @@ def solve(model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
     """Solve `model` with the python-mip solver `solver_name` (CBC or HIGHS)."""
     if not model.objective:  # python-mip does not solve what has no variables
         return LinearAnswer("optimal", np.zeros(0), 0.0, 0.0)
-    solver = mip.Model(sense=mip.MAXIMIZE, solver_name=solver_name)
+    # When CBC maximises it has the sign of a start's value wrong: where that is below 0, all that is better seems
+    # worse, and it calls the start optimal. So we let it minimise.
+    solver = mip.Model(sense=mip.MINIMIZE, solver_name=solver_name)
     solver.verbose = 0
-    scale = power_of_two_scale(model.objective)
+    scale = -power_of_two_scale(model.objective)
     variables = [
-        solver.add_var(obj=cost * scale, ub=upper, var_type=mip.INTEGER if integer else mip.CONTINUOUS)
-        for cost, upper, integer in zip(model.objective, model.upper, model.integer, strict=True)
+        solver.add_var(obj=worth * scale, ub=upper, var_type=mip.INTEGER if integer else mip.CONTINUOUS)
+        for worth, upper, integer in zip(model.objective, model.upper, model.integer, strict=True)
     ]
     for indices, coefficients, sense, right in model.rows:
         expression = mip.LinExpr([variables[i] for i in indices], coefficients, -right, sense)

@@ -1,21 +1,28 @@
-"""Sharing problems solved: matching, then items, refined where they entangle, then flow (DESIGN §6.3)."""
+"""Sharing problems solved: matching, then items, refined where they entangle, then flow (DESIGN §6.3).
+
+Of several optima that of keeping is taken, else that of the matching, as far as they are known to be optimal: no solver
+has a say in them. Else a solver says who is active and who shares with whom, which may differ by solver where several
+ways are equally good; among those so chosen the units are shared out by the exact programme.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bft.milp import flow, items, matching
 from bft.milp.linear import Limits, LinearAnswer, LinearModel, Nonsense
 from bft.milp.problem import Problem, Status, Transfer
 from bft.milp.transfers import complaint_about, keep_shared, shares_of, transport, value_of
-from bft.milp.values import value_tables
+from bft.milp.values import table_of, value_tables
 
 Ask = Callable[[LinearModel, Limits], LinearAnswer]
 Shares = Mapping[tuple[int, int], int]
 
+# A solver's zero is one to this part of its largest coefficient.
+ZERO = 1e-9
 # A bound this close to a value, relative, is the value.
 MET = 1e-9
 
@@ -50,8 +57,11 @@ def keep_answer(problem: Problem, note: str) -> SharingAnswer:
     answer = carry_out(problem, *keep_shared(problem), "keep")
     if answer is None:
         raise Nonsense("keeping takes a migration")
-    ceiling = float(sum(float(table.max()) for table in value_tables(problem)))  # sharing makes nobody faster
-    return replace(answer, bound=max(answer.objective, ceiling), note=note)
+    best = [float(table.max()) for table in value_tables(problem)]
+    for pair in problem.pairs:  # who shares has a smaller objective, and so a larger one below 0
+        for j in (pair.a, pair.b):
+            best[j] = max(best[j], float(table_of(problem, j, pair).max()))
+    return replace(answer, bound=max(answer.objective, sum(best)), note=note)
 
 
 def solve_sharing(problem: Problem, formulation: str, ask: Ask, limits: Limits, tolerance: float) -> SharingAnswer:
@@ -84,7 +94,7 @@ def solve_sharing(problem: Problem, formulation: str, ask: Ask, limits: Limits, 
         if start is not None:
             bound = min(bound, max(start.bound, best.objective))
             found = carry_out(problem, start.counts, start.shares, "matching")
-            if found is not None and found.objective > best.objective:
+            if found is not None and _exceeds(found.objective, best.objective):
                 best = found
     refined: frozenset[tuple[int, int]] = frozenset()
     while not _met(best.objective, bound, limits.gap):
@@ -105,20 +115,23 @@ def solve_sharing(problem: Problem, formulation: str, ask: Ask, limits: Limits, 
             break
         counts, shares = model.decode(answer.values(model.model))
         claimed = answer.objective
+        zero = ZERO * max((abs(worth) for worth in model.model.objective), default=0.0)
         if answer.status == "optimal":
-            if claimed < best.objective - (tolerance + limits.gap) * max(abs(claimed), abs(best.objective)):
+            if claimed < best.objective - zero - (tolerance + limits.gap) * max(abs(claimed), abs(best.objective)):
                 raise Nonsense(f"calls {claimed!r} optimal, but {best.objective!r} is known")
             bound = min(bound, max(answer.bound, claimed, best.objective))
         elif math.isfinite(answer.bound):
             bound = min(bound, max(answer.bound, best.objective))
         found = carry_out(problem, counts, shares, formulation)
         if found is not None:
-            if not math.isclose(found.objective, claimed, rel_tol=tolerance, abs_tol=tolerance * abs(best.objective)):
+            # An answer that is worth more than claimed is none the worse: its segments were not filled in order.
+            slack = zero + tolerance * max(abs(found.objective), abs(best.objective))
+            if not found.objective >= claimed - slack:
                 raise Nonsense(f"claims {claimed!r} for an answer that is worth {found.objective!r}")
-            if found.objective > best.objective:
-                best = found
+            if _exceeds(found.objective, best.objective):
+                best = _settled(problem, tables, found) if answer.status == "optimal" and not limits.gap else found
             if answer.status == "optimal":
-                bound = max(bound, found.objective) if limits.gap else found.objective
+                bound = max(bound, best.objective) if limits.gap else best.objective
             break
         if formulation == "flow":
             raise Nonsense("flow's answer takes a migration")
@@ -135,6 +148,18 @@ def solve_sharing(problem: Problem, formulation: str, ask: Ask, limits: Limits, 
         return replace(best, status="optimal", bound=bound, formulation=by)
     note = "time limit: kept" if best.formulation == "keep" else "time limit: best known"
     return replace(best, status="feasible", bound=bound, note=note)
+
+
+def _settled(problem: Problem, tables: Sequence[items.PairTable], found: SharingAnswer) -> SharingAnswer:
+    """An optimum with the same jobs active, alone or in the same pairs, but the units shared out canonically."""
+    again = matching.shared_out(problem, tables, found.counts, shares_of(found.transfers)) if tables else None
+    settled = None if again is None else carry_out(problem, *again, found.formulation)
+    return found if settled is None or _exceeds(found.objective, settled.objective) else settled
+
+
+def _exceeds(value: float, other: float) -> bool:
+    """Whether a value is better than another by more than rounding."""
+    return value - other > MET * max(abs(value), abs(other))
 
 
 def _met(value: float, bound: float, gap: float) -> bool:

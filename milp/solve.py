@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from bft.milp import modes, node
 from bft.milp.backends import BACKENDS, describe
-from bft.milp.exact import solve_exact
+from bft.milp.exact import Optimum, optimum
 from bft.milp.linear import Limits, LinearAnswer, LinearModel, Nonsense
-from bft.milp.problem import Problem, ProblemError, Solution, Status
+from bft.milp.problem import TIES, Problem, ProblemError, Solution, Status, Ties
 from bft.milp.process import SolverFailure, SolverProcess, shared_process
 from bft.milp.sharing import SharingAnswer, keep_answer, solve_sharing
-from bft.milp.values import complaint, keep, objective, total_value, value_tables
+from bft.milp.transfers import shares_of, value_of
+from bft.milp.values import complaint, keep, largest_value, objective, tamed, total_value, value_tables
 
 FORMULATIONS = ("auto", "modes", "node", "items", "flow")
 # Those that let two jobs share units.
@@ -22,6 +23,8 @@ SHARING = ("items", "flow")
 
 # Objectives of one answer, computed in two ways, agree to this, relative (DESIGN §6.4).
 TOLERANCE = 1e-6
+# And to this part of the largest value: a solver's zero is one to its tolerances.
+ZERO = 1e-9
 
 
 def solve(
@@ -33,6 +36,8 @@ def solve(
     time_limit: float | None = None,
     gap: float = 0.0,
     threads: int = 1,
+    ties: Ties = "canonical",
+    verify: bool = False,
     process: SolverProcess | None = None,
 ) -> Solution:
     """Solve one allocation problem.
@@ -49,12 +54,18 @@ def solve(
         With `node`: keep the too small big-M of the published model. The answer may then be infeasible, or worse than
         keeping.
     time_limit
-        Seconds for the solver, None for none. At the limit its best answer is used if it beats keeping the
-        current allocation.
+        Seconds, None for none. At the limit the best known answer is used if it beats keeping the current allocation.
     gap
         Relative gap at which a solver may stop.
     threads
         Threads a solver may use.
+    ties
+        Which of several optima: `canonical`, the one that `exact` describes, whatever solves; or the `solver`'s own.
+        The canonical one is found by the exact programme, and the solver's answer is held against it; an optimum in
+        hand also takes the place of what a solver has at its time limit. A gap above 0, strict_reference and sharing
+        leave the solver's own (sharing: see `sharing`).
+    verify
+        Hold the answer against the exact programme also where the solver's own is returned; nobody may share.
     process
         Solver process to use, for tests and for callers that mind their processes.
 
@@ -73,6 +84,8 @@ def solve(
         raise ProblemError(f"unknown backend {backend!r}: choose one of auto, {', '.join(BACKENDS)}")
     if formulation not in FORMULATIONS:
         raise ProblemError(f"unknown formulation {formulation!r}: choose one of {', '.join(FORMULATIONS)}")
+    if ties not in TIES:
+        raise ProblemError(f"unknown ties {ties!r}: choose one of {', '.join(TIES)}")
     if time_limit is not None and not time_limit > 0:
         raise ProblemError(f"the time limit must be > 0 seconds, not {time_limit!r}")
     if not 0 <= gap < 1:
@@ -91,22 +104,31 @@ def solve(
         able = ", ".join(name for name, able in BACKENDS.items() if formulation in able.formulations)
         raise ProblemError(f"backend {backend!r} cannot solve formulation {formulation!r}: choose one of {able}")
     _require(backend)
-    started = time.perf_counter()
-    if backend == "exact":
-        return _exact(problem, started)
-    limits = Limits(time_limit, gap, threads)
-    worker = process or shared_process()
-    try:
-        if formulation in SHARING:
-            return _shared(problem, backend, formulation, limits, worker, started)
-        return _alone(problem, backend, formulation, strict_reference, limits, worker, started)
-    except (SolverFailure, Nonsense) as failure:
-        if formulation in SHARING:
-            kept = replace(
-                keep_answer(problem, f"{backend}: {failure}; kept"), status="fallback", formulation=formulation
-            )
-            return _told(kept, backend, started)
-        return _exact(problem, started, fallback=f"{backend}: {failure}")
+    asked = _Asked(
+        problem, tamed(problem), backend, formulation, strict_reference, Limits(time_limit, gap, threads), process
+    )
+    solution = _solve(asked, canonical=ties == "canonical", verify=verify)
+    return replace(solution, seconds=time.perf_counter() - asked.started)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What `solve` was asked, checked; `posed` is the problem as solvers get it."""
+
+    problem: Problem
+    posed: Problem
+    backend: str
+    formulation: str
+    strict: bool
+    limits: Limits
+    process: SolverProcess | None
+    started: float = field(default_factory=time.perf_counter)
+
+    def left(self, part: float = 1.0) -> float | None:
+        """Seconds left of this part of the time limit, None for no limit."""
+        if self.limits.seconds is None:
+            return None
+        return max(1e-3, part * self.limits.seconds - (time.perf_counter() - self.started))
 
 
 @cache
@@ -117,82 +139,128 @@ def _require(backend: str) -> None:
         raise ProblemError(f"backend {backend!r} is not available ({state.licence}): {state.how_to_get}")
 
 
-def _exact(problem: Problem, started: float, fallback: str = "") -> Solution:
-    counts = solve_exact(problem)
-    value = objective(problem, counts)
-    status: Status = "fallback" if fallback else "optimal"
-    return Solution(status, counts, value, value, "exact", "modes", time.perf_counter() - started, fallback)
+def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
+    problem, sharing = asked.problem, asked.formulation in SHARING
+    if asked.backend == "exact":
+        return _of(optimum(problem, asked.left()), "exact", "modes")
+    canonical = canonical and not (problem.pairs or asked.limits.gap or asked.strict)
+    # The exact programme first, as it takes milliseconds; where it does not, the solver has the other half.
+    best = optimum(problem, asked.left(0.5)) if canonical or (verify and not problem.pairs) else None
+    try:
+        solution = _shared(asked) if sharing else _alone(asked)
+    except (SolverFailure, Nonsense) as failure:
+        note = f"{asked.backend}: {failure}"
+        if sharing:
+            return replace(_told(keep_answer(problem, f"{note}; kept"), asked), status="fallback")
+        return _of(best or optimum(problem, asked.left()), "exact", "modes", fallback=note)
+    if best is None:
+        return solution
+    wrong = contradiction(solution, best, asked.limits.gap)
+    if asked.strict:  # may be worse, as published
+        return replace(solution, verified=not wrong)
+    if wrong:
+        better = _of(best, "exact", "modes") if best.objective >= solution.objective else solution
+        return replace(better, status="fallback", note=wrong, verified=False)
+    if not best.proven:
+        if solution.status == "optimal" or solution.objective > best.objective:
+            note = solution.note or "the exact programme was not done in time: the solver's own optimum"
+            return replace(solution, bound=max(solution.objective, min(solution.bound, best.bound)), note=note)
+        return _of(best, asked.backend, asked.formulation)
+    return _of(best, asked.backend, asked.formulation) if canonical else replace(solution, verified=True)
 
 
-def _shared(
-    problem: Problem, backend: str, formulation: str, limits: Limits, process: SolverProcess, started: float
-) -> Solution:
-    solver = BACKENDS[backend].solver or ""
+def contradiction(solution: Solution, best: Optimum, gap: float = 0.0) -> str:
+    """Say what a solver's answer and the exact programme's cannot both be right about, or return an empty string."""
+    slack = TOLERANCE * max(abs(best.objective), abs(solution.objective))
+    backend, value, bound = solution.backend, solution.objective, solution.bound
+    if solution.status == "optimal" and value < best.objective - slack - gap * abs(best.objective):
+        return f"{backend}: calls {value!r} optimal, but {best.objective!r} can be had"
+    if bound < best.objective - slack:
+        return f"{backend}: says that nothing exceeds {bound!r}, but {best.objective!r} can be had"
+    if value > best.bound + slack:
+        return f"exact: says that nothing exceeds {best.bound!r}, but {backend} has {value!r}"
+    return ""
+
+
+def _of(best: Optimum, backend: str, formulation: str, fallback: str = "") -> Solution:
+    """The exact programme's answer in the name of a backend."""
+    status: Status = "fallback" if fallback else "optimal" if best.proven else "feasible"
+    note = fallback if best.proven or fallback else "time limit: best known"
+    verified = True if best.proven and not fallback else None
+    return Solution(status, best.counts, best.objective, best.bound, backend, formulation, note=note, verified=verified)
+
+
+def _shared(asked: _Asked) -> Solution:
+    problem, posed, process = asked.problem, asked.posed, asked.process or shared_process()
+    solver = BACKENDS[asked.backend].solver or ""
 
     def ask(model: LinearModel, within: Limits) -> LinearAnswer:
         return process.solve(model, solver, within)
 
-    return _told(solve_sharing(problem, formulation, ask, limits, TOLERANCE), backend, started)
+    found = solve_sharing(posed, asked.formulation, ask, asked.limits, TOLERANCE)
+    if posed is not problem:
+        value = value_of(problem, found.counts, shares_of(found.transfers))
+        found = replace(found, objective=value, bound=found.bound + value - found.objective)
+    return _told(found, asked)
 
 
-def _told(found: SharingAnswer, backend: str, started: float) -> Solution:
+def _told(found: SharingAnswer, asked: _Asked) -> Solution:
     return Solution(
         found.status,
         found.counts,
         found.objective,
         found.bound,
-        backend,
+        asked.backend,
         found.formulation,
-        time.perf_counter() - started,
-        found.note,
-        found.transfers,
+        note=found.note,
+        transfers=found.transfers,
     )
 
 
-def _alone(
-    problem: Problem,
-    backend: str,
-    formulation: str,
-    strict: bool,
-    limits: Limits,
-    process: SolverProcess,
-    started: float,
-) -> Solution:
-    tables = value_tables(problem)
-    formulated = modes.build(problem) if formulation == "modes" else node.build(problem, strict_reference=strict)
-    answer = process.solve(formulated.model, BACKENDS[backend].solver or "", limits)
-    kept = keep(problem)
+def _alone(asked: _Asked) -> Solution:
+    """The solver's own answer, checked; raise Nonsense when it contradicts itself."""
+    problem, posed, limits = asked.problem, asked.posed, replace(asked.limits, seconds=asked.left())
+    formulated = (
+        modes.build(posed) if asked.formulation == "modes" else node.build(posed, strict_reference=asked.strict)
+    )
+    process = asked.process or shared_process()
+    answer = process.solve(formulated.model, BACKENDS[asked.backend].solver or "", limits)
+    tables, kept = value_tables(posed), keep(posed)
     kept_value = total_value(tables, kept)
     # An upper bound that holds whatever the solver says: every job at its own best.
     ceiling = float(sum(float(table.max()) for table in tables))
 
-    def solution(status: Status, counts: tuple[int, ...], value: float, bound: float, note: str = "") -> Solution:
-        return Solution(status, counts, value, bound, backend, formulation, time.perf_counter() - started, note)
+    def solution(status: Status, counts: tuple[int, ...], bound: float, note: str = "") -> Solution:
+        value = total_value(tables, counts)
+        if posed is not problem:  # whoever must shrink, pays all: that shifts every answer by as much as keeping
+            shift = objective(problem, kept) - kept_value
+            value, bound = objective(problem, counts), bound + shift
+        return Solution(status, counts, value, bound, asked.backend, asked.formulation, note=note)
 
     if answer.x is None:
         if answer.status == "nothing":
-            return solution("feasible", kept, kept_value, ceiling, "time limit, no answer: kept")
-        if answer.status == "infeasible" and strict:
-            nothing = (0,) * len(problem.jobs)
-            return solution("infeasible", nothing, total_value(tables, nothing), -math.inf, "as published")
+            return solution("feasible", kept, ceiling, "time limit, no answer: kept")
+        if answer.status == "infeasible" and asked.strict:
+            return solution("infeasible", (0,) * len(problem.jobs), -math.inf, "as published")
         raise Nonsense(f"answered {answer.status!r}, but giving nobody anything is feasible")
     counts = formulated.decode(answer.values(formulated.model))
-    wrong = complaint(problem, tables, counts)
+    wrong = complaint(posed, tables, counts)
     if wrong:
         raise Nonsense(f"answered nonsense: {wrong}")
     value = total_value(tables, counts)
-    slack = TOLERANCE * max(abs(value), abs(kept_value))
-    if not math.isclose(value, answer.objective, rel_tol=TOLERANCE, abs_tol=slack):
+    slack = TOLERANCE * max(abs(value), abs(kept_value)) + ZERO * largest_value(tables)
+    # An answer that is worth more than claimed is none the worse: its segments were not filled in the best order.
+    if not value >= answer.objective - slack:
         raise Nonsense(f"claims {answer.objective!r} for an answer that is worth {value!r}")
     if answer.status == "optimal":
         if limits.gap and value < kept_value:
-            return solution(
-                "optimal", kept, kept_value, max(kept_value, answer.bound), "within the gap, and kept is better"
-            )
-        if value < kept_value - slack and not strict:
+            return solution("optimal", kept, max(kept_value, answer.bound), "within the gap, and kept is better")
+        if value < kept_value - slack and not asked.strict:
             raise Nonsense(f"calls {value!r} optimal, but keeping is worth {kept_value!r}")
-        return solution("optimal", counts, value, max(value, answer.bound))
+        if value > answer.bound + slack:
+            return solution("feasible", counts, ceiling, f"worth more than {answer.bound!r}, which was to be the most")
+        return solution("optimal", counts, max(value, answer.bound))
     bound = min(ceiling, answer.bound) if math.isfinite(answer.bound) else ceiling
     if value >= kept_value:
-        return solution("feasible", counts, value, max(value, bound), "time limit: incumbent")
-    return solution("feasible", kept, kept_value, max(kept_value, bound), "time limit: kept, better than the incumbent")
+        return solution("feasible", counts, max(value, bound), "time limit: incumbent")
+    return solution("feasible", kept, max(kept_value, bound), "time limit: kept, better than the incumbent")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -128,11 +129,53 @@ def total_value(tables: Sequence[FloatArray], counts: Sequence[int]) -> float:
     return float(sum(float(table[n]) for table, n in zip(tables, counts, strict=True)))
 
 
+def tamed(problem: Problem) -> Problem:
+    """The same problem with costs that mean "never" lowered to what means never already, for solvers' sake.
+
+    A coefficient of 1e9 times what is at stake blinds a solver to all others. A change that costs more than everybody
+    together can gain, twice, is never part of an optimum, and what it costs beyond does not matter. Where a job holds
+    more than it may keep, a change must be paid for: that shifts all answers alike.
+    """
+    modest = all(
+        held == 0 or max(job.tcup, job.tcdw) <= problem.tfwd
+        for job, held in zip(problem.jobs, problem.current, strict=True)
+    )
+    if modest or problem.cost_model != "bftrainer":
+        return problem
+    rates, stake, largest = [], 0.0, 0.0
+    for j, (job, held) in enumerate(zip(problem.jobs, keep(problem), strict=True)):
+        least, most = max(job.jmin, 1), min(job.jmax, problem.units)
+        between = job.ns[(job.ns > least) & (job.ns < most)]
+        counts = np.concatenate(([0.0], [least, most] if least <= most else [], between))
+        curve = np.interp(counts, job.ns, job.os) * (problem.tfwd * job.weight)
+        best = max(float(curve.max()), 0.0 if problem.pairs else -np.inf)  # sharing raises what is below 0, up to 0
+        now = problem.partner(j) if problem.pairs else None
+        kept = float(np.interp(float(held), job.ns, job.os)) * problem.tfwd * job.weight
+        kept = min(kept, kept / (1.0 if now is None else now.xi(j)))
+        rate = job.weight * job.rate(problem.current[j]) / (1.0 if now is None else now.xi(j))
+        rates.append(rate)
+        stake += best - kept + max(0.0, -rate) * max(job.tcup, job.tcdw)
+        largest = max(largest, float(np.abs(curve).max()), abs(kept), rate * problem.tfwd)
+    never = 2.0 * stake + largest
+    if all(rate * max(job.tcup, job.tcdw) <= never for rate, job in zip(rates, problem.jobs, strict=True)):
+        return problem
+    jobs = [
+        replace(job, tcup=min(job.tcup, never / rate), tcdw=min(job.tcdw, never / rate)) if rate > 0 else job
+        for rate, job in zip(rates, problem.jobs, strict=True)
+    ]
+    return replace(problem, jobs=tuple(jobs))
+
+
 def keep(problem: Problem) -> tuple[int, ...]:
     """Counts that leave every job what it has, as far as its bounds allow: the least a solver must reach."""
     return tuple(
         min(held, job.jmax) if held >= job.jmin else 0 for job, held in zip(problem.jobs, problem.current, strict=True)
     )
+
+
+def largest_value(tables: Sequence[FloatArray]) -> float:
+    """The largest value in magnitude that the tables have: what rounding errors of a solver are relative to."""
+    return max((float(np.abs(table[table > -np.inf]).max()) for table in tables), default=0.0)
 
 
 def complaint(problem: Problem, tables: Sequence[FloatArray], counts: Sequence[int]) -> str:

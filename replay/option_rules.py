@@ -21,6 +21,7 @@ POLICY_SETTINGS = (
     "time_limit_s",
     "gap",
     "threads",
+    "ties",
     "cost_model",
     "verify",
     "objective",
@@ -184,7 +185,7 @@ NEEDS = (
         for name in POLICY_SETTINGS
         if name not in _OF_THE_ENGINE
     ),
-    Need(("threads", "gap"), lambda o: o.backend != "exact", lambda o: "with --backend exact"),
+    Need(("threads", "gap", "ties"), lambda o: o.backend != "exact", lambda o: "with --backend exact"),
 )
 
 
@@ -194,6 +195,11 @@ def without_effect(options: Options) -> list[str]:
     if options.verify and options.policy == "milp-sharing":
         found.append(
             "--verify checks only decisions in which nobody may share: the exact dynamic programme cannot do others"
+        )
+    own = "--gap" if options.gap > 0 else "--strict-reference" if options.strict_reference else ""
+    if own and options.ties == "canonical" and options.backend != "exact" and "ties" in constants_of(options.policy):
+        found.append(
+            f"--ties canonical has no effect with {own}: the solver's own answers count, and differ by backend"
         )
     return found
 

@@ -36,6 +36,7 @@ JOB_FORMATS = {
 }
 BACKENDS = ("auto", "cbc", "highs", "gurobi", "exact")
 FORMULATIONS = ("auto", "modes", "node", "items", "flow")
+TIES = ("canonical", "solver")
 # Jobs in play at once where nodes come and go, as published; on a fixed cluster all are.
 MAX_JOBS = 10
 # What Pollux' artifact charges for every start, seconds.
@@ -95,6 +96,7 @@ class Options:
     strict_reference: bool = checked("--strict-reference", Flag(), default=False)
     gap: float = checked("--gap", Number(0, 1, below=True), 0.0)
     threads: int = checked("--threads", whole(1), 1)
+    ties: Literal["canonical", "solver"] = checked("--ties", Name(TIES), "canonical")
     cost_model: Literal["bftrainer", "stall"] = checked("--cost-model", Name(("bftrainer", "stall")), "bftrainer")
     events: Literal["all", "node"] = checked("--events", Name(("all", "node")), "all")
     min_interval_s: float = checked("--min-interval", seconds(zero=True), 0.0)

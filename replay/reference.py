@@ -324,7 +324,8 @@ class _Reference:
             posed.append(milp.Job(job.name, job.jmin, most, curve.ns, curve.ps, job.tcup_s, job.tcdw_s))
         current = tuple(self.held[j] for j in self.play)
         problem = milp.Problem(len(self.owner), self.tfwd_s, tuple(posed), current)
-        solution = milp.solve(problem, backend=backend, time_limit=time_limit)
+        # As published: the solver's own of several optima, and nothing in hand when its time is up.
+        solution = milp.solve(problem, backend=backend, time_limit=time_limit, ties="solver")
         self.fallbacks += solution.status == "fallback"
         if solution.status == "feasible":
             # Quirk: the incumbent at the time limit is thrown away, and the map is kept.

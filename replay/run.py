@@ -240,7 +240,7 @@ def _replay(
     metrics = {**summarise(outcome, dedicated), "interrupted": stopped}
     if failed:
         metrics["policy_error"] = str(failed[0])
-    verifying = [policy for policy in policies if isinstance(policy, MilpPolicy) and policy.verify]
+    verifying = [policy for policy in policies if isinstance(policy, MilpPolicy) and (policy.verify or policy.verified)]
     if verifying:
         metrics["verified"] = sum(policy.verified for policy in verifying)
         metrics["verify_mismatches"] = sum(policy.mismatches for policy in verifying)

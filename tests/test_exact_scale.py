@@ -129,8 +129,11 @@ def test_nobody_in_play_and_nothing_to_give():
 
 def test_large_problems_go_to_the_core_and_small_ones_do_not(monkeypatch):
     taken = []
-    monkeypatch.setattr(programme, "solve_core", lambda problem: taken.append("core") or solve_core(problem))
-    monkeypatch.setattr(programme, "solve_plain", lambda problem: taken.append("plain") or solve_plain(problem))
+    for name in ("core", "plain"):
+        real = getattr(programme, f"_{name}")
+        monkeypatch.setattr(
+            programme, f"_{name}", lambda *posed, name=name, real=real: taken.append(name) or real(*posed)
+        )
     solve_exact(drawn(10, 500, 64, 0))
     solve_exact(drawn(30, 4734, 64, 0))
     solve_exact(drawn(30, 4734, 512, 0))

@@ -247,7 +247,7 @@ def test_nothing_to_scale_is_not_scaled(nothing: list[float]) -> None:
 
 
 def assert_cbc_is_exact(problem: Problem, process: SolverProcess) -> None:
-    exact, cbc = solve(problem, backend="exact"), solve(problem, backend="cbc", process=process)
+    exact, cbc = solve(problem, backend="exact"), solve(problem, backend="cbc", ties="solver", process=process)
     # A fallback would be right as well, but it would not be CBC's.
     assert (cbc.status, cbc.backend, cbc.formulation, cbc.note) == ("optimal", "cbc", "modes", "")
     slack = 1e-9 * magnitude(problem)
@@ -298,18 +298,21 @@ def test_a_rescale_that_can_never_pay_does_not_blind_cbc_to_the_rest(process: So
             os = np.concatenate([[0.0], np.cumsum(random.random(5) * np.diff(ns))])
             jobs.append(Job(f"j{index}", 1, 30, ns, os, 18.0, 1e12 if index == 0 else 12.0))
         problem = Problem(30, 120.0, tuple(jobs), (5, 0, 9, 0))
-        exact, cbc = solve(problem, backend="exact"), solve(problem, backend="cbc", process=process)
+        exact, cbc = solve(problem, backend="exact"), solve(problem, backend="cbc", ties="solver", process=process)
         assert (cbc.status, cbc.objective) == ("optimal", pytest.approx(exact.objective, rel=1e-6))
 
 
 def test_cbc_solves_a_problem_without_jobs(process: SolverProcess) -> None:
-    solution = solve(Problem(5, 10.0, (), ()), backend="cbc", process=process)
+    solution = solve(Problem(5, 10.0, (), ()), backend="cbc", ties="solver", process=process)
     assert (solution.status, solution.counts, solution.objective) == ("optimal", (), 0.0)
 
 
 def test_cbc_solves_a_problem_without_units(process: SolverProcess) -> None:
     solution = solve(
-        Problem(0, 10.0, (shaped("a", "flat"), shaped("b", "flat")), (0, 0)), backend="cbc", process=process
+        Problem(0, 10.0, (shaped("a", "flat"), shaped("b", "flat")), (0, 0)),
+        backend="cbc",
+        ties="solver",
+        process=process,
     )
     assert (solution.status, solution.counts, solution.objective) == ("optimal", (0, 0), 0.0)
 
@@ -319,7 +322,7 @@ def test_cbc_solves_a_problem_without_units(process: SolverProcess) -> None:
 
 def assert_fair_under_limits(problem: Problem, process: SolverProcess, gap: float, **limits: float) -> None:
     exact = solve(problem, backend="exact").objective
-    solution = solve(problem, backend="cbc", process=process, gap=gap, **limits)  # type: ignore[arg-type]
+    solution = solve(problem, backend="cbc", ties="solver", process=process, gap=gap, **limits)  # type: ignore[arg-type]
     slack = 1e-9 * magnitude(problem) + 1e-6 * abs(exact)
     if gap and solution.status == "fallback":  # see test_milp_process: an incumbent within the gap, worse than keeping
         assert "keeping is worth" in solution.note
@@ -347,7 +350,7 @@ def test_an_absurd_time_limit_yields_an_answer_no_worse_than_keeping(
 def test_no_time_at_all_keeps_what_jobs_have(process: SolverProcess) -> None:
     jobs = tuple(shaped(f"j{i}", "convex") for i in range(8))
     problem = Problem(60, 40.0, jobs, (5, 0, 9, 1, 0, 0, 7, 2))
-    solution = solve(problem, backend="cbc", process=process, time_limit=1e-9)
+    solution = solve(problem, backend="cbc", ties="solver", process=process, time_limit=1e-9)
     assert (solution.status, solution.counts) == ("feasible", problem.current)
     assert solution.gap > 0
 
@@ -360,7 +363,7 @@ def test_an_answer_within_the_gap_has_a_bound_that_holds(problem: Problem, gap: 
 
 def test_more_threads_find_the_same_optimum(process: SolverProcess) -> None:
     problem = Problem(37, 40.0, tuple(shaped(f"j{i}", "convex", weight=1 + 0.1 * i) for i in range(6)), (0,) * 6)
-    solution = solve(problem, backend="cbc", process=process, threads=2)
+    solution = solve(problem, backend="cbc", ties="solver", process=process, threads=2)
     assert (solution.status, solution.objective) == ("optimal", pytest.approx(solve(problem).objective, rel=1e-6))
 
 
@@ -376,7 +379,7 @@ def test_a_generous_time_limit_is_no_limit(time_limit: float) -> None:
     problem = Problem(8, 10.0, (shaped("a", "flat"), shaped("b", "convex")), (0, 1))
     own = SolverProcess()
     try:
-        solution = solve(problem, backend="cbc", process=own, time_limit=time_limit)
+        solution = solve(problem, backend="cbc", ties="solver", process=own, time_limit=time_limit)
     finally:
         own.close()
     assert (solution.status, solution.objective) == ("optimal", pytest.approx(solve(problem).objective))

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def process() -> Iterator[SolverProcess]:
 
 
 def ask(process: SolverProcess, problem: Problem = PROBLEM, **options: float) -> Solution:
-    return solve(problem, backend="cbc", process=process, **options)  # type: ignore[arg-type]
+    return solve(problem, backend="cbc", ties="solver", process=process, **options)  # type: ignore[arg-type]
 
 
 def running(pid: int) -> bool:
@@ -99,7 +100,7 @@ curve = dict(ns=np.array([0.0, 1.0, 4.0]), os=np.array([0.0, 10.0, 30.0]), tcup=
 problem = Problem(5, 120.0, (Job("a", 1, 4, **curve), Job("b", 1, 4, **curve)), (1, 2))
 
 def check(**options):
-    solution = solve(problem, backend="cbc", **options)
+    solution = solve(problem, backend="cbc", ties="solver", **options)
     assert (solution.status, solution.counts) == ("optimal", (3, 2)), solution
 """
 
@@ -399,8 +400,9 @@ class Liar:
         return self.lie(model)
 
 
-def hear(problem: Problem, lie: Callable[[LinearModel], LinearAnswer], **options: float) -> Solution:
-    return solve(problem, backend="cbc", process=Liar(lie), **options)  # type: ignore[arg-type]
+def hear(problem: Problem, lie: Callable[[LinearModel], LinearAnswer], **options: Any) -> Solution:
+    """What becomes of a lie when the solver's own answer counts."""
+    return solve(problem, backend="cbc", process=Liar(lie), **({"ties": "solver"} | options))  # type: ignore[arg-type]
 
 
 def some_x(problem: Problem, counts: tuple[int, ...]) -> np.ndarray:
@@ -464,7 +466,7 @@ def test_a_negative_answer_is_not_believed() -> None:
     assert_fell_back(PROBLEM, solution, "'a' gets -3")
 
 
-@pytest.mark.parametrize("factor", [0.0, 0.99, 1.0001, -1.0, 1e6, float("inf"), float("nan")])
+@pytest.mark.parametrize("factor", [1.0001, 1e6, float("inf"), float("nan")])
 @pytest.mark.parametrize("status", ["optimal", "feasible"])
 def test_a_wrong_objective_is_not_believed(factor: float, status: str) -> None:
     def lie(model: LinearModel) -> LinearAnswer:
@@ -472,6 +474,41 @@ def test_a_wrong_objective_is_not_believed(factor: float, status: str) -> None:
         return LinearAnswer(status, true.x, true.objective * factor, true.bound)
 
     assert_fell_back(PROBLEM, hear(PROBLEM, lie), "claims")
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.5, 0.99, -1.0])
+@pytest.mark.parametrize("status", ["optimal", "feasible"])
+def test_an_answer_worth_more_than_claimed_is_kept(factor: float, status: str) -> None:
+    """F4: within a gap segments are filled in any order, and what is decoded may be worth far more."""
+
+    def modest(model: LinearModel) -> LinearAnswer:
+        true = honest(model, feasible_x(PROBLEM, (3, 2)))
+        return LinearAnswer(status, true.x, true.objective * factor, true.bound)
+
+    solution = hear(PROBLEM, modest)
+    assert (solution.status, solution.counts) == (status, (3, 2))
+    assert solution.bound == pytest.approx(OPTIMUM)
+
+
+def test_a_bound_below_what_the_answer_is_worth_proves_nothing() -> None:
+    def lie(model: LinearModel) -> LinearAnswer:
+        true = honest(model, feasible_x(PROBLEM, (3, 2)))
+        return LinearAnswer("optimal", true.x, true.objective * 0.9, true.objective * 0.9)
+
+    solution = hear(PROBLEM, lie)
+    assert (solution.status, solution.counts) == ("feasible", (3, 2))
+    assert solution.bound >= OPTIMUM
+    assert "which was to be the most" in solution.note
+
+
+@pytest.mark.parametrize("claim", [-1e-12, 1e-12])
+def test_a_zero_to_a_solvers_tolerance_is_no_false_answer(claim: float) -> None:
+    """F4: nothing is worth 0, and a solver that claims -1e-12 for it is right."""
+    never = tuple(Job(one.name, 1, 4, one.ns, -one.os, one.tcup, one.tcdw) for one in PROBLEM.jobs)
+    problem = Problem(5, 120.0, never, (0, 0))
+    x = feasible_x(problem, (0, 0))
+    solution = hear(problem, lambda _: LinearAnswer("optimal", x, claim, claim))
+    assert (solution.status, solution.counts, solution.objective) == ("optimal", (0, 0), 0.0)
 
 
 def test_a_fractional_answer_is_not_believed() -> None:
@@ -772,7 +809,7 @@ sys.path.insert(0, "")
 if {path!r} is not None:
     os.environ["PYTHONPATH"] = {path!r}
 jobs = (Job("a", 1, 4, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 30.0]), 20.0, 10.0),)
-print(solve(Problem(5, 120.0, jobs, (1,)), backend="cbc").backend)
+print(solve(Problem(5, 120.0, jobs, (1,)), backend="cbc", ties="solver").backend)
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.split() == ["cbc"], ended.stderr

@@ -72,7 +72,7 @@ def value(instance: Instance, allocation: list[list[int]]) -> float:
 def check(instance: Instance, backend: str, process: SolverProcess | None) -> float:
     """Solve an instance, hold every part of the answer against it, and return what it is worth."""
     posed = parse(document(instance))
-    solution = solve(posed.problem, backend=backend, process=process)
+    solution = solve(posed.problem, backend=backend, ties="solver", process=process)
     where = (instance.get("run"), instance.get("evt"), solution)
     assert (solution.status, solution.backend, solution.note) == ("optimal", backend, ""), where
     allocation = list(answer(posed, solution)["allocation"].values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bft import milp
 from bft.models import OBJECTIVES, Curve, Job, JobTable
 from bft.replay import Replay, always_idle, from_changes
 from bft.replay.policies import Decision, EqualShare, JobView, MilpPolicy, State
@@ -150,37 +149,23 @@ def test_cbc_and_exact_answer_alike() -> None:
     assert answers[0].objective == pytest.approx(answers[1].objective)
 
 
-@dataclass
-class Lies:
-    """Stands in for a solver whose answers are worth `short` less than the best."""
-
-    short: float
-
-    def __call__(self, problem: milp.Problem, **options: Any) -> milp.Solution:
-        best = REAL_SOLVE(problem, backend="exact")
-        if options["backend"] == "exact":
-            return best
-        return milp.Solution("optimal", best.counts, best.objective - self.short, best.bound, "cbc", "modes")
-
-
-REAL_SOLVE = milp.solve
-
-
-@pytest.mark.parametrize(("short", "mismatches"), [(0.0, 0), (1e-9, 0), (1.0, 3)])
-def test_verify_counts_answers_and_those_that_are_not_optimal(
-    monkeypatch: pytest.MonkeyPatch, short: float, mismatches: int
-) -> None:
-    monkeypatch.setattr(milp, "solve", Lies(short))
-    policy = MilpPolicy(60.0, backend="cbc", verify=True)
+@pytest.mark.parametrize("backend", ["exact", "cbc"])
+def test_every_answer_is_held_against_the_exact_programme(backend: str) -> None:
+    policy = MilpPolicy(60.0, backend=backend)
     for idle in (1, 2, 3):
         policy.decide(State(0, idle, (view(1, 3),)))
-    assert (policy.verified, policy.mismatches) == (3, mismatches)
+    assert (policy.verified, policy.mismatches) == (3, 0)
 
 
-def test_without_verify_nothing_is_counted() -> None:
-    policy = MilpPolicy(60.0, backend="exact")
-    policy.decide(State(0, 3, (view(1, 3),)))
-    assert (policy.verified, policy.mismatches) == (0, 0)
+@pytest.mark.parametrize(("verify", "verified"), [(False, 0), (True, 3)])
+@pytest.mark.parametrize("options", [{"ties": "solver"}, {"gap": 0.01}])
+def test_the_solvers_own_answers_are_held_against_it_with_verify(
+    options: dict[str, Any], verify: bool, verified: int
+) -> None:
+    policy = MilpPolicy(60.0, backend="cbc", verify=verify, **options)
+    for idle in (1, 2, 3):
+        policy.decide(State(0, idle, (view(1, 3),)))
+    assert (policy.verified, policy.mismatches) == (verified, 0)
 
 
 def test_curves_that_are_learned_and_straight_are_what_efficiency_maximises() -> None:

@@ -108,7 +108,7 @@ _of = partial(option, Options)
 )
 @_of("seed", "--seed", help="Of policies that search at random.")
 @solver_options(default_backend="cbc")
-@_of("verify", "--verify", help="Hold every answer against the exact programme.")
+@_of("verify", "--verify", help="Hold every answer against the exact programme, also with --ties solver or --gap.")
 @_of("objective", "--objective", help="What is maximised: the jobs' Os, samples/s, or speed-up over one unit.")
 @_of("deadline_boost", "--deadline-boost", help="Factor on a job's weight at its deadline; 1: deadlines do not count.")
 @_of(

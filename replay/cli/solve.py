@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -29,6 +29,9 @@ from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
 from bft.replay.cli.output import drafted
 from bft.replay.cli.parameters import NamesWholeOption, Seconds
 from bft.replay.cli.solver_options import solver_options
+
+if TYPE_CHECKING:
+    from bft.milp import Ties
 
 Solver = Callable[[object], dict[str, Any]]
 
@@ -52,6 +55,7 @@ def solve(
     time_limit_s: float | None,
     gap: float,
     threads: int,
+    ties: Ties,
     output: str | None,
 ) -> int:
     """Solve PROBLEM: a .json file with one problem, a .jsonl or .jsonl.gz file with one a line, or - for either.
@@ -73,6 +77,7 @@ def solve(
             time_limit=time_limit_s,
             gap=gap,
             threads=threads,
+            ties=ties,
         )
         return milp.answer(posed, solution)
 

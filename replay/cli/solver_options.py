@@ -9,13 +9,13 @@ import click
 
 from bft.replay.checks import whole
 from bft.replay.cli.parameters import Checked, Finite, OneOf
-from bft.replay.options import BACKENDS, FORMULATIONS
+from bft.replay.options import BACKENDS, FORMULATIONS, TIES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def solver_options(default_backend: str) -> Callable[[F], F]:
-    """Give a command --backend, --formulation, --strict-reference, --gap and --threads."""
+    """Give a command --backend, --formulation, --strict-reference, --gap, --threads, --ties."""
     options = (
         click.option("--backend", type=OneOf(BACKENDS), default=default_backend, show_default=True,
                      help="What solves the MILP; `bft-replay backends` tells which are there."),
@@ -27,6 +27,8 @@ def solver_options(default_backend: str) -> Callable[[F], F]:
                      help="Relative gap at which a solver may stop."),
         click.option("--threads", type=Checked(whole(1)), default=1, show_default=True,
                      help="Threads of the solver."),
+        click.option("--ties", type=OneOf(TIES), default="canonical", show_default=True,
+                     help="Of several optima: the canonical one, whatever solves, or the solver's own."),
     )  # fmt: skip
 
     def decorate(command: F) -> F:
