@@ -52,7 +52,7 @@ def without_backend(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("backend", OTHERS)
 def test_a_part_of_the_bundled_trace_is_replayed_alike_by_all_backends(runs: Path, backend: str) -> None:
-    options = ("-Tfwd", "120", "-nN", "12", "--no-u")
+    options = ("-Tfwd", "120", "-nN", "6", "--no-u")
     assert_alike_but_for_the_backend(replayed(runs, "exact", *options), replayed(runs, backend, *options))
 
 
