@@ -151,8 +151,11 @@ def tamed(problem: Problem) -> Problem:
         best = max(float(curve.max()), 0.0 if problem.pairs else -np.inf)  # sharing raises what is below 0, up to 0
         now = problem.partner(j) if problem.pairs else None
         kept = float(np.interp(float(held), job.ns, job.os)) * problem.tfwd * job.weight
-        kept = min(kept, kept / (1.0 if now is None else now.xi(j)))
-        rate = job.weight * job.rate(problem.current[j]) / (1.0 if now is None else now.xi(j))
+        rate = job.weight * job.rate(problem.current[j])
+        if now is not None:
+            named = (now.xi(j), *(ratio for _, ratio in now.named(j)))
+            kept = min(kept, kept / max(ratio for ratio in named if np.isfinite(ratio)))
+            rate /= now.xi(j, problem.current[j])
         rates.append(rate)
         stake += best - kept + max(0.0, -rate) * max(job.tcup, job.tcdw)
         largest = max(largest, float(np.abs(curve).max()), abs(kept), rate * problem.tfwd)
