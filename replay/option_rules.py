@@ -185,6 +185,11 @@ NEEDS = (
         for name in POLICY_SETTINGS
         if name not in _OF_THE_ENGINE
     ),
+    Need(
+        ("verify",),
+        lambda o: o.ties == "solver" or o.gap > 0 or o.strict_reference,
+        lambda o: "with --ties canonical, which verifies every answer without sharing",
+    ),
     Need(("threads", "gap", "ties"), lambda o: o.backend != "exact", lambda o: "with --backend exact"),
 )
 

@@ -61,7 +61,8 @@ CASES: dict[str, Case] = {
     "checkpoint_interval_s": ([*USUAL, *FIFO], [], ["--checkpoint-interval", "7"], 7.0),
     "start_overhead_s": ([*USUAL, *FIFO], [], ["--start-overhead", "20"], 20.0),
     "restart_overhead": ([*USUAL, *FIFO], [], ["--restart-overhead", "2:10,8:20"], [[2, 10.0], [8, 20.0]]),
-    "verify": ([*USUAL, "--backend", "auto"], [], ["--verify"], True),
+    "ties": ([*USUAL, "--backend", "cbc"], [], ["--ties", "solver"], "solver"),  # then nobody verifies
+    "verify": ([*USUAL, "--ties", "solver"], [], ["--verify"], True),
     "objective": ([*USUAL, *EXACT], [], ["--objective", "throughput"], "throughput"),
     "deadline_boost": ([*USUAL, *EXACT], [], ["--deadline-boost", "50"], 50.0),
     "deadline_horizon_s": ([*USUAL, *EXACT, "--deadline-boost", "50"], [], ["--deadline-horizon", "60"], 60.0),
