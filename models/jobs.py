@@ -17,6 +17,8 @@ from bft.models.errors import InputError
 REQUEST_SHARE = 0.8
 # Ten times the units of any machine: a slip of the pen must not take all memory.
 MOST_UNITS = 10_000_000
+# Characters of names: of jobs, models, users, virtual clusters.
+MAX_NAME = 1_000
 # Memory of a job with curves of a few points, measured; readers of tables that hold one a row count with it.
 JOB_BYTES = 1_500
 
@@ -126,6 +128,12 @@ class Job:
         def wrong(column: str, what: str) -> InputError:
             return InputError(what, column=column, job=self.name)
 
+        for column, text in (("name", self.name), ("model", self.model), ("user", self.user), ("vc", self.vc)):
+            if len(text) > MAX_NAME:
+                raise wrong(column, f"expected at most {MAX_NAME:,} characters, not {len(text):,}")
+            # Halves of surrogate pairs, as JSON may escape them: no result file could hold them.
+            if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+                raise wrong(column, f"expected text, not {text!a:.80}")
         if self.jmin < 0:
             raise wrong("Jmin", f"expected a whole number >= 0, not {self.jmin}")
         if self.jmax < max(self.jmin, 1):

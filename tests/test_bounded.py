@@ -395,3 +395,66 @@ def test_a_pickle_of_many_objects_needs_the_memory_they_take() -> None:
         read_frame(io.BytesIO(content), file="t.pkl")
     with pytest.raises(InputError, match="not a readable table"):
         read_frame(io.BytesIO(content), file="t.pkl")
+
+
+def test_fragments_and_nodes_of_a_log_are_bounded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hours = [f"2021-02-10T{hour:02}:{part}:00Z" for hour in range(20) for part in ("00", "30")]
+    rows = [f'"n[1-1000]",{start},{end}' for start, end in zip(hours[::2], hours[1::2], strict=True)]
+    path = tmp_path / "log.csv"
+    path.write_text("node,start,end\n" + "".join(f"{row}\n" for row in rows))
+    args = ["ingest", "intervals", str(path), "-o", str(tmp_path / "t.parquet")]
+    assert run([*args, "--max-fragments", "19999"]) == 2
+    err = capsys.readouterr().err
+    assert "the logs state more than 19,999 intervals of single nodes" in err
+    assert "(--max-fragments raises the limit)" in err
+    assert run([*args, "--max-nodes", "999"]) == 2
+    assert "more than 999 nodes, the last one 'n1000' (--max-nodes raises the limit)" in capsys.readouterr().err
+    assert not (tmp_path / "t.parquet").exists()
+    assert run([*args, "--max-fragments", "20000", "--max-nodes", "1000"]) == 0
+
+
+def test_few_rows_of_many_nodes_do_not_fill_the_memory(tmp_path: Path) -> None:
+    """A row of 30 bytes states a quarter of a million intervals."""
+    path = tmp_path / "log.csv"
+    path.write_text(
+        "node,start,end\n" + "".join(f"n[1-262143],{1612900000 + 100 * k},{1612900050 + 100 * k}\n" for k in range(300))
+    )
+    args = ["ingest", "intervals", str(path), "-o", str(tmp_path / "t.parquet"), "--max-fragments", "2000000"]
+    code, told, peak = watched(*args)
+    assert code == 2
+    assert "more than 2,000,000 intervals of single nodes" in told
+    assert peak < 600
+
+
+@pytest.mark.parametrize("what", ["name", "id"])
+def test_what_a_problem_names_at_any_length_is_told_in_short(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    long = "x" * 5_000_000
+    job = {"name": "a", "Jmin": 5, "Jmax": 4, "Ns": [0, 4], "Os": [0, 4], "Tcup": 1, "Tcdw": 1}
+    posed = {"units": 4, "Tfwd": 120, "jobs": [{**job, "name": long} if what == "name" else job], "id": long}
+    path = tmp_path / "p.jsonl"
+    path.write_text(json.dumps(posed) + "\n")
+    assert run(["solve", str(path)]) == 2
+    (answer,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert "Jmin 5 and Jmax 4" in answer["error"]
+    assert len(answer["error"]) < 1500
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e400", '{"a": [1, NaN]}'])
+def test_an_id_that_json_lacks_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(f'{{"units": 4, "Tfwd": 120, "jobs": [], "id": {value}}}')
+    assert run(["solve", str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "id: expected a value that JSON has, not" in err
+
+
+def test_a_name_that_no_file_can_hold_is_refused_in_python_too() -> None:
+    from bft.models.workloads.rigid_jobs import rigid_job
+
+    for name, told in (("\ud800", "expected text, not"), ("n" * 1_001, "at most 1,000 characters, not 1,001")):
+        with pytest.raises(InputError, match=told):
+            rigid_job(name, 0, 1, 1.0)
+    assert rigid_job("é北" * 400, 0, 1, 1.0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -116,6 +118,125 @@ def test_what_is_no_run_is_refused(tmp_path: Path, finished: Path, capsys: pytes
     assert run(["report", str(broken), "-o", str(tmp_path / "page.html")]) == 2
     assert "has no steps.parquet" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "empty"]
+
+
+def copied(run_folder: Path, target: Path) -> Path:
+    shutil.copytree(run_folder, target)
+    return target
+
+
+@pytest.mark.parametrize("name", ["summary.json", "steps.parquet", "jobs.parquet"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "garbled", "text", "folder"])
+def test_a_damaged_file_of_a_run_is_named(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, damage: str
+) -> None:
+    file = copied(finished, tmp_path / "run") / name
+    content = file.read_bytes()
+    file.unlink()
+    if damage == "folder":
+        file.mkdir()
+    elif damage != "missing":
+        middle = len(content) // 2
+        garbled = content[:middle] + bytes(byte ^ 255 for byte in content[middle:])
+        file.write_bytes({"empty": b"", "cut": content[:middle], "garbled": garbled, "text": b"hello\n"}[damage])
+    assert run(["report", str(file.parent)]) == 2
+    err = capsys.readouterr().err
+    assert str(file.parent) in err
+    assert name in err or "is no run directory of ours" in err
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["run"]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "told"),
+    [
+        ("steps.parquet", lambda f: f.drop(columns="used"), "it has no column used"),
+        ("steps.parquet", lambda f: f.iloc[:0], "it has no rows"),
+        ("steps.parquet", lambda f: f.iloc[::-1], "column time: damaged: its rows are not in order of time"),
+        ("steps.parquet", lambda f: f.assign(time="today"), "column time: expected instants"),
+        ("steps.parquet", lambda f: f.assign(time=f["time"].where(f.index > 0)), "row 1, column time: a value is miss"),
+        ("steps.parquet", lambda f: f.assign(idle="many"), "column idle: expected numbers"),
+        ("steps.parquet", lambda f: f.assign(used=np.inf), "row 1, column used: a value is missing or not finite"),
+        ("steps.parquet", lambda f: f.assign(time=pd.Timestamp("9999-01-01", tz="UTC").as_unit("us")), "1678 to 2261"),
+        ("jobs.parquet", lambda f: f.drop(columns="submit"), "it has no column submit"),
+        ("jobs.parquet", lambda f: f.assign(work=[[1.0]] * len(f)), "column work: expected numbers"),
+        ("jobs.parquet", lambda f: f.assign(total_work=np.nan), "row 1, column total_work: a value is missing"),
+        ("jobs.parquet", lambda f: f.assign(mean_units=True), "column mean_units: expected numbers, found bool"),
+        ("jobs.parquet", lambda f: f.assign(submit=1.5), "column submit: expected instants, found float64"),
+    ],
+)
+def test_a_table_with_other_columns_is_told_by_file_and_column(
+    finished: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    change: Callable[[pd.DataFrame], pd.DataFrame],
+    told: str,
+) -> None:
+    folder = copied(finished, tmp_path / "run")
+    change(pd.read_parquet(folder / name)).to_parquet(folder / name)
+    assert run(["report", str(folder)]) == 2
+    err = capsys.readouterr().err
+    assert str(folder / name) in err
+    assert told in err
+
+
+def places(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield (*path, key)
+            yield from places(inner, (*path, key))
+
+
+def test_a_summary_that_lacks_anything_or_holds_something_else_never_ends_in_a_traceback(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copied(finished, tmp_path / "run")
+    whole = (folder / "summary.json").read_text()
+    read = (("format",), ("degraded",), ("notes",), *(place for part in ("options", "inputs", "versions", "metrics")
+                                                     for place in places({part: json.loads(whole)[part]})))  # fmt: skip
+    refused = 0
+    for number, place in enumerate(read):
+        for other in ("gone", (None, "x", [1], {}, -1e308, True)[number % 6]):
+            summary = json.loads(whole)
+            inner = summary
+            for key in place[:-1]:
+                inner = inner[key]
+            inner[place[-1]] = other
+            if other == "gone":
+                del inner[place[-1]]
+            (folder / "summary.json").write_text(json.dumps(summary))
+            code = run(["report", str(folder), "--force"])
+            err = capsys.readouterr().err
+            assert code in (0, 2)
+            if code:
+                refused += 1
+                assert "damaged: it " in err or "is no run directory of ours" in err or "has no steps.parquet" in err
+    assert refused > 20
+
+
+REST = {"Jmin": 1, "Jmax": 4, "Pmax": 1e4, "Tsub": "2021-02-10T00:00:00Z", "Tcup": 6, "Tcdw": 3,
+        "Ns": [0, 1, 4], "Ps": [0, 10, 38], "Os": [0, 10, 38]}  # fmt: skip
+
+
+def test_names_cannot_hide_or_turn_what_a_page_says(tmp_path: Path) -> None:
+    name = "a\u202egnp.exe\x01\u0007\u200b"
+    (tmp_path / "jobs.jsonl").write_text(json.dumps({"name": name, **REST}) + "\n")
+    args = ["--cluster", "2x2", "--jobs", str(tmp_path / "jobs.jsonl"), "--policy", "equal-share"]
+    assert run([*args, "--out", str(tmp_path / "run")]) == 0
+    assert run(["report", str(tmp_path / "run")]) == 0
+    page = (tmp_path / "run.html").read_text("utf-8")
+    assert "a\\u202egnp.exe\\u0001\\u0007\\u200b" in page
+    assert all(char == "\n" or char.isprintable() for char in page)
+    checked(tmp_path / "run.html")
+
+
+@pytest.mark.parametrize("name", ["half \ud800", "n" * 1_001], ids=["half", "long"])
+def test_a_name_that_no_file_can_hold_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    (tmp_path / "jobs.jsonl").write_text(json.dumps({"name": name, **REST}) + "\n")
+    args = ["--cluster", "2x2", "--jobs", str(tmp_path / "jobs.jsonl"), "--policy", "equal-share"]
+    assert run([*args, "--out", str(tmp_path / "run")]) == 2
+    err = capsys.readouterr().err
+    assert "row 1, column name: expected at most 1,000" in err or "row 1: not a line of JSON: a text holds" in err
 
 
 def test_pools_add_up(finished: Path, tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from html import escape
 
 from bft.replay.report.over_time import FloatArray
+from bft.replay.report.text import markup
 from bft.replay.trace import SECOND_NS
 
 WIDTH, HEIGHT = 900, 260
@@ -48,7 +48,7 @@ def areas_over_time(layers: Mapping[str, FloatArray], begin: int, end: int, unit
             points += [f"{_x(at / len(layer))},{y}", f"{_x((at + 1) / len(layer))},{y}"]
         points.append(f"{_x(1.0)},{_y(0.0)}")
         parts.append(
-            f'<polygon class="layer{number}" points="{" ".join(points)}"><title>{escape(name)}</title></polygon>'
+            f'<polygon class="layer{number}" points="{" ".join(points)}"><title>{markup(name)}</title></polygon>'
         )
     return "\n".join([*parts, "</svg>"])
 
@@ -68,7 +68,7 @@ def bars(shares: Mapping[str, float], unit: str) -> str:
             f'height="{HEIGHT - BOTTOM - y:.1f}"/>'
         )
         parts.append(f'<text x="{middle}" y="{y - 4:.1f}" text-anchor="middle">{share:.1%}</text>')
-        parts.append(f'<text x="{middle}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{escape(name)}</text>')
+        parts.append(f'<text x="{middle}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{markup(name)}</text>')
     return "\n".join([*parts, "</svg>"])
 
 
@@ -106,9 +106,9 @@ def time_ticks(begin: int, end: int) -> list[tuple[float, str]]:
 
 def _open(unit: str) -> str:
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(unit)}">\n'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{markup(unit)}">\n'
         f'<text x="14" y="{(TOP + HEIGHT - BOTTOM) / 2}" text-anchor="middle" '
-        f'transform="rotate(-90 14 {(TOP + HEIGHT - BOTTOM) / 2})">{escape(unit)}</text>'
+        f'transform="rotate(-90 14 {(TOP + HEIGHT - BOTTOM) / 2})">{markup(unit)}</text>'
     )
 
 

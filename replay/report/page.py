@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bft.models import InputError
 from bft.replay.headlines import headlines
 from bft.replay.ledger import BOOKS
 from bft.replay.options import Options
 from bft.replay.report.charts import areas_over_time, bars
 from bft.replay.report.over_time import FloatArray, TimeArray, mean_over_time
-from bft.replay.results import JOBS, STEPS, SUMMARY, is_run
+from bft.replay.report.run_files import RunFiles, read_run
+from bft.replay.report.text import markup
+from bft.replay.results import JOBS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,62 +52,68 @@ def write_report(folder: Path, target: Path) -> None:
     Raises
     ------
     InputError
-        When `folder` is no run of ours, or one without steps.
+        When `folder` is no run of ours, one without steps, or damaged: naming the file.
     """
-    import pandas as pd
-
-    if not is_run(folder):
-        raise InputError("is no run directory of ours", file=folder)
-    summary = json.loads((folder / SUMMARY).read_text("utf-8"))
-    for name in (STEPS, JOBS):
-        if not (folder / name).exists() or (name == STEPS and summary["options"].get("compat") == "reference"):
-            raise InputError(f"the run has no {name}: a replay with --compat reference cannot be reported", file=folder)
-    steps, jobs = pd.read_parquet(folder / STEPS), pd.read_parquet(folder / JOBS)
-    target.write_text(_page(summary, steps, jobs), "utf-8")
+    target.write_text(_page(read_run(folder)), "utf-8")
 
 
-def _page(summary: dict[str, Any], steps: pd.DataFrame, jobs: pd.DataFrame) -> str:
-    options, metrics = summary["options"], summary["metrics"]
-    trace = summary["inputs"]["trace"]
-    machine = trace.get("machine") or trace.get("source") or "a machine"
+def _page(run: RunFiles) -> str:
+    steps = run.steps
     times = _instants(steps)
     window = f"{steps['time'].iloc[0]:%Y-%m-%d %H:%M} to {steps['time'].iloc[-1]:%Y-%m-%d %H:%M} UTC"
+    with run.summary_used():
+        head, shares, options = _head(run.summary, window), _left_after_startup(run.summary), _options(run.summary)
+        generated = run.summary["inputs"]["jobs"].get("generated_load")
+    over_time = _idle_over_time(steps, int(times[0]), int(times[-1])) if times[-1] > times[0] else []
+    return "\n".join([*head, *over_time, *shares, *_jobs(run.jobs, generated), *options, "</body></html>", ""])
+
+
+def _head(summary: dict[str, Any], window: str) -> list[str]:
+    options, metrics, trace = summary["options"], summary["metrics"], summary["inputs"]["trace"]
+    machine = markup(trace.get("machine") or trace.get("source") or "a machine")
     sub = f"policy {options['policy']}; {window}; bft-replay {summary['versions']['bft-replay']}"
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en"><head><meta charset="utf-8">',
-        f"<title>Idle nodes of {escape(machine)}</title><style>{STYLE}</style></head><body>",
-        f'<h1>What training jobs get out of the idle nodes of {escape(machine)}</h1><p class="sub">{escape(sub)}</p>',
+        f"<title>Idle nodes of {machine}</title><style>{STYLE}</style></head><body>",
+        f'<h1>What training jobs get out of the idle nodes of {machine}</h1><p class="sub">{markup(sub)}</p>',
     ]
     if metrics["interrupted"]:
         parts.append("<p><strong>The replay was interrupted: this is a part of it.</strong></p>")
     if metrics.get("policy_error"):
-        parts.append(f"<p><strong>{escape(metrics['policy_error'])}</strong></p>")
+        parts.append(f"<p><strong>{markup(metrics['policy_error'])}</strong></p>")
     if summary["degraded"]:
         parts.append("<p><strong>Some decisions fell back or failed verification.</strong></p>")
-    generated = summary["inputs"]["jobs"].get("generated_load")
-    parts.append(_table(list(headlines(metrics, generated))))
+    parts.append(_table(list(headlines(metrics, summary["inputs"]["jobs"].get("generated_load")))))
     if summary.get("notes"):
-        parts.append(f"<h2>Notes</h2><ul>{''.join(f'<li>{escape(note)}</li>' for note in summary['notes'])}</ul>")
-    if times[-1] > times[0]:
-        parts += _idle_over_time(steps, int(times[0]), int(times[-1]))
-    left = {name: share for name, share in metrics["share_outliving_startup"].items() if share is not None}
-    if left:
-        shares = sorted(left.items(), key=lambda item: float(item[0].split()[0]))
-        parts.append("<h2>Idle node-time that is left after a start-up</h2>")
-        parts.append(bars(dict(shares), "share of idle node-time"))
-    parts += _jobs(jobs, generated)
+        parts.append(f"<h2>Notes</h2><ul>{''.join(f'<li>{markup(note)}</li>' for note in summary['notes'])}</ul>")
+    return parts
+
+
+def _left_after_startup(summary: dict[str, Any]) -> list[str]:
+    left = {name: share for name, share in summary["metrics"]["share_outliving_startup"].items() if share is not None}
+    if not left:
+        return []
+    shares = sorted(left.items(), key=lambda item: float(item[0].split()[0]))
+    return ["<h2>Idle node-time that is left after a start-up</h2>", bars(dict(shares), "share of idle node-time")]
+
+
+def _options(summary: dict[str, Any]) -> list[str]:
     defaults = asdict(Options())
     given = [
-        (name, json.dumps(value)) for name, value in sorted(options.items()) if value != _plain(defaults.get(name))
+        (name, json.dumps(value))
+        for name, value in sorted(summary["options"].items())
+        if value != _plain(defaults.get(name))
     ]
-    parts.append("<h2>Options that differ from the defaults</h2>")
-    parts.append(_table(given) if given else "<p>None.</p>")
-    digests = summary["inputs"]["digests_sha256"]
-    parts.append("<h2>Input</h2>")
-    parts.append(_table([("trace", str(trace["source"])), ("jobs", str(summary["inputs"]["jobs"]["source"])),
-                         *((f"SHA-256 of {name}", digest) for name, digest in sorted(digests.items()))]))  # fmt: skip
-    return "\n".join([*parts, "</body></html>", ""])
+    inputs = summary["inputs"]
+    rows = [("trace", str(inputs["trace"]["source"])), ("jobs", str(inputs["jobs"]["source"]))]
+    rows += [(f"SHA-256 of {name}", digest) for name, digest in sorted(inputs["digests_sha256"].items())]
+    return [
+        "<h2>Options that differ from the defaults</h2>",
+        _table(given) if given else "<p>None.</p>",
+        "<h2>Input</h2>",
+        _table(rows),
+    ]
 
 
 def _idle_over_time(steps: pd.DataFrame, begin: int, end: int) -> list[str]:
@@ -171,6 +177,6 @@ def _plain(value: Any) -> Any:
 
 
 def _table(rows: Sequence[Sequence[str]], *, header: Sequence[str] = (), kind: str = "") -> str:
-    head = f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in header)}</tr>\n" if header else ""
-    body = "\n".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    head = f"<tr>{''.join(f'<th>{markup(cell)}</th>' for cell in header)}</tr>\n" if header else ""
+    body = "\n".join(f"<tr>{''.join(f'<td>{markup(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f'<table class="{kind or "facts"}">\n{head}{body}\n</table>'
