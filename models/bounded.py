@@ -304,17 +304,9 @@ def parse_json(content: bytes | str, **further: Any) -> Any:
     Raises
     ------
     ValueError
-        When it is not JSON, where an object has a key twice, of which the last would count, and when a text in it is
-        none: escapes can state halves of surrogate pairs, which no other file can hold.
+        When it is not JSON, and where an object has a key twice, of which the last would count.
     """
-    value = json.loads(content, object_pairs_hook=_unique, **further)
-    text = content if isinstance(content, str) else content.decode("utf-8", "replace")
-    if "\\ud" in text or "\\uD" in text:
-        try:
-            json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(f"a text holds {error.object[error.start : error.end]!a}, half of a character") from None
-    return value
+    return json.loads(content, object_pairs_hook=_unique, **further)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

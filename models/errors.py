@@ -62,11 +62,11 @@ class InputError(ValueError):
 
     def __str__(self) -> str:
         # Here and nowhere else is shortened and escaped what a file may hold at any length.
-        where = [] if self.file is None else [str(self.file)]
+        where = [] if self.file is None else [printable(str(self.file), MAX_SENTENCE)]
         for label, value in (("row", self.row), ("column", self.column), ("job", self.job)):
             if value is not None:
-                where.append(f"{label} {value}")
-        place = ", ".join(printable(part, MAX_LABEL) for part in where)
+                where.append(f"{label} {printable(str(value), MAX_LABEL)}")
+        place = ", ".join(where)
         what = "\n".join(printable(line) for line in shortened(self.what, MAX_SENTENCE).split("\n"))
         message = f"{place}: {what}" if where else what
         return f"{message} ({printable(self.hint, MAX_SENTENCE)})" if self.hint else message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 import os
 import tarfile
 import warnings
@@ -432,8 +433,13 @@ def _read_jsonl(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
             continue
         try:
             record = parse_json(line.decode("utf-8-sig" if row == 1 else "utf-8"))
+            if b"\\ud" in line or b"\\uD" in line:
+                json.dumps(record, ensure_ascii=False).encode()
         except UnicodeDecodeError as error:
             raise InputError(f"not UTF-8 text at byte {error.start}", file=file, row=row) from error
+        except UnicodeEncodeError as error:
+            what = f"a text holds {error.object[error.start : error.end]!a}, half of a character"
+            raise InputError(what, file=file, row=row) from error
         except (ValueError, RecursionError) as error:
             raise InputError(f"not a line of JSON: {error}", file=file, row=row) from error
         if not isinstance(record, dict):

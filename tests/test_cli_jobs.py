@@ -187,7 +187,7 @@ def test_patterns_of_users_reach_the_log(capsys: pytest.CaptureFixture[str]) -> 
         (["--log", "train.log", "--units", "1,2"], "--units must give the units of each log"),
         (["--log", "train.log", "--units", "1"], "does not tell samples a step (give --batch-size"),
         (["--log", "train.log", "--units", "1", "--pattern", "("], "is not a regular expression"),
-        (["--log", "none.log", "--units", "1"], "none.log: cannot be read"),
+        (["--log", "none.log", "--units", "1"], "none.log: no such file"),
     ],
 )
 def test_bad_input_is_told_and_leaves_nothing(

@@ -230,13 +230,21 @@ def test_names_cannot_hide_or_turn_what_a_page_says(tmp_path: Path) -> None:
     checked(tmp_path / "run.html")
 
 
-@pytest.mark.parametrize("name", ["half \ud800", "n" * 1_001], ids=["half", "long"])
-def test_a_name_that_no_file_can_hold_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("half \ud800", "row 1: a text holds '\\ud800', half of a character"),
+        ("n" * 1_001, "expected at most 1,000 characters, not 1,001"),
+    ],
+    ids=["half", "long"],
+)
+def test_a_name_that_no_file_can_hold_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, told: str
+) -> None:
     (tmp_path / "jobs.jsonl").write_text(json.dumps({"name": name, **REST}) + "\n")
     args = ["--cluster", "2x2", "--jobs", str(tmp_path / "jobs.jsonl"), "--policy", "equal-share"]
     assert run([*args, "--out", str(tmp_path / "run")]) == 2
-    err = capsys.readouterr().err
-    assert "row 1, column name: expected at most 1,000" in err or "row 1: not a line of JSON: a text holds" in err
+    assert told in capsys.readouterr().err
 
 
 def test_pools_add_up(finished: Path, tmp_path: Path) -> None:
