@@ -458,3 +458,11 @@ def test_a_name_that_no_file_can_hold_is_refused_in_python_too() -> None:
         with pytest.raises(InputError, match=told):
             rigid_job(name, 0, 1, 1.0)
     assert rigid_job("é北" * 400, 0, 1, 1.0)
+
+
+def test_an_element_of_json_in_a_log_has_an_end_even_of_blank_lines() -> None:
+    from bft.replay.logs.slurm_json import MOST_ELEMENT, elements
+
+    blank = ('{"jobs": [{' if number == 0 else "" for number in range(MOST_ELEMENT + 2))
+    with pytest.raises(InputError, match="line 1: an object here has no end"):
+        list(elements(blank, ("jobs",), "log.json", "sacct --json"))
