@@ -460,9 +460,10 @@ def test_a_name_that_no_file_can_hold_is_refused_in_python_too() -> None:
     assert rigid_job("é北" * 400, 0, 1, 1.0)
 
 
-def test_an_element_of_json_in_a_log_has_an_end_even_of_blank_lines() -> None:
-    from bft.replay.logs.slurm_json import MOST_ELEMENT, elements
+def test_an_element_of_json_in_a_log_has_an_end_even_of_blank_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bft.replay.logs.slurm_json import elements
 
-    blank = ('{"jobs": [{' if number == 0 else "" for number in range(MOST_ELEMENT + 2))
+    monkeypatch.setattr("bft.replay.logs.slurm_json.MOST_ELEMENT", 10_000)
+    blank = ('{"jobs": [{' if number == 0 else "" for number in range(10_002))
     with pytest.raises(InputError, match="line 1: an object here has no end"):
         list(elements(blank, ("jobs",), "log.json", "sacct --json"))
