@@ -71,7 +71,7 @@ def test_the_real_log_is_replayed_alike_by_all_backends(reference: Path, runs: P
     options = (
         *("-ndmap", str(log / "ndstat-10sdn6-evt.tar.gz"), "-nN", "300", "--skip-rows", "22000"),
         *("-bdfn", str(log / "ImageNet-imgps-Jbnd-1001J.pkl"), "-scfn", str(log / "ImageNet-imgps-JNPs-1001J.pkl")),
-        *("-Tfwd", "120", "--no-u"),
+        *("-Tfwd", "120", "--no-u", "--align-jobs"),
     )
     ours, theirs = replayed(runs, "exact", *options), replayed(runs, backend, *options)
     assert_alike_but_for_the_backend(ours, theirs)
