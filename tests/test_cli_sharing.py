@@ -49,6 +49,32 @@ def test_xi_lets_jobs_share_and_yields_more(inputs: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("partners", "together"),
+    [
+        ([], ["a", "b"]),  # (10 + 10) / 1.4 = 14.3 is most
+        (["--xi-partners", "1"], ["a", "c"]),  # a's best partner by the ratios, and c's: (10 + 2) / 1.1 = 10.9
+        (["--xi-partners", "2"], ["a", "b"]),
+    ],
+)
+def test_xi_partners_leaves_to_each_job_its_best_partners_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partners: list[str], together: list[str]
+) -> None:
+    """One node and three jobs: who shares it pays off most is nobody's best partner, and found where two count."""
+    monkeypatch.chdir(tmp_path)
+    Path("xi.csv").write_text("model_a,model_b,xi_a,xi_b\na,b,1.4,1.4\na,c,1.1,1.1\nb,c,1.3,1.3\n")
+    Path("trace.csv").write_text("time,node,idle\n2021-02-10T00:00:00Z,n,1\n2021-02-10T00:10:00Z,n,0\n")
+    rows = "".join(
+        f'{name},{name},1,1,1e6,2021-02-10T00:00:00Z,0,0,"[0,1]","[0,{rate}]","[0,{rate}]"\n'
+        for name, rate in (("a", 10), ("b", 10), ("c", 2))
+    )
+    Path("jobs.csv").write_text("name,model,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\n" + rows)
+    assert run(["-ndmap", "trace.csv", "--jobs", "jobs.csv", "-Tfwd", "120", "--xi", "xi.csv", *partners]) == 0
+    (written,) = Path.cwd().glob("*-itrOut")
+    began = pd.read_parquet(written / "jobs.parquet").set_index("name")["start"]
+    assert sorted(began.dropna().index) == together
+
+
+@pytest.mark.parametrize(
     "never",
     [["--xi-max", "1.05"], ["--unit-memory", "10"], ["--forbid", "a,b", "--forbid", "a,a"]],
     ids=["xi-max", "memory", "forbid"],

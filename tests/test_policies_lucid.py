@@ -388,6 +388,16 @@ def test_a_profile_is_known_after_a_while_and_then_for_all_of_its_kind() -> None
     assert times["kin"][0] == times["kin2"][0] == 4000  # known from the start
 
 
+def test_a_profile_at_another_batch_size_does_not_count() -> None:
+    """`same` sits beside the first; `other`, of its model with another batch size, is a stranger and runs alone."""
+    first = replace(job("first", 4, 2000, profiled=None, model="b"), batch_size=64.0)
+    kin = replace(job("same", 4, 10, 1000, profiled=None, model="b"), batch_size=64.0)
+    assert spans(play([first, kin], busy(profile_s=200)))["same"][0] == 1000
+    for batch_size in (128.0, None):
+        other = replace(kin, name="other", batch_size=batch_size)
+        assert spans(play([first, other], busy(profile_s=200)))["other"][0] == 2000
+
+
 # --- the switch -------------------------------------------------------------------------------------------------------
 
 

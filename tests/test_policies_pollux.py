@@ -15,7 +15,9 @@ from toy_application import workload, write_application
 from bft.datasets import generate_dnn_jobs
 from bft.models import Curve, Job, JobTable, jobs_from_frame
 from bft.replay import Replay, Rules, always_idle, from_changes
+from bft.replay.holdings import Holdings
 from bft.replay.policies._pollux_search import Moment, mean_term, search
+from bft.replay.policies.interface import JobView, Machine, State
 from bft.replay.policies.pollux import Pollux
 from bft.replay.trace import SECOND_NS
 
@@ -150,6 +152,38 @@ def test_counts_on_whole_nodes_are_the_optimum(data: st.DataObject) -> None:
     choices = itertools.product(*(sorted({0, *range(job.jmin, job.jmax + 1)}) for job in jobs))
     assert sum(held) <= units
     assert fitness(tuple(held)) == pytest.approx(max(fitness(c) for c in choices if sum(c) <= units), rel=1e-9)
+
+
+def running(job: Job, units: int, *, starts: int, rescales: int) -> JobView:
+    return JobView(job, units, 0.0, tuple(range(units)), starts=starts, rescales=rescales)
+
+
+@pytest.mark.parametrize(
+    ("starts", "rescales", "age_s", "penalty"),
+    [
+        (0, 0, 600, 600 / 630),  # has not run: nothing is lost yet
+        (1, 0, 600, 600 / 630),  # its first start is no restart
+        (2, 0, 600, 570 / 630),  # came back once
+        (1, 3, 600, 510 / 630),  # was rescaled three times
+        (3, 4, 600, 420 / 630),
+        (1, 25, 600, 0.0),  # more than its life
+        (1, 0, 0, 0.0),
+    ],
+)
+def test_what_pollux_makes_of_restarts(starts: int, rescales: int, age_s: int, penalty: float) -> None:
+    """(T - R S) / (T + S) with age T, S = 30 s: R counts further starts and rescales, but not the first start."""
+    job = curve_job("a", [1.0, 2.0], tsub_s=100)
+    view = running(job, 1 if starts else 0, starts=starts, rescales=rescales)
+    state = State((100 + age_s) * SECOND_NS, 2, (view,))
+    assert Pollux(delay_s=30.0)._penalties(state, state.jobs).tolist() == pytest.approx([penalty])
+
+
+@pytest.mark.parametrize(("starts", "rescales", "grows"), [(1, 0, True), (1, 10, False), (11, 0, False)])
+def test_pollux_leaves_a_job_alone_that_has_restarted_often(starts: int, rescales: int, grows: bool) -> None:
+    """Twice as fast on two units, less 30 s of each restart: 2 x 600 / 630 pays, 2 x 300 / 630 does not."""
+    view = running(curve_job("a", [1.0, 2.0]), 1, starts=starts, rescales=rescales)
+    decision = Pollux(delay_s=30.0).decide(State(600 * SECOND_NS, 2, (view,), Machine(Holdings(2))))
+    assert decision.counts == ((2,) if grows else (1,))
 
 
 def test_between_rounds_jobs_keep_what_is_left() -> None:

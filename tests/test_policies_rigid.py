@@ -331,6 +331,42 @@ def test_qssf_learns_from_the_closest_jobs_that_have_finished() -> None:
     assert [began for began, _ in seconds(outcome)] == [0, 30, 40, 48, 45, 46, 47]
 
 
+def test_qssf_expects_the_mean_of_the_durations_of_all_finished_jobs_of_a_kind() -> None:
+    """Of 3, 3 and 30 s: 12 s; not their median, the last, the longest, nor what the latest dominates."""
+
+    def job(name: str, at: int, user: str, duration: float, **extra: float) -> ModelJob:
+        return rigid_job(name, at * SECOND_NS, 1, duration, user=user, extra=extra)
+
+    def order(durations: tuple[float, ...], rival_s: float) -> list[str]:
+        blocker = job("blocker", 40, "eve", 10.0, estimate_s=1.0)
+        past = [job(f"past{at}", at, "ann", seconds, estimate_s=1.0) for at, seconds in enumerate(durations)]
+        waiting = [job("ann's", 41, "ann", 1.0), job("rival", 42, "bob", 1.0, estimate_s=rival_s)]
+        outcome = replay(QuasiShortestServiceFirst(), JobTable((*past, blocker, *waiting)), 1, 1)
+        names = {record.start_ns: record.job.name for record in outcome.records[-2:]}
+        return [names[at] for at in sorted(names)]
+
+    for durations in ((3.0, 3.0, 30.0), (30.0, 3.0, 3.0)):
+        assert order(durations, 11.9) == ["rival", "ann's"]
+        assert order(durations, 12.1) == ["ann's", "rival"]
+
+
+def test_qssf_multiplies_the_mean_by_the_units_asked_for() -> None:
+    """Ann's two-unit job is expected to take 20 s as all of hers, so 40 unit-seconds: behind 39, ahead of 41."""
+
+    def job(name: str, at: int, units: int, user: str, **extra: float) -> ModelJob:
+        return rigid_job(name, at * SECOND_NS, units, 20.0, user=user, extra=extra)
+
+    for rival, first in ((39.0, "rival"), (41.0, "ann's")):
+        jobs = (
+            job("past", 0, 2, "ann", estimate_s=1.0),
+            job("blocker", 1, 2, "eve", estimate_s=1.0),
+            job("ann's", 21, 2, "ann"),
+            job("rival", 22, 1, "bob", estimate_s=rival),
+        )
+        outcome = replay(QuasiShortestServiceFirst(), JobTable(jobs), 2, 1)
+        assert min(outcome.records[2:], key=lambda record: record.start_ns or 0).job.name == first
+
+
 @pytest.mark.parametrize("name", ALL)
 @FEW
 @given(jobs=workloads(), share=st.floats(0, 1))

@@ -22,7 +22,7 @@ from bft.replay.cli.main import run
 from bft.replay.engine import Replay, Rules
 from bft.replay.interference import Interference
 from bft.replay.ledger import Outcome
-from bft.replay.policies import Decision, Kind, Policy, State
+from bft.replay.policies import Decision, JobView, Kind, MilpSharingPolicy, Policy, State
 from bft.replay.policies._shared_places import SharedPlaces
 from bft.replay.policies.pairing import in_turn_s, pays, speed, together_s
 from bft.replay.policies.sharing import SrtfAllShared, SrtfWiselyShared
@@ -65,6 +65,41 @@ def mean_jct(outcome: Outcome) -> float:
         for record, finish in zip(outcome.records, finishes(outcome), strict=True)
     ]
     return sum(times) / len(times)
+
+
+# --- whom the MILP considers ------------------------------------------------------------------------------------------
+
+
+def considered(ratios: Ratios, xi_partners: int, *, now: tuple[int, int] | None = None) -> list[tuple[str, str, int]]:
+    """Pairs of the models, in alphabetical order, that may share, and how many units they share."""
+    models = sorted({model for pair in ratios for model in pair})
+    views = [JobView(rigid(model, 1, 10.0, model=model), 0, 0.0) for model in models]
+    if now:
+        for one, other in (now, now[::-1]):
+            views[one] = replace(views[one], units=2, partners=((other, 2),))
+    policy = MilpSharingPolicy(120.0, interference=known(ratios), xi_partners=xi_partners)
+    return [(models[pair.a], models[pair.b], pair.shared) for pair in policy.pairs(State(0, 9, tuple(views)))]
+
+
+FOUR = {("a", "b"): (1.9, 1.9), ("a", "c"): (1.0, 1.9), ("a", "d"): (1.3, 1.3), ("b", "c"): (1.5, 1.5)}
+
+
+def test_the_milp_considers_the_pairs_that_do_most_together_first() -> None:
+    """By 1/xi_a + 1/xi_b: a with d 1.538, a with c 1.526, b with c 1.33, a with b 1.05."""
+    assert considered(FOUR, 1) == [("a", "d", 0), ("b", "c", 0)]
+    assert considered(FOUR, 2) == [("a", "c", 0), ("a", "d", 0), ("b", "c", 0)]
+    assert considered(FOUR, 3) == [("a", "b", 0), ("a", "c", 0), ("a", "d", 0), ("b", "c", 0)]
+
+
+def test_both_jobs_of_a_pair_must_have_room_for_a_partner() -> None:
+    """The star's centre is everybody's best: it takes two, and the third finds nobody."""
+    star = {("a", "z"): (1.1, 1.1), ("b", "z"): (1.2, 1.2), ("c", "z"): (1.3, 1.3)}
+    assert considered(star, 2) == [("a", "z", 0), ("b", "z", 0)]
+
+
+def test_present_partners_are_considered_first_however_bad_they_are() -> None:
+    assert considered(FOUR, 1, now=(0, 1)) == [("a", "b", 2)]
+    assert considered(FOUR, 2, now=(0, 1)) == [("a", "b", 2), ("a", "d", 0), ("b", "c", 0)]
 
 
 # --- two jobs ---------------------------------------------------------------------------------------------------------
