@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import sys
 import tarfile
 import warnings
 from collections import Counter
@@ -454,7 +455,15 @@ def _read_jsonl(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
     if not records:
         raise InputError("is empty", file=file)
     budget.take(len(columns) * (_COLUMN_BYTES + 8 * len(records)))  # a table has a cell where an object lacks a key
-    return pd.DataFrame(records)
+    try:
+        return pd.DataFrame(records)
+    except OverflowError as error:  # a whole number beyond all floats; from pandas 3.1 on the column is one of objects
+        column = next(column for column in columns if any(_is_huge(record.get(column)) for record in records))
+        raise InputError("expected a finite number, found one beyond 1.8e308", file=file, column=column) from error
+
+
+def _is_huge(value: object) -> bool:
+    return isinstance(value, int) and abs(value) > sys.float_info.max
 
 
 # By suffix: what the first bytes must say (None: text), and what reads it.

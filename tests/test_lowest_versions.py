@@ -95,6 +95,15 @@ def test_jobs_fit_makes_jobs_that_replay_with_the_lowest_versions(lowest: Path, 
     assert summary["metrics"]["jobs_finished"] == 1
 
 
+def test_a_number_beyond_all_floats_is_refused_by_column_with_the_lowest_versions(lowest: Path, tmp_path: Path) -> None:
+    """Before 3.1 pandas raises an OverflowError of its own."""
+    (tmp_path / "jobs.jsonl").write_text(f'{{"name": "a", "Pmax": 1{"0" * 400}}}\n', encoding="utf-8")
+    args = ["--cluster", "4x1", "--jobs", "jobs.jsonl"]
+    ended = subprocess.run([lowest, *args], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("Error: jobs.jsonl, column Pmax: expected a finite number")
+
+
 @pytest.mark.parametrize(
     "command",
     ["", "replay", "solve", "report", "ingest", "trace", "jobs", "xi", "predict", "convert", "generate", "policies"],

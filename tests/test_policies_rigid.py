@@ -350,6 +350,42 @@ def test_qssf_expects_the_mean_of_the_durations_of_all_finished_jobs_of_a_kind()
         assert order(durations, 12.1) == ["ann's", "rival"]
 
 
+@pytest.mark.parametrize(
+    ("past", "estimate"),
+    [
+        ([("ann", 2, 10.0), ("ann", 1, 40.0)], None),  # hers with as many units; all of hers would be 25 s
+        ([("ann", 1, 10.0), ("bob", 2, 40.0)], None),  # any of hers before others' with as many units
+        ([("bob", 2, 10.0), ("bob", 1, 40.0)], None),  # anybody's with as many units before all, 25 s
+        ([("ann", 2, 10.0)], 0.0),  # an estimate of 0 is none
+    ],
+    ids=["user and units", "user", "units", "estimate of 0"],
+)
+def test_qssf_goes_by_the_closest_kind_that_has_finished(
+    past: list[tuple[str, int, float]], estimate: float | None
+) -> None:
+    """Each time 10 s are right for ann's job: a rival of 9.9 s goes first, and one of 10.1 s does not."""
+
+    def job(name: str, at: int, user: str, units: int, duration: float, estimate_s: float | None) -> ModelJob:
+        extra = {} if estimate_s is None else {"estimate_s": estimate_s}
+        return rigid_job(name, at * SECOND_NS, units, duration, user=user, model=name, extra=extra)
+
+    for rival_s, first in ((9.9, "rival"), (10.1, "ann's")):
+        jobs = (
+            *(job(f"past{at}", at, user, units, seconds, 1.0) for at, (user, units, seconds) in enumerate(past)),
+            job("blocker", 90, "eve", 2, 20.0, 1.0),
+            job("ann's", 91, "ann", 2, 1.0, estimate),
+            job("rival", 92, "bob", 2, 1.0, rival_s),
+        )
+        outcome = replay(QuasiShortestServiceFirst(), JobTable(jobs), 2, 1)
+        assert min(outcome.records[-2:], key=lambda record: record.start_ns or 0).job.name == first
+
+
+def test_srtf_by_unit_time_runs_the_smaller_of_equals_first() -> None:
+    """Both need 20 unit-seconds; the one that asks for two units waits though it was admitted first."""
+    jobs = JobTable((rigid_job("wide", 0, 2, 10.0), rigid_job("narrow", 0, 1, 20.0)))
+    assert seconds(replay(ShortestRemainingFirst(by="unit-time"), jobs, 2, 1)) == [(20, 30), (0, 20)]
+
+
 def test_qssf_multiplies_the_mean_by_the_units_asked_for() -> None:
     """Ann's two-unit job is expected to take 20 s as all of hers, so 40 unit-seconds: behind 39, ahead of 41."""
 
