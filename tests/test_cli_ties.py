@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import bft.datasets
 from bft.milp.backends import describe
 from bft.replay.cli.main import run
 
@@ -18,6 +20,13 @@ OTHERS = [
 ]
 
 
+BUNDLED = Path(bft.datasets.__file__).parent / "data"
+PART = (
+    *("-ndmap", str(BUNDLED / "summit-like-512.parquet"), "--jobs", str(BUNDLED / "jobs-60.parquet")),
+    *("-Tfwd", "120", "--no-u"),
+)
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("runs")
@@ -25,7 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def replayed(folder: Path, backend: str, *options: str) -> Path:
     """The run directory of a replay, made once."""
-    out = folder / "-".join([*options, backend]).replace("/", "_")
+    out = folder / hashlib.sha256("\0".join([*options, backend]).encode()).hexdigest()[:16]
     if not out.exists():
         assert run([*options, "--backend", backend, "--out", str(out), "-optTL", "600", "-print", "0"]) == 0
     return out
@@ -52,7 +61,7 @@ def without_backend(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("backend", OTHERS)
 def test_a_part_of_the_bundled_trace_is_replayed_alike_by_all_backends(runs: Path, backend: str) -> None:
-    options = ("-Tfwd", "120", "-nN", "6", "--no-u")
+    options = (*PART, "-nN", "60")
     assert_alike_but_for_the_backend(replayed(runs, "exact", *options), replayed(runs, backend, *options))
 
 
@@ -81,7 +90,7 @@ def test_the_real_log_is_replayed_alike_by_all_backends(reference: Path, runs: P
 
 
 def test_ties_are_recorded_and_verified_answers_counted(runs: Path) -> None:
-    options = ("-Tfwd", "120", "-nN", "6", "--no-u")
+    options = (*PART, "-nN", "25")
     own = json.loads((replayed(runs, "cbc", *options, "--ties", "solver") / "summary.json").read_text())
     both = json.loads((replayed(runs, "cbc", *options, "--ties", "solver", "--verify") / "summary.json").read_text())
     canonical = json.loads((replayed(runs, "cbc", *options) / "summary.json").read_text())
@@ -94,7 +103,7 @@ def test_ties_are_recorded_and_verified_answers_counted(runs: Path) -> None:
 
 
 def test_where_ties_canonical_has_no_effect_that_is_said(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["-Tfwd", "120", "-nN", "6", "--no-u", "--gap", "0.01"]
+    given = [*PART, "-nN", "25", "--gap", "0.01"]
     assert run([*given, "--out", str(runs / "gap")]) == 0
     assert "--ties canonical has no effect with --gap" in capsys.readouterr().err
     assert run([*given, "--ties", "solver", "--out", str(runs / "own")]) == 0
