@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from bft.milp.problem import FloatArray, IntArray, Problem
 from bft.milp.values import keep, objective
 
-# Steps (choices x units, summed over jobs) up to which the plain programme takes a millisecond or two. (The core
+# Steps (choices x units, summed over jobs) up to which the plain programme takes half a millisecond. (The core
 # programme takes less from a tenth of that, but seconds to be compiled when it is first used.)
-PLAIN_STEPS = 2**21
+PLAIN_STEPS = 2**19
 # The first bound on the total loss, as a part of that of the start, and the factor to the next.
 FIRST = 64
 WIDEN = 8
