@@ -45,14 +45,7 @@ def expand(text: str, *, most: int = MOST_HOSTS) -> tuple[str, ...]:
     words = _words(text)
     if _size(words) > most:
         raise HostListError(f"{_short(text)} has more than {most:,} hosts")
-    names: list[str] = []
-    for word in words:
-        choices = [part.texts() for part in word]
-        if len(choices) == 2 and len(choices[0]) == 1:  # n[1-3], the most frequent
-            names.extend(map(choices[0][0].__add__, choices[1]))
-        else:
-            names.extend(map("".join, product(*choices)))
-    return tuple(dict.fromkeys(names))
+    return _written(words)
 
 
 def count(text: str) -> int:
@@ -106,6 +99,17 @@ def _words(text: str) -> list[list[_Part]]:
         if sum(part.width for part in word) > MAX_NAME:
             raise HostListError(f"{_short(text)} has a name of more than {MAX_NAME} characters")
     return words
+
+
+def _written(words: list[list[_Part]]) -> tuple[str, ...]:
+    names: list[str] = []
+    for word in words:
+        choices = [part.texts() for part in word]
+        if len(choices) == 2 and len(choices[0]) == 1:  # n[1-3], the most frequent
+            names.extend(map(choices[0][0].__add__, choices[1]))
+        else:
+            names.extend(map("".join, product(*choices)))
+    return tuple(dict.fromkeys(names))
 
 
 def _size(words: list[list[_Part]]) -> int:
@@ -186,17 +190,15 @@ class NodeLists:
         try:
             parts = list(map(known.__getitem__, pieces))
         except KeyError:
-            # Before any is written out: overlapping ranges, each of them permitted, are many hosts together.
-            size = sum(
-                len(known[piece]) // array("i").itemsize if piece in known else count(f"{prefix}[{piece}]")
-                for piece in pieces
-            )
-            if size > MOST_HOSTS:
+            # All are parsed and counted before any is written out: overlapping ranges are many hosts together.
+            new = {piece: _words(f"{prefix}[{piece}]") for piece in pieces if piece not in known}
+            sizes = {piece: _size(words) for piece, words in new.items()}
+            item = array("i").itemsize
+            if sum(sizes[piece] if piece in sizes else len(known[piece]) // item for piece in pieces) > MOST_HOSTS:
                 raise HostListError(f"{_short(prefix)}[...] has more than {MOST_HOSTS:,} hosts") from None
-            for piece in pieces:
-                if piece not in known:
-                    known[piece] = self._indices(expand(f"{prefix}[{piece}]")).tobytes()
-                    self._bytes += 300 + len(known[piece])
+            for piece, words in new.items():
+                known[piece] = self._indices(_written(words)).tobytes()
+                self._bytes += 300 + len(known[piece])
             parts = [known[piece] for piece in pieces]
         found = array("i")
         if sum(map(len, parts)) > MOST_HOSTS * found.itemsize:
