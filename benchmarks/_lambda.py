@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bft.milp import Problem
-from bft.milp.linear import Formulated, LinearModel
-from bft.milp.modes import break_points
+from bft.milp.formulations.linear import Formulated, LinearModel
+from bft.milp.formulations.modes import break_points
 from bft.milp.problem import FloatArray
 
 

@@ -20,17 +20,17 @@ from typing import Any
 import pandas as pd
 from _common import reference_folder
 
-from bft.replay.dedicated import dedicated_traces
-from bft.replay.engine import Replay, Rules
-from bft.replay.inputs import Inputs, load
-from bft.replay.ledger import Outcome
-from bft.replay.metrics import summarise
-from bft.replay.option_rules import kind_of
-from bft.replay.options import Options
+from bft.replay.engine.ledger import Outcome
+from bft.replay.engine.loop import Replay, Rules
+from bft.replay.engine.watcher import Silent
+from bft.replay.inputs.load import Inputs, load
+from bft.replay.options.effects import kind_of
+from bft.replay.options.options import Options
 from bft.replay.policies import policy_names
+from bft.replay.results.dedicated import dedicated_traces
+from bft.replay.results.metrics import summarise
 from bft.replay.run import policy_of
-from bft.replay.trace import NodeTrace
-from bft.replay.watcher import Silent
+from bft.replay.trace.node_trace import NodeTrace
 
 ROW = "{:<13} {:>9} {:>6} {:>9} {:>6} {:>12} {:>8} {:>8} {:>9} {:>6}"
 # Network of the workload -> measured model that stands in for it.

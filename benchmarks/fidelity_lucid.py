@@ -22,12 +22,12 @@ import pandas as pd
 from bft.models import Job, JobTable
 from bft.models.workloads.jobs_venus import ORIGIN, read_colocation, read_venus_jobs
 from bft.replay import Replay, Rules, always_idle
-from bft.replay.interference import Interference
-from bft.replay.ledger import JobRecord
+from bft.replay.engine.ledger import JobRecord
+from bft.replay.engine.sharing_rules import Interference
 from bft.replay.policies import Policy
 from bft.replay.policies.fifo import Fifo
-from bft.replay.policies.lucid import Lucid
-from bft.replay.policies.lucid_profiler import Profiled
+from bft.replay.policies.lucid.orchestrator import Lucid
+from bft.replay.policies.lucid.profiler import Profiled
 from bft.replay.policies.qssf import QuasiShortestServiceFirst
 from bft.replay.policies.shortest import ShortestFirst, ShortestRemainingFirst
 from bft.replay.policies.tiresias import TiresiasL

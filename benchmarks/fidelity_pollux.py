@@ -23,7 +23,7 @@ from bft.replay.policies._pollux_search import Moment, search
 from bft.replay.policies.optimus import Optimus
 from bft.replay.policies.pollux import Pollux
 from bft.replay.policies.tiresias_pollux import TiresiasPollux
-from bft.replay.trace import SECOND_NS
+from bft.replay.trace.node_trace import SECOND_NS
 
 NODES, UNITS_PER_NODE = 16, 4
 RULES = Rules(max_jobs=0, start_overhead_s=30.0, restart_overhead=((1, 30.0),))

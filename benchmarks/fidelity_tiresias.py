@@ -25,7 +25,7 @@ from bft.replay import Policy, Replay, Rules, always_idle
 from bft.replay.policies.fifo import Fifo
 from bft.replay.policies.shortest import ShortestRemainingFirst
 from bft.replay.policies.tiresias import TiresiasG, TiresiasL
-from bft.replay.trace import SECOND_NS
+from bft.replay.trace.node_trace import SECOND_NS
 
 CELLS = [
     ("n4g4", "60_job"),

@@ -17,11 +17,12 @@ from collections import Counter, defaultdict
 
 from _common import milliseconds, published
 
-from bft.milp import Problem, SolverProcess, modes, node, total_value, value_tables
-from bft.milp.backends import BACKENDS, describe
-from bft.milp.exact import solve_exact
-from bft.milp.linear import Limits
-from bft.milp.process import SolverFailure
+from bft.milp import Problem, SolverProcess, total_value, value_tables
+from bft.milp.backends.process import SolverFailure
+from bft.milp.backends.registry import BACKENDS, describe
+from bft.milp.exact.dp import solve_exact
+from bft.milp.formulations import modes, node
+from bft.milp.formulations.linear import Limits
 from bft.milp.values import complaint
 
 BUILD = {

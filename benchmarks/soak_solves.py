@@ -12,11 +12,12 @@ from pathlib import Path
 
 from _common import dnn_problem
 
-from bft.milp import SolverProcess, modes
-from bft.milp.backends import BACKENDS
-from bft.milp.linear import Limits
-from bft.milp.process import RECYCLE_BYTES
-from bft.milp.worker import resident_bytes
+from bft.milp import SolverProcess
+from bft.milp.backends.process import RECYCLE_BYTES
+from bft.milp.backends.registry import BACKENDS
+from bft.milp.backends.worker import resident_bytes
+from bft.milp.formulations import modes
+from bft.milp.formulations.linear import Limits
 
 MIB = 2**20
 

@@ -17,7 +17,7 @@ import numpy as np
 from _common import dnn_problem, milliseconds
 
 from bft.milp import Job, Problem
-from bft.milp.exact import solve_core, solve_exact, solve_plain
+from bft.milp.exact.dp import solve_core, solve_exact, solve_plain
 from bft.milp.values import objective
 
 # jobs, units, factor on the curves' 64 units, Jmin

@@ -21,11 +21,13 @@ import mip
 import numpy as np
 from _common import dnn_problem, milliseconds, published
 
-from bft.milp import Pair, Problem, SolverProcess, modes, node, python_mip, solve
-from bft.milp.backends import BACKENDS, describe
-from bft.milp.exact import solve_exact
-from bft.milp.linear import Limits, LinearModel
-from bft.milp.process import SolverFailure
+from bft.milp import Pair, Problem, SolverProcess, solve
+from bft.milp.backends import python_mip
+from bft.milp.backends.process import SolverFailure
+from bft.milp.backends.registry import BACKENDS, describe
+from bft.milp.exact.dp import solve_exact
+from bft.milp.formulations import modes, node
+from bft.milp.formulations.linear import Limits, LinearModel
 from bft.milp.values import objective
 
 SIZES = [(j, n) for j in (5, 10, 20, 30) for n in (50, 100, 200, 500, 1000)] + [(30, 4734)]

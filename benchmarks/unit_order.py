@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import argparse
 
-from bft.milp import FreeUnits
-from bft.replay import MilpPolicy, Options, Replay, holdings
-from bft.replay.inputs import load
-from bft.replay.watcher import Silent
+from bft.replay import MilpPolicy, Options, Replay
+from bft.replay.engine import holdings
+from bft.replay.engine.free_units import FreeUnits
+from bft.replay.engine.watcher import Silent
+from bft.replay.inputs.load import load
 
 
 class ShortestFirst(FreeUnits):

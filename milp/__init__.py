@@ -8,11 +8,11 @@
 (1, 4)
 """
 
-from bft.milp.backends import BACKENDS
+from bft.milp.backends.process import SolverProcess
+from bft.milp.backends.registry import BACKENDS
 from bft.milp.documents import Document, answer, parse
-from bft.milp.placement import FreeUnits, move, settle
+from bft.milp.placement import move, settle
 from bft.milp.problem import TIES, CostModel, Job, Pair, Problem, ProblemError, Solution, Ties, Transfer
-from bft.milp.process import SolverProcess
 from bft.milp.solve import FORMULATIONS, TOLERANCE, solve
 from bft.milp.values import keep, tamed, total_value, value_table, value_tables
 
@@ -23,7 +23,6 @@ __all__ = [
     "TOLERANCE",
     "CostModel",
     "Document",
-    "FreeUnits",
     "Job",
     "Pair",
     "Problem",

@@ -7,14 +7,14 @@ import time
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from bft.milp import modes, node
-from bft.milp.backends import BACKENDS, describe
-from bft.milp.exact import Optimum, optimum
-from bft.milp.linear import Limits, LinearAnswer, LinearModel, Nonsense
+from bft.milp.backends.process import SolverFailure, SolverProcess, shared_process
+from bft.milp.backends.registry import BACKENDS, describe
+from bft.milp.exact.dp import Optimum, optimum
+from bft.milp.formulations import modes, node
+from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, Nonsense
+from bft.milp.formulations.sharing import SharingAnswer, keep_answer, solve_sharing
+from bft.milp.formulations.transfers import shares_of, value_of
 from bft.milp.problem import TIES, Problem, ProblemError, Solution, Status, Ties
-from bft.milp.process import SolverFailure, SolverProcess, shared_process
-from bft.milp.sharing import SharingAnswer, keep_answer, solve_sharing
-from bft.milp.transfers import shares_of, value_of
 from bft.milp.values import complaint, keep, largest_value, objective, tamed, total_value, value_tables
 
 FORMULATIONS = ("auto", "modes", "node", "items", "flow")

@@ -481,3 +481,12 @@ _WEIGH: Final[dict[str, Weigh]] = {
 }
 _PACKED: Final = (".csv.gz", ".jsonl.gz", ".pkl.gz", ".pickle.gz")
 _ARCHIVES: Final = (".tar.gz", ".tgz")
+
+
+def write_parquet(frame: pd.DataFrame, path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write a frame without its index; the same frame gives the same bytes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(metadata or {})
+    pq.write_table(table, path, compression="zstd")

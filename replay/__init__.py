@@ -11,11 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bft.replay.engine import Replay, Rules
-    from bft.replay.interference import Interference
-    from bft.replay.ledger import Outcome
-    from bft.replay.metrics import summarise
-    from bft.replay.options import Options
+    from bft.replay.engine.ledger import Outcome
+    from bft.replay.engine.loop import Replay, Rules
+    from bft.replay.engine.sharing_rules import Interference
+    from bft.replay.options.options import Options
     from bft.replay.policies import (
         Decision,
         EqualShare,
@@ -26,34 +25,35 @@ if TYPE_CHECKING:
         Policy,
         State,
     )
+    from bft.replay.results.metrics import summarise
     from bft.replay.run import execute
-    from bft.replay.trace import NodeTrace, always_idle, from_changes
-    from bft.replay.trace_files import read_trace, write_trace
-    from bft.replay.trace_stats import fragments, trace_statistics
+    from bft.replay.trace.node_trace import NodeTrace, always_idle, from_changes
+    from bft.replay.trace.trace_files import read_trace, write_trace
+    from bft.replay.trace.trace_statistics import fragments, trace_statistics
 
 _HOMES = {
     "Decision": "policies",
     "EqualShare": "policies",
-    "Interference": "interference",
+    "Interference": "engine.sharing_rules",
     "JobView": "policies",
     "Kind": "policies",
     "MilpPolicy": "policies",
     "MilpSharingPolicy": "policies",
-    "NodeTrace": "trace",
-    "Options": "options",
-    "Outcome": "ledger",
+    "NodeTrace": "trace.node_trace",
+    "Options": "options.options",
+    "Outcome": "engine.ledger",
     "Policy": "policies",
-    "Replay": "engine",
-    "Rules": "engine",
+    "Replay": "engine.loop",
+    "Rules": "engine.loop",
     "State": "policies",
-    "always_idle": "trace",
+    "always_idle": "trace.node_trace",
     "execute": "run",
-    "fragments": "trace_stats",
-    "from_changes": "trace",
-    "read_trace": "trace_files",
-    "summarise": "metrics",
-    "trace_statistics": "trace_stats",
-    "write_trace": "trace_files",
+    "fragments": "trace.trace_statistics",
+    "from_changes": "trace.node_trace",
+    "read_trace": "trace.trace_files",
+    "summarise": "results.metrics",
+    "trace_statistics": "trace.trace_statistics",
+    "write_trace": "trace.trace_files",
 }
 
 __all__ = [

@@ -16,8 +16,8 @@ from typing import Any
 from uuid import uuid4
 
 from bft.models import InputError
-from bft.replay.engine import Replay
-from bft.replay.results import DRAFT, hidden
+from bft.replay.engine.loop import Replay
+from bft.replay.results.run_directory import DRAFT, hidden
 
 FORMAT = "bft-replay checkpoint"
 FORMAT_VERSION = 3

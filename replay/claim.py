@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bft.models import InputError
 from bft.replay.checkpoint import checkpoint_path
-from bft.replay.results import DRAFT, OLD, cannot_write, check_writable, hidden, is_run, retire
+from bft.replay.results.run_directory import DRAFT, OLD, cannot_write, check_writable, hidden, is_run, retire
 
 
 @contextmanager

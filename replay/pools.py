@@ -11,8 +11,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from bft.models import InputError, Job, JobTable, read_table
-from bft.replay.ledger import Outcome
-from bft.replay.trace import SECOND_NS, NodeTrace, always_idle
+from bft.replay.engine.ledger import Outcome
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle
 
 _SIZE = re.compile(r"(\d+)x(\d+)", re.ASCII)
 # Units of all pools together: several times those of any machine, and some 400 MB.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from bft import milp
 from bft.models import InputError, Job, JobTable
-from bft.replay.trace import SECOND_NS, IndexArray, NodeTrace
+from bft.replay.trace.node_trace import SECOND_NS, IndexArray, NodeTrace
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,25 +13,25 @@ from typing import Any
 
 import numpy as np
 
-from bft.models import OBJECTIVES, InputError, JobTable
-from bft.replay import results
-from bft.replay.asking import asking
+from bft.models import OBJECTIVES, InputError, JobTable, write_parquet
 from bft.replay.checkpoint import Checkpoint, checkpoint_path
 from bft.replay.claim import claimed
-from bft.replay.dedicated import dedicated_traces
-from bft.replay.engine import Replay, Rules
-from bft.replay.inputs import Inputs, load
-from bft.replay.interference import Interference
-from bft.replay.ledger import Outcome
-from bft.replay.metrics import summarise
-from bft.replay.option_rules import POLICY_SETTINGS, check_backend, kind_of, without_effect
-from bft.replay.options import Options
-from bft.replay.oversized import cap_all
+from bft.replay.engine.asking import asking
+from bft.replay.engine.ledger import Outcome
+from bft.replay.engine.loop import Replay, Rules
+from bft.replay.engine.sharing_rules import Interference
+from bft.replay.engine.watcher import Notes, Silent, Watcher
+from bft.replay.inputs.load import Inputs, load
+from bft.replay.inputs.oversized import cap_all
+from bft.replay.options.effects import POLICY_SETTINGS, check_backend, kind_of, without_effect
+from bft.replay.options.options import Options
 from bft.replay.policies import MilpPolicy, Policy, PolicyError, make_policy
 from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools, merge
 from bft.replay.reference import replay_reference, write_step_log
-from bft.replay.trace import NodeTrace
-from bft.replay.watcher import Notes, Silent, Watcher
+from bft.replay.results import run_directory as results
+from bft.replay.results.dedicated import dedicated_traces
+from bft.replay.results.metrics import summarise
+from bft.replay.trace.node_trace import NodeTrace
 
 
 def policy_settings(options: Options, interference: Interference | None = None) -> dict[str, Any]:
@@ -291,7 +291,7 @@ def _replay_reference(
     def write(draft: Path) -> None:
         write_step_log(run, draft / results.STEP_LOG)
         finished = results.finish_frame(inputs.jobs, run.finish_ns, run.progress)
-        results.write_parquet(finished, draft / results.JOBS)
+        write_parquet(finished, draft / results.JOBS)
 
     statuses = {"kept at time limit": run.timeouts, "fallback": run.fallbacks}
     metrics = {

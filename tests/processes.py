@@ -14,7 +14,7 @@ AMPLE_S = 900.0
 
 _SIGNALLED = """
 import os, sys, time
-import bft.replay.engine as engine
+import bft.replay.engine.loop as engine
 
 plain, steps, to_come, pause_s = engine.Replay._step, 0, {plan!r}, {pause_s!r}
 

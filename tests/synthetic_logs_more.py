@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bft.models import InputError
 from bft.replay.logs import Clock, Collector, Diagnosis, Settings, node_trace, reader
-from bft.replay.trace import SECOND_NS, NodeTrace
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 # A day on which no zone used here changes its clocks.
 BEGIN_S = 1_612_900_000

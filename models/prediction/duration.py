@@ -19,7 +19,7 @@ from bft.models.errors import InputError
 from bft.models.prediction._columns import numbers, seconds, texts
 from bft.models.prediction._documents import floats, part, same_length, strings
 from bft.models.prediction.regressors import Regressor, fit_regressor, regressor_from_document
-from bft.models.sharing.interference import require_columns
+from bft.models.sharing.xi_table import require_columns
 
 if TYPE_CHECKING:
     import pandas as pd

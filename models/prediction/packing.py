@@ -22,7 +22,7 @@ from bft.models.prediction._extras import extra
 from bft.models.prediction.regressors import any_order
 from bft.models.prediction.tree_learners import from_sklearn
 from bft.models.prediction.trees import LEAF, Trees
-from bft.models.sharing.interference import require_columns
+from bft.models.sharing.xi_table import require_columns
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from bft.models.errors import InputError
-from bft.models.sharing.interference import records, require_columns
+from bft.models.sharing.xi_table import records, require_columns
 from bft.models.tables import read_table
 
 if TYPE_CHECKING:

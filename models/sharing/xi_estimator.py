@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models.curves import FloatArray
-from bft.models.sharing.interference import FLAGS, Measurement
+from bft.models.sharing.xi_table import FLAGS, Measurement
 
 MEASURED, INTERPOLATED, CLAMPED, GUESSED = FLAGS
 # Ridge penalties: variance of the noise over variance of an effect. A model's effect counts as much as one measurement

@@ -12,7 +12,7 @@ import numpy as np
 
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
-from bft.models.sharing.interference import (
+from bft.models.sharing.xi_table import (
     FLAGS,
     OPTIONAL,
     REQUIRED,

@@ -7,7 +7,7 @@ from typing import Final
 
 from bft.models.errors import InputError
 from bft.models.jobs import JOB_BYTES, Job, JobTable
-from bft.models.sharing.interference import require_columns
+from bft.models.sharing.xi_table import require_columns
 from bft.models.tables import read_table
 from bft.models.workloads.rigid_jobs import SECOND_NS, Cells, jobs_of_rows, rigid_job
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from bft.models.errors import InputError
 from bft.models.jobs import JOB_BYTES, Job, JobTable
-from bft.models.sharing.interference import Measurement, XiTable, require_columns
-from bft.models.sharing.interference import records as records_of
+from bft.models.sharing.xi_table import Measurement, XiTable, require_columns
+from bft.models.sharing.xi_table import records as records_of
 from bft.models.tables import read_table
 from bft.models.workloads.rigid_jobs import SECOND_NS, Cells, jobs_of_rows, rigid_job
 

@@ -12,7 +12,7 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def backends(as_json: bool) -> None:
     """List the backends: version, licence, limits, formulations, and how to get what is missing."""
-    from bft.milp.backends import BACKENDS, describe
+    from bft.milp.backends.registry import BACKENDS, describe
 
     states = {name: describe(name) for name in BACKENDS}
     if as_json:

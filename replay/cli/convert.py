@@ -25,8 +25,8 @@ def convert(sources: tuple[str, ...], output: str, sort: bool, force: bool) -> N
     Pickles are read without running anything in them. The target is not touched unless all goes well.
     """
     from bft.models import jobs_from_frame, read_published_jobs, read_table
-    from bft.replay.job_files import write_jobs
-    from bft.replay.trace_files import trace_from_frame, write_trace
+    from bft.models.job_files import write_jobs
+    from bft.replay.trace.trace_files import trace_from_frame, write_trace
 
     target = Path(output)
     refuse_existing(target, force=force)

@@ -30,7 +30,7 @@ def generate() -> None:
 def node_trace(nodes: int, days: float, seed: int, start: str, output: str) -> None:
     """Make a node trace like Summit's, of any size and length."""
     from bft.datasets import generate_node_trace
-    from bft.replay.trace_files import trace_from_frame, write_trace
+    from bft.replay.trace.trace_files import trace_from_frame, write_trace
 
     _refuse_existing(output)
     with _in_range("--start, --days"):
@@ -58,7 +58,7 @@ def job_table(
     """Make a table of image-recognition trainings: seven DNNs with measured scalability."""
     from bft.datasets import generate_dnn_jobs
     from bft.models import jobs_from_frame
-    from bft.replay.job_files import write_jobs
+    from bft.models.job_files import write_jobs
 
     _refuse_existing(output)
     with _in_range("--first-submit, --interval, --jobs"):

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.models import InputError
-from bft.replay.checks import Name, did_you_mean
+from bft.models.checks import Name, did_you_mean
 from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import Checked, NamesWholeOption, Seconds
 
 if TYPE_CHECKING:
     from bft.replay.logs import Clock, Collector, Coverage, Diagnosis, Settings
-    from bft.replay.trace import NodeTrace
+    from bft.replay.trace.node_trace import NodeTrace
 
 AUTO = "auto"
 # What --events may be, besides Slurm's.
@@ -95,8 +95,8 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
     from dataclasses import replace
 
     from bft.replay.logs import Clock, Collector, Diagnosis, Settings, node_trace
-    from bft.replay.trace import SECOND_NS
-    from bft.replay.trace_files import write_trace
+    from bft.replay.trace.node_trace import SECOND_NS
+    from bft.replay.trace.trace_files import write_trace
 
     target = Path(output)
     refuse_existing(target, force=force)
@@ -215,7 +215,7 @@ def _progress(name: str) -> Iterator[Callable[[int], None] | None]:
 
 
 def _summary(made: NodeTrace, diagnosis: Diagnosis, coverage: Coverage) -> list[str]:
-    from bft.replay.trace_stats import iso
+    from bft.replay.trace.trace_statistics import iso
 
     lines = [
         f"{'lines':<28}{diagnosis.lines:,}, rows {diagnosis.rows:,}",

@@ -138,7 +138,7 @@ def fit(
     if kind != "throughput" and units_per_node != 1:
         click.echo("note: --units-per-node has no effect without --model throughput", err=True)
     if output:
-        from bft.replay.job_files import write_jobs
+        from bft.models.job_files import write_jobs
 
         least = [
             jmin or int(min(own.sizes()[0], entry.curve.last)) for own, entry in zip(measured, fitted, strict=True)
@@ -317,7 +317,7 @@ def _points(fitted: Sequence[ScalabilityFit]) -> str:
 def _add_skew(source: str, output: str, skews: dict[str, float]) -> int:
     """Write the job table `source` with the skew of its models; returns for how many jobs it is known."""
     from bft.models import JobTable, read_jobs
-    from bft.replay.job_files import write_jobs
+    from bft.models.job_files import write_jobs
 
     table = read_jobs(source)
     known = sum(job.model in skews for job in table)

@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from bft.replay.checks import did_you_mean
+from bft.models.checks import did_you_mean
 from bft.replay.cli.address_space import too_small
 from bft.replay.cli.parameters import bind_variables
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from bft.replay.checks import MAX_S, Check, Flag, Name, Number, Several, did_you_mean, seconds
+from bft.models.checks import MAX_S, Check, Flag, Name, Number, Several, did_you_mean, seconds
 
 if TYPE_CHECKING:
     _AnyType = click.ParamType[Any]

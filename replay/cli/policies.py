@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bft.replay.checks import Name
+from bft.models.checks import Name
 
 
 @click.command(short_help="Who can decide: the policies, and their constants.")
@@ -47,7 +47,7 @@ def _known(name: str, names: list[str]) -> str:
 
 def _described(name: str, *, may_fail: bool) -> dict[str, Any]:
     from bft.models import InputError
-    from bft.replay.options import Options
+    from bft.replay.options.options import Options
     from bft.replay.policies import Kind, policy_factory, policy_options
     from bft.replay.run import policy_settings
 

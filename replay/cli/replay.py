@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bft.replay.checks import Text
+from bft.models.checks import Text
 from bft.replay.cli.main import DOUBLE_S, EXIT_DEGRADED, EXIT_INTERRUPTED, command_line
 from bft.replay.cli.parameters import Checked, NamesWholeOption, Seconds, YesNo, option, use_config
 from bft.replay.cli.solver_options import solver_options
-from bft.replay.options import Options
+from bft.replay.options.options import Options
 
 if TYPE_CHECKING:
     from bft.replay.cli.progress import Bar, PlainLines
@@ -176,7 +176,7 @@ def replay(**given: Any) -> int:
     """
     from bft.replay.checkpoint import checkpoint_path
     from bft.replay.cli.summary import show
-    from bft.replay.results import LOG
+    from bft.replay.results.run_directory import LOG
     from bft.replay.run import execute
 
     name = given["name"]

@@ -24,7 +24,7 @@ from bft.models.bounded import (
     weigh_json,
     weigh_lines,
 )
-from bft.replay.checks import MAX_LIMIT_S
+from bft.models.checks import MAX_LIMIT_S
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
 from bft.replay.cli.output import drafted
 from bft.replay.cli.parameters import NamesWholeOption, Seconds

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
-from bft.replay.checks import whole
+from bft.models.checks import whole
 from bft.replay.cli.parameters import Checked, Finite, OneOf
-from bft.replay.options import BACKENDS, FORMULATIONS, TIES
+from bft.replay.options.options import BACKENDS, FORMULATIONS, TIES
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
-from bft.replay.headlines import headlines
+from bft.replay.results.headlines import headlines
 
 
 def show(summary: dict[str, Any], folder: Path, stream: TextIO | None = None) -> None:

@@ -9,12 +9,12 @@ import click
 import numpy as np
 
 from bft.replay.cli.parameters import NamesWholeOption
-from bft.replay.trace import SECOND_NS
+from bft.replay.trace.node_trace import SECOND_NS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bft.replay.trace import NodeTrace
+    from bft.replay.trace.node_trace import NodeTrace
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
@@ -25,7 +25,7 @@ def trace() -> None:
 
 
 def _read(given: dict[str, Any]) -> NodeTrace:
-    from bft.replay.trace_files import read_trace
+    from bft.replay.trace.trace_files import read_trace
 
     return read_trace(
         given["file"],
@@ -53,7 +53,7 @@ def _reading(command: click.Command) -> click.Command:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def info(as_json: bool, **given: Any) -> None:
     """Tell size, idle nodes, idle fragments by count and node-time, and what outlives a start-up."""
-    from bft.replay.trace_stats import trace_statistics
+    from bft.replay.trace.trace_statistics import trace_statistics
 
     found = trace_statistics(_read(given))
     if as_json:
@@ -68,7 +68,7 @@ def info(as_json: bool, **given: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Every event as one JSON object a line.")
 def show(shown: int, as_json: bool, **given: Any) -> None:
     """Draw the idle nodes over time and list the first events."""
-    from bft.replay.trace_stats import SPANS, idle_over_time
+    from bft.replay.trace.trace_statistics import SPANS, idle_over_time
 
     read = _read(given)
     idle = read.idle_counts()

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.models import InputError
-from bft.replay.checks import MAX_LIMIT_S
+from bft.models.checks import MAX_LIMIT_S
 from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf, Seconds
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bft.replay.twin_runs import Slowdown
-    from bft.replay.xi_picture import Grid
+    from bft.models.sharing.co_runs import Slowdown
+    from bft.models.sharing.xi_picture import Grid
 
 # Beyond it a ratio is named: two jobs that only take turns slow down twofold.
 IMPLAUSIBLE = 5.0
@@ -99,7 +99,7 @@ def build(
 def check(file: str, implausible: float, as_json: bool) -> None:
     """Validate a xi table: pairs, missing pairs, ratios that differ by side, below 1, or implausibly high."""
     from bft.models import read_xi
-    from bft.replay.xi_check import check_xi
+    from bft.models.sharing.xi_check import check_xi
 
     found = check_xi(read_xi(file), implausible)
     if as_json:
@@ -132,7 +132,7 @@ def check(file: str, implausible: float, as_json: bool) -> None:
 def show(file: str, by: str, png: str | None) -> None:
     """Draw a xi table: how many times as long an iteration of the row's model takes beside the column's."""
     from bft.models import read_xi
-    from bft.replay.xi_picture import grid, write_png
+    from bft.models.sharing.xi_picture import grid, write_png
 
     shown = grid(read_xi(file), by_batch=by == "batch")
     if png is None:
@@ -175,7 +175,7 @@ def measure(commands: tuple[str, ...], output: str | None, as_json: bool, **give
 
     Write each command after a double dash: bft-replay xi measure --steps 30 -- python a.py -- python b.py
     """
-    from bft.replay.twin_runs import Plan, measure
+    from bft.models.sharing.co_runs import Plan, measure
 
     pair = _two(commands)
     if output is not None and (given["model_a"] is None or given["model_b"] is None):
@@ -258,7 +258,7 @@ def _writable(output: str) -> str:
 
 def _write(frame: pd.DataFrame, output: str) -> None:
     """Write a xi table; ratios to six decimals, whole batch sizes and units as such."""
-    from bft.replay.results import write_parquet
+    from bft.models.tables import write_parquet
 
     suffix = _writable(output)
     for name in frame.columns.intersection(["batch_a", "batch_b", "units"]):
@@ -276,7 +276,7 @@ def _write(frame: pd.DataFrame, output: str) -> None:
 def _kinds(path: str) -> list[tuple[str, float | None]]:
     """Models and batch sizes that a table of jobs names."""
     from bft.models import read_table
-    from bft.models.sharing.interference import records, require_columns
+    from bft.models.sharing.xi_table import records, require_columns
 
     frame = read_table(path)
     require_columns(frame, ("model",), ("batch_size",), "a table of jobs to estimate for", path)
@@ -315,7 +315,7 @@ def _print(shown: Grid) -> None:
 
 
 def _colour(ratio: float) -> str:
-    from bft.replay.xi_picture import PAYS, TURNS
+    from bft.models.sharing.xi_picture import PAYS, TURNS
 
     if ratio != ratio:
         return "dim"

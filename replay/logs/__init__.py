@@ -9,9 +9,9 @@ from __future__ import annotations
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.formats import FORMATS, Reader, Settings, detect, reader
-from bft.replay.logs.node_trace import Coverage, node_trace
 from bft.replay.logs.opening import open_log
 from bft.replay.logs.times import Clock
+from bft.replay.logs.to_trace import Coverage, node_trace
 
 __all__ = [
     "FORMATS",

@@ -13,7 +13,7 @@ import numpy as np
 from bft.models import InputError
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.runs import Runs
-from bft.replay.trace import SECOND_NS, IndexArray, TimeArray
+from bft.replay.trace.node_trace import SECOND_NS, IndexArray, TimeArray
 
 # Node index, start and end of intervals, a row each.
 Columns: TypeAlias = tuple[IndexArray, TimeArray, TimeArray]

@@ -15,7 +15,7 @@ from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.formats import Settings
 from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record, host_names, in_order
 from bft.replay.logs.times import Clock
-from bft.replay.trace import SECOND_NS
+from bft.replay.trace.node_trace import SECOND_NS
 
 _FIELD = re.compile(r'"[^"]*(?:""[^"]*)*"|[^\s"]+')
 _REPEATED = re.compile(r"\d+\*")

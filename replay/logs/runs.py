@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.replay.logs.diagnosis import Diagnosis
-from bft.replay.trace import TimeArray
+from bft.replay.trace.node_trace import TimeArray
 
 # Bit of a row's content for runs of which a job has one at a time; the bits below are a hash.
 _ONCE = 1 << 30

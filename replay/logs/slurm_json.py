@@ -16,7 +16,7 @@ from bft.replay.logs.formats import Settings
 from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.slurm_jobs import Job, judge
 from bft.replay.logs.times import MOST_EPOCH_S, Clock
-from bft.replay.trace import SECOND_NS
+from bft.replay.trace.node_trace import SECOND_NS
 
 # A job takes some 10 kB, with 10,000 steps some 30 MB; as Python's values at most 25 times as much.
 MOST_ELEMENT = 32 << 20

@@ -16,7 +16,7 @@ from bft.replay.logs.formats import Settings
 from bft.replay.logs.hostlists import MOST_HOSTS, HostListError, count, expand
 from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record
 from bft.replay.logs.times import MOST_EPOCH_S, Clock
-from bft.replay.trace import SECOND_NS
+from bft.replay.trace.node_trace import SECOND_NS
 
 _HEADER = re.compile(r";\s*([A-Za-z]+)\s*:\s*(.*\S)")
 _NUMBER = re.compile(r"\d{1,12}", re.ASCII)

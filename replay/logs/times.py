@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from bft.models import InputError
 from bft.replay.logs.diagnosis import Diagnosis
-from bft.replay.trace import SECOND_NS
+from bft.replay.trace.node_trace import SECOND_NS
 
 # What schedulers write where they know no time.
 MISSING = frozenset({"", "Unknown", "None", "N/A", "NONE", "UNKNOWN", "(null)", "-"})

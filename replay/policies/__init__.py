@@ -1,7 +1,7 @@
 """One file a policy family; `policy_names` lists those that can be asked for, third parties' included."""
 
+from bft.replay.engine.port import Decision, JobView, Kind, Machine, Policy, PolicyError, Remembers, State
 from bft.replay.policies.equal_share import EqualShare
-from bft.replay.policies.interface import Decision, JobView, Kind, Machine, Policy, PolicyError, Remembers, State
 from bft.replay.policies.milp import MilpPolicy
 from bft.replay.policies.milp_sharing import MilpSharingPolicy
 from bft.replay.policies.registry import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from bft.replay.policies.interface import State
+from bft.replay.engine.port import State
 
 
 class Nodes:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bft.replay.policies.interface import Decision, State
-from bft.replay.trace import SECOND_NS
+from bft.replay.engine.port import Decision, State
+from bft.replay.trace.node_trace import SECOND_NS
 
 
 def is_round(now_ns: int, interval_s: float) -> bool:

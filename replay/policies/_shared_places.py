@@ -7,9 +7,9 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import chain, islice
 
 from bft.models import Job
-from bft.replay.interference import Interference
-from bft.replay.places import Places
-from bft.replay.policies.interface import State
+from bft.replay.engine.places import Places
+from bft.replay.engine.port import State
+from bft.replay.engine.sharing_rules import Interference
 
 
 class SharedPlaces:

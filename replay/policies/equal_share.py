@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bft.replay.policies.interface import Decision, State
+from bft.replay.engine.port import Decision, State
 
 
 @dataclass

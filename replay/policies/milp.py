@@ -10,8 +10,8 @@ import numpy as np
 
 from bft import milp
 from bft.models import OBJECTIVES, Curve, Job, Objective, OnlineCurve, deadline_weight
-from bft.replay.policies.interface import Decision, State
-from bft.replay.trace import SECOND_NS
+from bft.replay.engine.port import Decision, State
+from bft.replay.trace.node_trace import SECOND_NS
 
 
 @dataclass

@@ -9,9 +9,9 @@ from itertools import combinations
 from typing import ClassVar, TypeAlias
 
 from bft import milp
-from bft.models.sharing.interference import SizedRatio
-from bft.replay.interference import XI_PARTNERS, Interference, Sides
-from bft.replay.policies.interface import JobView, Kind, State
+from bft.models.sharing.xi_table import SizedRatio
+from bft.replay.engine.port import JobView, Kind, State
+from bft.replay.engine.sharing_rules import XI_PARTNERS, Interference, Sides
 from bft.replay.policies.milp import MilpPolicy
 
 Priced: TypeAlias = tuple[float, tuple[tuple[int, float], ...]]

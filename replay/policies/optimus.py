@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from bft.models.speed.dynamics import ApplicationDynamics
+from bft.replay.engine.port import Decision, JobView, Kind, State
 from bft.replay.policies._nodes import Nodes
 from bft.replay.policies._rounds import is_round, keep_what_is_left, next_round
-from bft.replay.policies.interface import Decision, JobView, Kind, State
 
 
 @dataclass

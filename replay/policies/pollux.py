@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bft.milp.exact import share_units
+from bft.milp.exact.dp import share_units
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.speed.goodput import Speed, replica_cap, speedup_table
+from bft.replay.engine.port import Decision, JobView, Kind, State
 from bft.replay.policies._nodes import Nodes
 from bft.replay.policies._pollux_search import FloatArray, IntArray, Moment, States, mean_term, search
 from bft.replay.policies._rounds import is_round, keep_what_is_left, next_round
-from bft.replay.policies.interface import Decision, JobView, Kind, State
-from bft.replay.trace import SECOND_NS
+from bft.replay.trace.node_trace import SECOND_NS
 
 # A job's speed-up is relative to this many nodes with its fair share of units, whatever that share is: published.
 FAIR_NODES = 1

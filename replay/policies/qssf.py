@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from bft.models import Job
-from bft.replay.policies.interface import Decision, JobView, Kind, State
+from bft.replay.engine.port import Decision, JobView, Kind, State
 from bft.replay.policies.predictions import ESTIMATE, number_in
 from bft.replay.policies.rigid import start
 

@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from bft.models import InputError
-from bft.replay.policies.interface import Kind, Policy
+from bft.replay.engine.port import Kind, Policy
 
 GROUP = "bft.policies"
 # Name -> where it lives; a module is imported when its policy is asked for.
@@ -27,9 +27,9 @@ BUILT_IN = {
     "tiresias-g": "tiresias:TiresiasG",
     "tiresias-pollux": "tiresias_pollux:TiresiasPollux",
     "pollux": "pollux:Pollux",
-    "lucid": "lucid:Lucid",
-    "srtf-ars": "sharing:SrtfAllShared",
-    "srtf-wrs": "sharing:SrtfWiselyShared",
+    "lucid": "lucid.orchestrator:Lucid",
+    "srtf-ars": "srtf_sharing:SrtfAllShared",
+    "srtf-wrs": "srtf_sharing:SrtfWiselyShared",
     "sjf-bsbf": "sjf_bsbf:SjfBestSharing",
 }
 

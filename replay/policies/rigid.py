@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from bft.models import Job
-from bft.replay.places import Places
-from bft.replay.policies.interface import Decision, State
+from bft.replay.engine.places import Places
+from bft.replay.engine.port import Decision, State
 
 # Whether a job may lie on more nodes than it needs.
 Spreads: TypeAlias = Callable[[Job], bool]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from bft.models import Job
-from bft.replay.policies.interface import Decision, JobView, Kind, State
+from bft.replay.engine.port import Decision, JobView, Kind, State
 from bft.replay.policies.rigid import run, run_by_quota, start
 
 By = Literal["time", "unit-time", "units"]

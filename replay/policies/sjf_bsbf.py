@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from bft.replay.interference import Interference
+from bft.replay.engine.port import Decision, Kind, State
+from bft.replay.engine.sharing_rules import Interference
 from bft.replay.policies._shared_places import Refused, SharedPlaces, free_units
-from bft.replay.policies.interface import Decision, Kind, State
 from bft.replay.policies.pairing import pays, together_s
 from bft.replay.policies.shortest import seconds_at_request
 

@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Literal
 
 from bft.models import Job
 from bft.models.speed.skew import THRESHOLD
+from bft.replay.engine.port import Decision, JobView, Kind, State
 from bft.replay.policies._rounds import is_round, next_round
 from bft.replay.policies.gittins import ServiceDistribution, read_samples
-from bft.replay.policies.interface import Decision, JobView, Kind, State
 from bft.replay.policies.rigid import run, run_by_quota
-from bft.replay.trace import SECOND_NS
+from bft.replay.trace.node_trace import SECOND_NS
 
 # Service is a sum of doubles: a job that is due at an instant is due although it lacks so many unit-seconds.
 ROUNDING = 1e-6

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from bft.replay.engine.port import Decision, State
 from bft.replay.policies._nodes import Nodes
 from bft.replay.policies._rounds import is_round, next_round
-from bft.replay.policies.interface import Decision, State
 from bft.replay.policies.rigid import within_quota
 from bft.replay.policies.tiresias import TiresiasL
 

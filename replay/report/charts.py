@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from bft.replay.report.over_time import FloatArray
 from bft.replay.report.text import markup
-from bft.replay.trace import SECOND_NS
+from bft.replay.trace.node_trace import SECOND_NS
 
 WIDTH, HEIGHT = 900, 260
 LEFT, RIGHT, TOP, BOTTOM = 60, 45, 12, 34

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bft.replay.headlines import headlines
-from bft.replay.ledger import BOOKS
-from bft.replay.options import Options
+from bft.replay.engine.ledger import BOOKS
+from bft.replay.options.options import Options
 from bft.replay.report.charts import areas_over_time, bars
 from bft.replay.report.over_time import FloatArray, TimeArray, mean_over_time
 from bft.replay.report.run_files import RunFiles, read_run
 from bft.replay.report.text import markup
-from bft.replay.results import JOBS
+from bft.replay.results.headlines import headlines
+from bft.replay.results.run_directory import JOBS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from bft.models import InputError, read_table
 from bft.models.bounded import read_json
-from bft.replay.ledger import BOOKS
-from bft.replay.results import FORMAT, JOBS, STEPS, SUMMARY
+from bft.replay.engine.ledger import BOOKS
+from bft.replay.results.run_directory import FORMAT, JOBS, STEPS, SUMMARY
 
 if TYPE_CHECKING:
     import pandas as pd

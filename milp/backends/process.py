@@ -1,0 +1,203 @@
+"""The parent's end of the solver process: start it, ask it, outlive it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+
+from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
+
+# A worker that has grown by this much is replaced: python-mip leaks some 10-90 kB a solve.
+RECYCLE_BYTES = 64 * 2**20
+# Seconds past its time limit that a solver may take to notice it, before it counts as hanging.
+GRACE_S = 10.0
+START_S = 60.0
+# Waiting is counted in milliseconds and 31 bits: longer than this is for ever.
+LONGEST_S = 1e6
+# What a pipe takes without a reader, with room to spare; Linux grants 200 kB.
+PIPE_BYTES = 32_768
+
+
+# What the worker runs: its own search path is that of the installation; ours follows.
+_WORKER = "import sys; sys.path += [p for p in sys.argv[3:] if p not in sys.path]; " + (
+    "from bft.milp.backends.worker import main; main()"
+)
+
+
+def _search_path() -> list[str]:
+    """Where this process looks for modules, but for the current directory.
+
+    A stray mip.py or bisect.py beside the user's data must not be run. It would be by way of the current directory,
+    which is also what an empty entry of PYTHONPATH means. So the worker gets no PYTHONPATH; this follows its own path.
+    """
+    here = Path.cwd()
+    return [entry for entry in sys.path if entry and Path(entry).resolve() != here]
+
+
+class SolverFailure(RuntimeError):  # noqa: N818 - what happened, as in "solver failure"
+    """The solver process died, hung or raised; the message says which."""
+
+
+class SolverProcess:
+    """A solver in a process of its own, started at the first question and replaced when it dies or grows.
+
+    Parameters
+    ----------
+    recycle_bytes
+        Growth of the worker's resident memory at which it is replaced.
+    grace_s
+        Seconds past the time limit after which it is killed.
+    """
+
+    def __init__(self, recycle_bytes: int = RECYCLE_BYTES, grace_s: float = GRACE_S) -> None:
+        self.recycle_bytes, self.grace_s = recycle_bytes, grace_s
+        self.started = 0
+        self._worker: subprocess.Popen[bytes] | None = None
+        self._pipe: Connection | None = None
+        self._owner = os.getpid()
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the running worker, None when there is none."""
+        return None if self._worker is None else self._worker.pid
+
+    def solve(self, model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
+        """Solve `model`; raise SolverFailure when no answer comes.
+
+        The worker is killed when it is silent for longer than the time limit and the grace.
+        """
+        patience = None if limits.seconds is None else limits.seconds + self.grace_s
+        if patience is not None and patience > LONGEST_S:
+            patience = None
+        question = ForkingPickler.dumps((solver_name, model, limits))
+        pipe = self._connect(solver_name)
+        hung = SolverFailure(f"{solver_name} hung: no answer {self.grace_s:g} s past its time limit")
+        try:
+            with _watchdog(self._worker, patience if len(question) > PIPE_BYTES else None) as bitten:
+                pipe.send_bytes(question)
+            if not pipe.poll(patience):
+                self.close(kill=True)
+                raise hung
+            reply = pipe.recv()
+        except (EOFError, ConnectionError) as error:
+            code = self._end(kill=True)
+            if bitten.is_set():
+                raise hung from error
+            raise SolverFailure(f"{solver_name} died ({_how(code)})") from error
+        except BaseException:  # Ctrl-C: the answer to come must not be taken for that to another question
+            self.close(kill=True)
+            raise
+        if reply[0] == "error":
+            raise SolverFailure(f"{solver_name} raised: {reply[1].strip().splitlines()[-1]}")
+        if reply[2] > self.recycle_bytes:
+            self.close()
+        answer: LinearAnswer = reply[1]
+        return answer
+
+    def close(self, *, kill: bool = False) -> None:
+        """End the worker; a later question starts a new one."""
+        self._end(kill=kill)
+
+    def _connect(self, solver_name: str) -> Connection:
+        """Return the pipe to the worker; a new one has loaded this solver, so that no question pays for it."""
+        if self._owner != os.getpid():  # forked: the worker belongs to our parent
+            self._disown()
+        if self._pipe is not None:
+            return self._pipe
+        ours, theirs = Pipe()
+        # A process group of its own keeps the terminal's Ctrl-C from it.
+        try:
+            self._worker = subprocess.Popen(  # noqa: S603 - our own module, by this interpreter
+                [sys.executable, "-P", "-c", _WORKER, str(theirs.fileno()), solver_name, *_search_path()],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+                process_group=0,
+            )
+        except OSError as error:
+            ours.close()
+            raise SolverFailure(f"the solver process did not start ({error})") from error
+        finally:
+            theirs.close()
+        self._pipe = ours
+        self.started += 1
+        try:
+            ready = ours.poll(START_S) and ours.recv()
+        except (EOFError, ConnectionError):
+            ready = False
+        if not ready:
+            raise SolverFailure(f"the solver process did not start ({_how(self._end(kill=True))})")
+        return ours
+
+    def _disown(self) -> None:
+        """Forget a worker that belongs to the process we were forked from."""
+        if self._worker is not None:
+            self._worker.returncode = 0  # or Popen warns of a process that still runs: it is not ours to wait for
+        if self._pipe is not None:
+            self._pipe.close()
+        self._worker, self._pipe, self._owner = None, None, os.getpid()
+
+    def _end(self, *, kill: bool) -> int | None:
+        if self._owner != os.getpid():
+            self._disown()
+            return None
+        if self._pipe is not None:
+            self._pipe.close()
+        worker, self._worker, self._pipe = self._worker, None, None
+        if worker is None:
+            return None
+        if kill and worker.poll() is None:
+            worker.kill()
+        try:
+            return worker.wait(timeout=5.0)
+        except subprocess.TimeoutExpired:
+            worker.kill()
+            return worker.wait()
+
+
+@contextmanager
+def _watchdog(worker: subprocess.Popen[bytes] | None, seconds: float | None) -> Iterator[threading.Event]:
+    """Kill `worker` if the block takes longer than `seconds`: a write to a stopped process blocks for ever."""
+    bitten = threading.Event()
+    if worker is None or seconds is None:
+        yield bitten
+        return
+
+    def bite() -> None:
+        bitten.set()
+        worker.kill()
+
+    timer = threading.Timer(seconds, bite)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield bitten
+    finally:
+        timer.cancel()
+
+
+def _how(code: int | None) -> str:
+    if code is None:
+        return "no exit code"
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+_shared: SolverProcess | None = None
+
+
+def shared_process() -> SolverProcess:
+    """Return the solver process that `solve` uses when it is given none; it ends with this process."""
+    global _shared
+    if _shared is None:
+        _shared = SolverProcess()
+        atexit.register(_shared.close)
+    return _shared

@@ -1,0 +1,87 @@
+"""Solving a linear model with python-mip (CBC, HiGHS). Runs in the solver process, see `worker`."""
+
+from __future__ import annotations
+
+import math
+
+import mip
+import numpy as np
+
+from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, power_of_two_scale
+
+STATUS = {
+    mip.OptimizationStatus.OPTIMAL: "optimal",
+    mip.OptimizationStatus.FEASIBLE: "feasible",
+    mip.OptimizationStatus.INFEASIBLE: "infeasible",
+    mip.OptimizationStatus.INT_INFEASIBLE: "infeasible",
+    mip.OptimizationStatus.NO_SOLUTION_FOUND: "nothing",
+    mip.OptimizationStatus.TRUNCATED: "nothing",
+}
+# python-mip's default stops at 1e-4 relative; an answer within this of the bound counts as proven.
+PROVEN = 1e-9
+# CBC's primal heuristics cost more than the whole search of a model as small as those of `modes`, and find the
+# solutions of a large one (benchmarks/solve_modes.py --options).
+FEW_VARIABLES = 1000
+
+
+def solve(model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
+    """Solve `model` with the python-mip solver `solver_name` (CBC or HIGHS)."""
+    if not model.objective:  # python-mip does not solve what has no variables
+        return LinearAnswer("optimal", np.zeros(0), 0.0, 0.0)
+    # When CBC maximises it has the sign of a start's value wrong: where that is below 0, all that is better seems
+    # worse, and it calls the start optimal. So we let it minimise.
+    solver = mip.Model(sense=mip.MINIMIZE, solver_name=solver_name)
+    solver.verbose = 0
+    scale = -power_of_two_scale(model.objective)
+    variables = [
+        solver.add_var(obj=worth * scale, ub=upper, var_type=mip.INTEGER if integer else mip.CONTINUOUS)
+        for worth, upper, integer in zip(model.objective, model.upper, model.integer, strict=True)
+    ]
+    for indices, coefficients, sense, right in model.rows:
+        expression = mip.LinExpr([variables[i] for i in indices], coefficients, -right, sense)
+        if len(expression.expr) != len(indices):
+            raise ValueError(f"a row names a variable twice: {indices}")
+        solver.add_constr(expression)
+    if model.start:
+        solver.start = [(variables[index], value) for index, value in model.start]
+    solver.max_mip_gap = max(limits.gap, PROVEN)
+    solver.max_mip_gap_abs = PROVEN
+    if solver_name == "HIGHS":
+        _set_highs(solver, limits)
+    else:
+        _set_cbc(solver, limits, len(variables))
+    status = solver.optimize() if limits.seconds is None else solver.optimize(max_seconds=limits.seconds)
+    word = STATUS.get(status, f"solver said {status.name}")
+    if status is mip.OptimizationStatus.UNBOUNDED and all(map(math.isfinite, model.upper)):
+        word = "infeasible"  # HiGHS says "unbounded or infeasible"
+    if word not in ("optimal", "feasible"):
+        return LinearAnswer(word, None, float("nan"), float("nan"))
+    x = np.fromiter((variable.x for variable in variables), dtype=np.float64, count=len(variables))
+    objective = float(solver.objective_value) / scale
+    bound = objective if word == "optimal" and not limits.gap else float(solver.objective_bound) / scale
+    return LinearAnswer(word, x, objective, bound)
+
+
+def _set_cbc(solver: mip.Model, limits: Limits, variables: int) -> None:
+    """Options for small, tight models; measured on 3,907 real decisions by benchmarks/solve_modes.py --options."""
+    # Preprocessing and cuts cost more than they save, and so does the feasibility pump. (A model with a large big-M
+    # would take minutes without them: see `node`, which has none.)
+    solver.preprocess = 0
+    solver.cuts = 0
+    solver.pump_passes = 0
+    if variables <= FEW_VARIABLES:
+        mip.cbc.cbc_set_parameter(solver.solver, "heur", "off")
+    # One thread asks CBC to start one beside its own, at some 1-5 ms a solve; none is the same search without.
+    solver.threads = limits.threads if limits.threads > 1 else 0
+
+
+_highs_threads = 0
+
+
+def _set_highs(solver: mip.Model, limits: Limits) -> None:
+    """HiGHS keeps its threads between models and refuses another number of them until told to forget them."""
+    global _highs_threads
+    if limits.threads != _highs_threads:
+        mip.highs.highslib.Highs_resetGlobalScheduler(1)
+        _highs_threads = limits.threads
+    solver.threads = limits.threads

@@ -1,0 +1,73 @@
+"""The solver process: solves what comes over a pipe until the pipe closes.
+
+Solvers are C libraries that may abort, hang or leak (DESIGN §6.4). Here their death costs one answer, not a replay.
+`process.SolverProcess` starts it, and is the other end of the pipe.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
+
+PAGE_BYTES = resource.getpagesize()
+STATM = Path("/proc/self/statm")
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process; its peak where /proc does not exist."""
+    if STATM.exists():
+        return int(STATM.read_text().split()[1]) * PAGE_BYTES
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def dispatch(solver_name: str, model: LinearModel, limits: Limits) -> LinearAnswer:
+    """Solve with the named solver; what a solver needs is imported when it is first asked."""
+    if solver_name == "GUROBI":
+        from bft.milp.backends import gurobi
+
+        return gurobi.solve(model, limits)
+    from bft.milp.backends import python_mip
+
+    return python_mip.solve(model, solver_name, limits)
+
+
+def main() -> None:
+    """Answer requests (solver name, LinearModel, Limits) with ("answer", LinearAnswer, bytes grown since start)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; we end when its pipe closes
+    pipe = Connection(int(sys.argv[1]))
+    # A C library's chatter must not reach the user's standard output, where results may go.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+    with suppress(Exception):  # the first question would meet it too, and be answered with it
+        dispatch(sys.argv[2], LinearModel([1.0], [1.0], [True]), Limits())  # loads the solver before any time counts
+    pipe.send(("ready", os.getpid()))
+    at_start = None
+    while True:
+        try:
+            solver_name, model, limits = pipe.recv()
+        except (EOFError, ConnectionError):  # the parent has ended, perhaps with our answer unread
+            return
+        try:
+            answer = dispatch(solver_name, model, limits)
+        except Exception:
+            reply: tuple[object, ...] = ("error", traceback.format_exc(limit=3))
+        else:
+            now = resident_bytes()
+            at_start = now if at_start is None else at_start
+            reply = ("answer", answer, now - at_start)
+        try:
+            pipe.send(reply)
+        except BrokenPipeError:  # the parent has gone
+            return
+
+
+if __name__ == "__main__":
+    main()

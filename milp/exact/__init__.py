@@ -1,0 +1,1 @@
+"""The exact dynamic programme (DP), and its compiled kernels."""

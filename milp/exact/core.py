@@ -1,0 +1,353 @@
+"""The compiled kernel of the exact programme at scale; imported only when it is used, as `_knapsack` is.
+
+For a price λ on a unit, let the loss of giving job j n units be max_m (s_j(m) - λm) - (s_j(n) - λn) >= 0, with s_j its
+scores (`_scores`) and λ a whole number. The scores of any allocation add up to
+
+    sum_j max_m (s_j(m) - λm) + λN  -  sum of losses  -  λ · units left over
+
+so the best one loses least. With λ of the linear relaxation, the slope of the scores' concave envelopes at which the
+units run out, almost every job has few choices with hardly any loss. From a bound on the total loss all that is left is
+a knapsack over those whose loss is within it (Dyer's and Pisinger's core, here for the multiple-choice knapsack). All
+numbers are whole, so that bounds hold to the last digit and equals are equal.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bft.milp.exact.compiled import compiled
+from bft.milp.exact.knapsack import GAP
+from bft.milp.problem import IntArray
+
+# A linear stretch of more choices than this is convolved by a sliding minimum, whose cost does not depend on them.
+SHORT = 12
+# Choices to keep at once (4 bytes each); beyond, they are computed a second time on the way back.
+KEPT_CHOICES = 16 * 2**20
+# More than any loss that counts; two of them can be added.
+NEVER = np.int64(2**62 - 1)
+
+
+@compiled
+def price_of(units: IntArray, scores: IntArray, offsets: IntArray, capacity: int) -> int:
+    """λ of the linear relaxation, rounded down to a whole number; 0 if there is enough for all."""
+    first = np.empty(len(units), np.int64)
+    last = np.empty(len(units), np.int64)
+    slopes = np.empty(len(units))
+    stack = np.empty(len(units), np.int64)
+    found = 0
+    left = capacity
+    for j in range(len(offsets) - 1):
+        left -= units[offsets[j]]
+        height = 0
+        for k in range(offsets[j], offsets[j + 1]):
+            while height > 1:
+                a, b = stack[height - 2], stack[height - 1]
+                before = float(scores[b] - scores[a]) * (units[k] - units[b])
+                if before > float(scores[k] - scores[b]) * (units[b] - units[a]):
+                    break
+                height -= 1
+            stack[height] = k
+            height += 1
+        for i in range(1, height):
+            a, b = stack[i - 1], stack[i]
+            if scores[b] <= scores[a]:
+                break
+            first[found], last[found] = a, b
+            slopes[found] = -float(scores[b] - scores[a]) / (units[b] - units[a])
+            found += 1
+    for i in np.argsort(slopes[:found], kind="mergesort"):
+        a, b = first[i], last[i]
+        left -= units[b] - units[a]
+        if left < 0:
+            return int((scores[b] - scores[a]) // (units[b] - units[a]))
+    return 0
+
+
+@compiled
+def losses(
+    units: IntArray, scores: IntArray, slopes: IntArray, offsets: IntArray, price: int, capacity: int
+) -> tuple[IntArray, IntArray]:
+    """Loss at every point, NEVER beyond the most that its job can have, and that most."""
+    loss = np.empty(len(units), np.int64)
+    jobs = len(offsets) - 1
+    most = np.empty(jobs, np.int64)
+    room = capacity
+    for j in range(jobs):
+        room -= units[offsets[j]]
+    for j in range(jobs):
+        first, best = units[offsets[j]], -NEVER
+        most[j] = first + room
+        for k in range(offsets[j], offsets[j + 1]):
+            if units[k] > most[j]:
+                if slopes[k - 1] != GAP:
+                    end = scores[k - 1] + slopes[k - 1] * (most[j] - units[k - 1]) - price * room
+                    best = max(best, end)
+                break
+            best = max(best, scores[k] - price * (units[k] - first))
+        for k in range(offsets[j], offsets[j + 1]):
+            loss[k] = NEVER
+            if units[k] <= most[j]:
+                loss[k] = best - (scores[k] - price * (units[k] - first))
+    return loss, most
+
+
+@compiled
+def start(
+    units: IntArray, slopes: IntArray, loss: IntArray, offsets: IntArray, kept: IntArray, price: int, capacity: int
+) -> tuple[IntArray, int]:
+    """A feasible allocation and its total loss, small where hardly anybody stands in another's way.
+
+    Everybody takes least without loss; then, from the last job to the first, who can go on as it is does; then, from
+    the first to the last, each takes most.
+    """
+    jobs = len(offsets) - 1
+    slack = max(capacity, 1)  # what rounding takes from slopes and price
+    base = np.empty(jobs, np.int64)
+    left, total = capacity, 0
+    for j in range(jobs):
+        k = offsets[j]
+        while k + 1 < offsets[j + 1] and loss[k] > slack:
+            k += 1
+        base[j] = units[k]
+        left -= base[j]
+    if left < 0:  # cannot be, but for rounding in the envelopes
+        base[:] = kept
+        left = capacity - kept.sum()
+    for j in range(jobs - 1, -1, -1):
+        more = kept[j] - base[j]
+        if 0 < more <= left and loss_at(units, slopes, loss, offsets[j], offsets[j + 1], price, kept[j]) <= slack:
+            left -= more
+            base[j] = kept[j]
+    for j in range(jobs):
+        if left == 0:
+            break
+        limit, most = base[j] + left, base[j]
+        for k in range(offsets[j], offsets[j + 1]):
+            if units[k] > limit:
+                break
+            if loss[k] <= slack:
+                most = max(most, units[k])
+            if slopes[k] != GAP and loss[k] < NEVER:
+                end = min(units[k + 1] - 1, limit)
+                if loss[k] + (price - slopes[k]) * (end - units[k]) <= slack:
+                    most = max(most, end)
+        left -= most - base[j]
+        base[j] = most
+    for j in range(jobs):
+        total += loss_at(units, slopes, loss, offsets[j], offsets[j + 1], price, base[j])
+    total += price * left
+    lost = 0
+    for j in range(jobs):
+        lost += loss_at(units, slopes, loss, offsets[j], offsets[j + 1], price, kept[j])
+    lost += price * (capacity - kept.sum())
+    if lost < total:
+        return kept.copy(), lost
+    return base, total
+
+
+@compiled
+def loss_at(units: IntArray, slopes: IntArray, loss: IntArray, first: int, end: int, price: int, n: int) -> int:
+    """Loss of n units of the job with the points [first, end), NEVER where that is no choice."""
+    for k in range(first, end):
+        if units[k] == n:
+            return int(loss[k])
+        if units[k] < n and k + 1 < end and n < units[k + 1]:
+            if slopes[k] == GAP or loss[k] == NEVER:
+                return int(NEVER)
+            return int(loss[k] + (price - slopes[k]) * (n - units[k]))
+    return int(NEVER)
+
+
+@compiled
+def survivors(
+    units: IntArray, slopes: IntArray, loss: IntArray, offsets: IntArray, most: IntArray, price: int, bound: int
+) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
+    """Choices whose loss is within `bound`, as linear stretches.
+
+    Returns
+    -------
+    ends
+        Job j has the stretches ends[j] ... ends[j+1] - 1, ascending.
+    low, high
+        First and last choice of a stretch, in units.
+    at, step
+        Loss at the first, and from one to the next.
+
+    """
+    jobs = len(offsets) - 1
+    ends = np.zeros(jobs + 1, np.int64)
+    low = np.empty(len(units), np.int64)
+    high = np.empty(len(units), np.int64)
+    at = np.empty(len(units), np.int64)
+    step = np.empty(len(units), np.int64)
+    found = 0
+    for j in range(jobs):
+        for k in range(offsets[j], offsets[j + 1]):
+            if units[k] > most[j]:
+                break
+            # The stretch from this point to just before the next.
+            last, slope = 0, 0
+            if slopes[k] != GAP:
+                last = min(units[k + 1] - 1, most[j]) - units[k]
+                slope = price - slopes[k]
+            first = 0
+            if loss[k] > bound:
+                if slope >= 0:
+                    continue
+                first = (loss[k] - bound - slope - 1) // -slope
+            elif slope > 0:
+                last = min(last, (bound - loss[k]) // slope)
+            if first > last:
+                continue
+            low[found], high[found] = units[k] + first, units[k] + last
+            at[found], step[found] = loss[k] + slope * first, slope
+            found += 1
+        ends[j + 1] = found
+    return ends, low[:found], high[:found], at[:found], step[:found]
+
+
+@compiled
+def sweep(
+    first: int,
+    last: int,
+    before: IntArray,
+    ends: IntArray,
+    low: IntArray,
+    high: IntArray,
+    at: IntArray,
+    step: IntArray,
+    least: IntArray,
+    most: IntArray,
+    origin: IntArray,
+    bound: int,
+    choices: NDArray[np.int32],
+    places: IntArray,
+    stop: NDArray[np.uint8],
+) -> IntArray:
+    """Add the core jobs first ... last - 1 to the least losses `before`.
+
+    The losses after i jobs are an array over the units given so far, those left over included, from origin[i] to what
+    least[i] and most[i] allow; NEVER where nothing within `bound` leads. Among equal losses the last job has fewest
+    units. Whatever is to be known on the way back goes to choices[places[i]:], unless that array is empty. Ends early,
+    with nothing, when `stop` is set.
+    """
+    queue = np.empty(0, np.int64)
+    for i in range(first, last):
+        start, end = origin[i], origin[i] + len(before)
+        down, up = low[ends[i]], high[ends[i + 1] - 1]
+        new_start = max(start + down, least[i + 1])
+        new_end = min(end + up, most[i + 1] + 1)
+        width = max(new_end - new_start, 0)
+        after = np.full(width, NEVER)
+        chosen = np.zeros(width, np.int32)
+        for r in range(ends[i], ends[i + 1]):
+            if stop[0]:
+                return np.empty(0, np.int64)
+            if high[r] - low[r] < SHORT:
+                for d in range(low[r], high[r] + 1):
+                    cost = at[r] + step[r] * (d - low[r])
+                    for u in range(max(start + d, new_start), min(end + d, new_end)):
+                        candidate = before[u - d - start] + cost
+                        if candidate < after[u - new_start]:
+                            after[u - new_start] = candidate
+                            chosen[u - new_start] = d
+                continue
+            # min over d of before(u - d) + step·d: with w = u - d, that of before(w) - step·w, a sliding minimum. Only
+            # differences of w within the window are multiplied, so that nothing overflows.
+            if len(queue) < len(before):
+                queue = np.empty(len(before), np.int64)
+            head, tail = 0, 0
+            from_u = max(start + low[r], new_start)
+            pushed = max(start, from_u - high[r])
+            for u in range(from_u, min(end + high[r], new_end)):
+                while pushed <= u - low[r] and pushed < end:
+                    own = before[pushed - start]
+                    if own < NEVER:
+                        while tail > head and pushed - queue[tail - 1] > high[r] - low[r]:
+                            head = tail  # out of reach, and with it all before
+                        while tail > head and (
+                            before[queue[tail - 1] - start] + step[r] * (pushed - queue[tail - 1]) >= own
+                        ):
+                            tail -= 1
+                        queue[tail] = pushed
+                        tail += 1
+                    pushed += 1
+                while head < tail and queue[head] < u - high[r]:
+                    head += 1
+                if head < tail:
+                    d = u - queue[head]
+                    candidate = before[queue[head] - start] + (at[r] + step[r] * (d - low[r]))
+                    if candidate < after[u - new_start]:
+                        after[u - new_start] = candidate
+                        chosen[u - new_start] = d
+        # Drop what no longer can be part of a solution within the bound.
+        left, right = 0, width
+        while left < right and after[left] > bound:
+            left += 1
+        while right > left and after[right - 1] > bound:
+            right -= 1
+        for k in range(left, right):
+            if after[k] > bound:
+                after[k] = NEVER
+        origin[i + 1] = new_start + left
+        before = after[left:right]
+        if len(choices):
+            for k in range(left, right):
+                choices[places[i] + k - left] = chosen[k]
+    return before
+
+
+def improve(
+    ends: IntArray,
+    low: IntArray,
+    high: IntArray,
+    at: IntArray,
+    step: IntArray,
+    capacity: int,
+    price: int,
+    bound: int,
+    stop: NDArray[np.uint8],
+) -> IntArray | None:
+    """The canonical allocation of least loss that the stretches hold, None if all lose more than `bound`.
+
+    Also None when `stop` is set meanwhile.
+    """
+    jobs = len(ends) - 1
+    # After i jobs, the units given and left over lie in [least, most], so that the other jobs can make up the rest.
+    least, most = (
+        np.append(capacity - np.cumsum(of[::-1])[::-1], capacity) for of in (high[ends[1:] - 1], low[ends[:-1]])
+    )
+    # Units left over, taken by nobody at λ each, come first.
+    idle = most[0] if price == 0 else min(most[0], bound // price)
+    origin = np.zeros(jobs + 1, dtype=np.int64)
+    origin[0] = max(least[0], 0)
+    if idle < origin[0]:
+        return None
+    places = np.zeros(jobs + 1, dtype=np.int64)
+    from_u, to_u = int(origin[0]), int(idle)
+    for i, (down, up) in enumerate(zip(low[ends[:-1]].tolist(), high[ends[1:] - 1].tolist(), strict=True)):
+        from_u, to_u = max(from_u + down, int(least[i + 1])), min(to_u + up, int(most[i + 1]))
+        places[i + 1] = places[i] + max(to_u - from_u + 1, 0)
+
+    block = jobs if places[jobs] <= KEPT_CHOICES else max(1, int(np.sqrt(2.0 * jobs)))
+    begins = list(range(0, jobs, block))
+    known = (ends, low, high, at, step, least, most, origin, bound)
+    losses_at = [price * np.arange(origin[0], idle + 1, dtype=np.int64)]
+    for begin in begins[:-1]:
+        losses_at.append(sweep(begin, begin + block, losses_at[-1], *known, np.empty(0, dtype=np.int32), places, stop))
+    counts = np.zeros(jobs, dtype=np.int64)
+    used = capacity
+    for begin in reversed(begins):
+        end = min(begin + block, jobs)
+        here = places - places[begin]
+        choices = np.empty(here[end], dtype=np.int32)
+        after = sweep(begin, end, losses_at.pop(), *known, choices, here, stop)
+        if stop[0]:
+            return None
+        if end == jobs and not (0 <= capacity - origin[jobs] < len(after) and after[capacity - origin[jobs]] <= bound):
+            return None
+        for i in range(end - 1, begin - 1, -1):
+            counts[i] = choices[here[i] + used - origin[i + 1]]
+            used -= int(counts[i])
+    return counts

@@ -1,0 +1,82 @@
+"""The compiled kernel of the exact programme; imported only when it is used, because Numba takes its time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bft.milp.exact.compiled import compiled
+from bft.milp.problem import IntArray
+
+# The slope of a point after which nothing is allowed until the next (`_scores`).
+GAP = np.int64(-(2**63))
+IMPOSSIBLE = np.int64(-(2**62))
+
+
+@compiled
+def best_counts(units: IntArray, scores: IntArray, slopes: IntArray, offsets: IntArray, capacity: int) -> IntArray:
+    """Counts with the highest sum of scores, at most `capacity` units in total; of equals the canonical ones.
+
+    Parameters
+    ----------
+    units, scores, slopes, offsets
+        Points of job j are [offsets[j]:offsets[j+1]], as `_scores.scores` makes them.
+    capacity
+        Units to give.
+
+    Returns
+    -------
+    int64, one number a job
+        Of all with the highest sum those that give the last job fewest units, then the last but one, and so on.
+
+    Max-plus dynamic programme: f_j(u) = max_n f_{j-1}(u - n) + score_j(n), u up to the units that jobs 0..j can use.
+    O(sum over jobs of table length x usable units) time, O(jobs x usable units) memory.
+    """
+    jobs = len(offsets) - 1
+    counts = np.empty(jobs, np.int64)
+    wanted = 0
+    for j in range(jobs):
+        best = offsets[j]
+        for k in range(offsets[j], offsets[j + 1]):
+            if scores[k] > scores[best]:
+                best = k
+        counts[j] = units[best]
+        wanted += units[best]
+    if wanted <= capacity:  # nobody stands in another's way
+        return counts
+
+    usable = np.zeros(jobs + 1, np.int64)  # by jobs 0 ... j - 1
+    for j in range(jobs):
+        usable[j + 1] = min(usable[j] + units[offsets[j + 1] - 1], capacity)
+    # Sums of scores lie above -2^61: what is impossible stays below, however much is added to it.
+    best_score = np.full((jobs + 1, usable[jobs] + 1), IMPOSSIBLE)
+    best_score[0] = 0
+    for j in range(jobs):
+        before, after = best_score[j], best_score[j + 1]
+        for u in range(usable[j] + 1, usable[j + 1] + 1):
+            before[u] = before[usable[j]]
+        for k in range(offsets[j], offsets[j + 1]):
+            end = units[k] + 1 if slopes[k] == GAP else units[k + 1]
+            for n in range(units[k], min(end, usable[j + 1] + 1)):
+                score = scores[k] if n == units[k] else scores[k] + slopes[k] * (n - units[k])
+                for u in range(n, usable[j + 1] + 1):
+                    candidate = before[u - n] + score
+                    if candidate > after[u]:
+                        after[u] = candidate
+
+    left = usable[jobs]
+    for j in range(jobs - 1, -1, -1):
+        # Beyond what jobs 0 ... j can use, more units change nothing.
+        left = min(left, usable[j + 1])
+        target = best_score[j + 1, left]
+        chosen, k = -1, offsets[j]
+        while chosen < 0:
+            end = units[k] + 1 if slopes[k] == GAP else units[k + 1]
+            for n in range(units[k], min(end, left + 1)):
+                score = scores[k] if n == units[k] else scores[k] + slopes[k] * (n - units[k])
+                if best_score[j, left - n] + score == target:
+                    chosen = n
+                    break
+            k += 1
+        counts[j] = chosen
+        left -= chosen
+    return counts

@@ -1,0 +1,206 @@
+"""What the exact programme adds up instead of values: whole numbers, so that no order of adding changes a sum.
+
+A value v_j(n) is a float, and sums of floats differ in their last bits by the order in which they are added: which of
+two equally good allocations is better would depend on the algorithm. So values become scores, whole multiples of a
+quantum q. With S the larger of the sum over jobs of best less worst value, and of the largest value, rounded up to a
+power of two,
+
+    q = S / 2^60        score_j(n) = (v_j(n) - max v_j) / q, rounded, - [n != units held] · 2^14
+
+so a job that changes must gain by it at least 2^14 q = S / 2^46, some 1.4e-14 of what is at stake; rounding errors are
+smaller. Between two breakpoints of v_j the score is linear with a whole slope, rounded down. What no optimum can
+contain, however much the others gain, does not count: not for S and not as a choice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bft.milp.exact.compiled import compiled
+from bft.milp.exact.knapsack import GAP
+from bft.milp.problem import FloatArray, IntArray
+
+BITS = 60
+# What a changed job is charged, in quanta.
+CHARGE = np.int64(2**14)
+# Parts of the largest value within which two sums of floats may be equal.
+NOISE = 2.0**-40
+
+
+@compiled
+def value_points(
+    ns: FloatArray,
+    os: FloatArray,
+    curves: IntArray,
+    jmin: IntArray,
+    jmax: IntArray,
+    held: IntArray,
+    tcup: FloatArray,
+    tcdw: FloatArray,
+    weight: FloatArray,
+    units: int,
+    tfwd: float,
+    stall: bool,
+) -> tuple[IntArray, FloatArray, IntArray]:
+    """Few points that say all of every v_j, as `values.value_points` has them: counts, values, offsets job by job.
+
+    Job j's curve is ns, os[curves[j]:curves[j+1]]. A cost that every count of a job bears alike is left out, for it
+    would drown what differs: who holds more than it may keep must shrink.
+    """
+    jobs = len(held)
+    offsets = np.zeros(jobs + 1, np.int64)
+    room = 2 * len(ns) + 7 * jobs
+    counts = np.empty(room, np.int64)
+    values = np.empty(room)
+    around = np.empty(3, np.int64)
+    found = 0
+    for j in range(jobs):
+        first, end = curves[j], curves[j + 1]
+        least, most = max(jmin[j], 1), min(jmax[j], units)
+        counts[found] = 0
+        start = found
+        found += 1
+        if least <= most:
+            beside = 0
+            for n in range(held[j] - 1, held[j] + 2):
+                if least < n < most:
+                    around[beside] = n
+                    beside += 1
+            counts[found] = least
+            found += 1
+            at = 0
+            for k in range(first, end):
+                if ns[k] <= least:
+                    continue
+                if ns[k] >= most:
+                    break
+                for side in range(2):
+                    n = int(np.floor(ns[k])) if side == 0 else int(np.ceil(ns[k]))
+                    while at < beside and around[at] <= n:
+                        if around[at] > counts[found - 1]:
+                            counts[found] = around[at]
+                            found += 1
+                        at += 1
+                    if n > counts[found - 1]:
+                        counts[found] = n
+                        found += 1
+            while at < beside:
+                if around[at] > counts[found - 1]:
+                    counts[found] = around[at]
+                    found += 1
+                at += 1
+            if most > counts[found - 1]:
+                counts[found] = most
+                found += 1
+        offsets[j + 1] = found
+        rate = 0.0
+        if least <= held[j] <= most and not stall:
+            rate = _on(ns, os, first, first, end, float(held[j]))[0]
+        less, more = 1.0, 1.0
+        if stall:
+            less, more = max(tfwd - tcdw[j], 0.0) / tfwd, max(tfwd - tcup[j], 0.0) / tfwd
+        place = first
+        for k in range(start, found):
+            value, place = _on(ns, os, place, first, end, float(counts[k]))
+            value *= tfwd
+            if counts[k] < held[j]:
+                value = value * less - tcdw[j] * rate
+            elif counts[k] > held[j]:
+                value = value * more - tcup[j] * rate
+            values[k] = value * weight[j]
+    return counts[:found], values[:found], offsets
+
+
+@compiled
+def _on(ns: FloatArray, os: FloatArray, place: int, first: int, end: int, n: float) -> tuple[float, int]:
+    """A curve at n, and where in it that was: ask with rising n, beginning from there."""
+    while place + 1 < end and ns[place + 1] <= n:
+        place += 1
+    if place + 1 == end:
+        return os[place], place
+    slope = (os[place + 1] - os[place]) / (ns[place + 1] - ns[place])
+    return slope * (n - ns[place]) + os[place], place
+
+
+@compiled
+def scores(
+    counts: IntArray, values: FloatArray, offsets: IntArray, held: IntArray, kept: IntArray
+) -> tuple[IntArray, IntArray, IntArray, IntArray, float]:
+    """The points of `value_points` as scores, without those that no optimum can contain.
+
+    Parameters
+    ----------
+    counts, values, offsets
+        Points of job j are [offsets[j]:offsets[j+1]], ascending; linear between neighbours, but between the first two
+        nothing is allowed.
+    held
+        Units held.
+    kept
+        For each job, one of its counts that all jobs can have together: what any optimum must reach.
+
+    Returns
+    -------
+    units, scores, slopes, offsets
+        As above. From a point up to just before the next the score rises by `slopes` a unit, or nothing is allowed
+        there (GAP). It never exceeds the straight line between the two.
+    quantum
+        Worth of a score of 1.
+
+    """
+    jobs = len(held)
+    best = np.empty(jobs)
+    stake, largest = 0.0, 0.0
+    for j in range(jobs):
+        best[j], keep = -np.inf, 0.0
+        for k in range(offsets[j], offsets[j + 1]):
+            best[j] = max(best[j], values[k])
+            if counts[k] == kept[j]:
+                keep = values[k]
+        stake += best[j] - keep
+        largest = max(largest, abs(best[j]), abs(keep))
+    hopeless = stake + NOISE * (stake + largest)
+
+    room = 2 * len(counts)
+    units, kept_values, slopes = np.empty(room, np.int64), np.empty(room), np.zeros(room, np.int64)
+    ends = np.zeros(jobs + 1, np.int64)
+    found, spread = 0, 0.0
+    for j in range(jobs):
+        floor, worst = best[j] - hopeless, best[j]
+        for k in range(offsets[j], offsets[j + 1]):
+            if k > offsets[j] + 1:  # linear from the point before
+                n0, n1, v0, v1 = counts[k - 1], counts[k], values[k - 1], values[k]
+                if v0 < floor <= v1:  # rises into what counts: begin where it does, seen from the good end
+                    n = n1 - int((v1 - floor) / ((v1 - v0) / (n1 - n0)))
+                    if n0 < n < n1:
+                        units[found], kept_values[found] = n, v1 - (v1 - v0) / (n1 - n0) * (n1 - n)
+                        worst = min(worst, kept_values[found])
+                        found += 1
+                elif v1 < floor <= v0:
+                    n = n0 + int((v0 - floor) / ((v0 - v1) / (n1 - n0)))
+                    if n0 < n < n1:
+                        units[found], kept_values[found] = n, v0 - (v0 - v1) / (n1 - n0) * (n - n0)
+                        worst = min(worst, kept_values[found])
+                        found += 1
+                    slopes[found - 1] = GAP
+            if values[k] >= floor:
+                units[found], kept_values[found] = counts[k], values[k]
+                slopes[found] = GAP if k == offsets[j] else 0
+                worst = min(worst, values[k])
+                found += 1
+        largest = max(largest, abs(worst))
+        spread += best[j] - worst
+        ends[j + 1] = found
+        slopes[found - 1] = GAP
+
+    exponent = int(np.ceil(np.log2(max(spread, largest)))) if max(spread, largest) > 0 else 0
+    quantum = 2.0 ** max(exponent - BITS, -1000)
+    scored = np.empty(found, np.int64)
+    for j in range(jobs):
+        for k in range(ends[j], ends[j + 1]):
+            scored[k] = np.int64(np.rint((kept_values[k] - best[j]) / quantum))
+            if units[k] != held[j]:
+                scored[k] -= CHARGE
+        for k in range(ends[j], ends[j + 1]):
+            if slopes[k] != GAP:
+                slopes[k] = (scored[k + 1] - scored[k]) // (units[k + 1] - units[k])
+    return units[:found], scored, slopes[:found], ends, quantum

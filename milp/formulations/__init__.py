@@ -1,0 +1,1 @@
+"""How the decision is written as a linear model."""

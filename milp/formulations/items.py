@@ -1,0 +1,311 @@
+"""The `items` formulation of sharing (DESIGN §6.3): choose disjoint jobs and pairs of jobs, and how many units each.
+
+A bound always, and exact unless a job leaves its present partner for a third one while that partner stays active: then
+the units may not work out without migration, and `transfers.transport` says so. Such pairs are then refined (`build`),
+and where even that is no proof `flow` decides.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bft.milp.formulations.linear import LinearModel
+from bft.milp.formulations.modes import Chosen, Run, add_runs, concave_runs, limit_units, mode_runs
+from bft.milp.problem import FloatArray, IntArray, Pair, Problem
+from bft.milp.values import table_of
+
+# Slopes of a dense table that differ by less than this, relative to its largest value, are one slope plus rounding.
+NOISE = 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class PairGrid:
+    """Every way of two jobs to be active together: value and least units in union, a cell for each (n_a, n_b).
+
+    Parameters
+    ----------
+    value
+        Best value of the cell, float64 of shape (n_a + 1, n_b + 1), -inf where not allowed.
+    union
+        Units it takes, int64 of the same shape.
+    split
+        Whether the best of the cell is to be active without overlap, bool of the same shape.
+    """
+
+    value: FloatArray
+    union: IntArray
+    split: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+
+
+def pair_grid(problem: Problem, pair: Pair) -> PairGrid:
+    """The grid of a pair that shares, or (present partners only) is split but stays active.
+
+    With s the units shared now, sharing takes in union at least
+
+        max(n_a, n_b, c_a + c_b - s)     when neither shrinks
+        max(n_b, n_a + c_b - s)          when only a shrinks, and mirrored
+        max(n_a, n_b, n_a + n_b - s)     when both shrink
+
+    and a split n_a + n_b: possible when only a shrinks if n_a <= c_a - s, when both shrink if
+    n_a + n_b <= c_a + c_b - s, never when neither does.
+    """
+    table_a, table_b = table_of(problem, pair.a, pair), table_of(problem, pair.b, pair)
+    c_a, c_b, s = problem.current[pair.a], problem.current[pair.b], pair.shared
+    n_a = np.arange(len(table_a), dtype=np.int64)[:, None]
+    n_b = np.arange(len(table_b), dtype=np.int64)[None, :]
+    less_a, less_b = n_a < c_a, n_b < c_b
+    both = np.maximum(n_a, n_b)
+    union = np.where(
+        less_a & less_b,
+        np.maximum(both, n_a + n_b - s),
+        np.where(
+            less_a,
+            np.maximum(n_b, n_a + c_b - s),
+            np.where(less_b, np.maximum(n_a, n_b + c_a - s), np.maximum(both, c_a + c_b - s)),
+        ),
+    )
+    value = table_a[:, None] + table_b[None, :]
+    split = np.zeros(value.shape, dtype=bool)
+    if s:
+        apart = table_of(problem, pair.a)[:, None] + table_of(problem, pair.b)[None, :]
+        possible = np.where(
+            less_a & less_b,
+            n_a + n_b <= c_a + c_b - s,
+            (less_a & (n_a <= c_a - s)) | (less_b & (n_b <= c_b - s)),
+        )
+        # A split cell is worth more and may take more units: both stay candidates, in one table over the units.
+        value, union, split = (
+            np.stack([value, np.where(possible, apart, -np.inf)]),
+            np.stack([union, np.broadcast_to(n_a + n_b, value.shape)]),
+            np.stack([split, np.ones(value.shape, dtype=bool)]),
+        )
+    # Together without a unit in common is never better than each alone.
+    value[~split & (union == n_a + n_b)] = -np.inf
+    value[..., 0, :] = -np.inf
+    value[..., :, 0] = -np.inf
+    value[union > problem.units] = -np.inf
+    return PairGrid(value, union, split)
+
+
+def best_by_units(grid: PairGrid, units: int) -> FloatArray:
+    """w(u) for u = 0 ... units: the best value of the grid that takes at most u units."""
+    best = np.full(units + 1, -np.inf)
+    inside = grid.value > -np.inf
+    np.maximum.at(best, grid.union[inside], grid.value[inside])
+    return np.maximum.accumulate(best)
+
+
+def cell(grid: PairGrid, units: int) -> tuple[int, int, int, bool]:
+    """The cell behind w(units): n_a, n_b, units in union, split. Ties go to fewest units, then least n_a."""
+    value = np.where(grid.union <= units, grid.value, -np.inf)
+    best = np.argwhere(value == value.max())
+    union = grid.union[tuple(best.T)]
+    chosen = tuple(best[int(np.argmin(union))])
+    return int(chosen[-2]), int(chosen[-1]), int(grid.union[chosen]), bool(grid.split[chosen])
+
+
+def dense_runs(values: FloatArray) -> list[Run]:
+    """Cut a dense table, leading -inf left out, into concave runs with as few points as it has slopes."""
+    finite = np.flatnonzero(values > -np.inf)
+    if not len(finite):
+        return []
+    first, last = int(finite[0]), int(finite[-1])
+    stretch = values[first : last + 1]
+    slopes = np.diff(stretch)
+    noise = NOISE * max(1e-300, float(np.abs(stretch).max()))
+    kinks = np.flatnonzero(np.abs(np.diff(slopes)) > noise) + 1
+    points = sorted({0, *kinks.tolist(), last - first})
+    return list(concave_runs([(first + p, float(stretch[p])) for p in points]))
+
+
+@dataclass(frozen=True, eq=False)
+class PairTable:
+    """A pair, its grid, and w(u) of it."""
+
+    pair: Pair
+    grid: PairGrid
+    best: FloatArray
+
+
+def pair_tables(problem: Problem) -> tuple[PairTable, ...]:
+    """The tables of all pairs, for `build` and for `matching.start`."""
+    tables = []
+    for pair in problem.pairs:
+        grid = pair_grid(problem, pair)
+        most = min(problem.units, problem.jobs[pair.a].jmax + problem.jobs[pair.b].jmax)
+        tables.append(PairTable(pair, grid, best_by_units(grid, most)))
+    return tuple(tables)
+
+
+def solo_beats(problem: Problem, pair: Pair, best: FloatArray) -> bool:
+    """Whether the two jobs, each alone or off, are never worse than together on as many units.
+
+    Only asked for jobs that share with nobody now: for others the choice of both alone is not free.
+    """
+    table_a, table_b = table_of(problem, pair.a), table_of(problem, pair.b)
+    alone = PairGrid(
+        table_a[:, None] + table_b[None, :],
+        np.arange(len(table_a), dtype=np.int64)[:, None] + np.arange(len(table_b), dtype=np.int64)[None, :],
+        np.zeros((len(table_a), len(table_b)), dtype=bool),
+    )
+    alone.value[alone.union > problem.units] = -np.inf
+    apart = best_by_units(alone, len(best) - 1)
+    return bool((best <= apart).all())
+
+
+@dataclass(frozen=True)
+class SharingModel:
+    """A linear model of a sharing problem, and the way back to counts and shares."""
+
+    model: LinearModel
+    problem: Problem
+    solos: tuple[tuple[int, Chosen], ...]
+    pairs: tuple[tuple[Pair, PairGrid, Chosen], ...]
+    off: tuple[int, ...]
+
+    def begin_from(self, counts: Sequence[int], shares: Mapping[tuple[int, int], int]) -> None:
+        """Let a solver begin from a feasible allocation, where the model can state it."""
+        rest = {j: n for j, n in enumerate(counts) if n}
+        start: list[tuple[int, float]] = []
+        for pair, _, chosen in self.pairs:
+            units = shares.get((pair.a, pair.b))
+            if units and pair.a in rest:
+                filled = chosen.filled(rest.pop(pair.a) + rest.pop(pair.b) - units)
+                if filled is None:
+                    return
+                start += filled
+        solo = dict(self.solos)
+        off = [binary for j, binary in enumerate(self.off) if not counts[j]]
+        for j, n in rest.items():
+            filled = solo[j].filled(n)
+            if filled is None:
+                return
+            start += filled
+        self.model.start = start + [(binary, 1.0) for binary in off]
+
+    def decode(self, x: FloatArray) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
+        """Counts a job and units shared a pair."""
+        counts = [0] * len(self.problem.jobs)
+        for j, chosen in self.solos:
+            counts[j] += chosen.units(x)
+        shares = {}
+        for pair, grid, chosen in self.pairs:
+            units = chosen.units(x)
+            if units:
+                counts[pair.a], counts[pair.b], union, split = cell(grid, units)
+                if not split:
+                    shares[pair.a, pair.b] = counts[pair.a] + counts[pair.b] - union
+        return tuple(counts), {pair: units for pair, units in shares.items() if units}
+
+
+def entangled(
+    problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, int], int]
+) -> frozenset[tuple[int, int]]:
+    """Pairs that share now and part while both stay active and one finds a third job: what `build` must refine."""
+    sharing = {j for pair in shares for j in pair}
+    return frozenset(
+        (pair.a, pair.b)
+        for pair in problem.pairs
+        if pair.shared
+        and counts[pair.a]
+        and counts[pair.b]
+        and (pair.a, pair.b) not in shares
+        and (pair.a in sharing or pair.b in sharing)
+    )
+
+
+def build(
+    problem: Problem, tables: Sequence[PairTable], refined: frozenset[tuple[int, int]] = frozenset()
+) -> SharingModel:
+    """Formulate a sharing problem; `tables` are its `pair_tables`.
+
+    One binary a concave run of each item's table as in `modes`; subject to
+
+        off_j + runs of j alone + runs of j's pairs = 1        for each job
+        runs of a alone + runs of b alone <= 1                 for each pair that shares now
+        units of all items <= units
+
+    The pairs in `refined` share s units now and may part only if those units find one holder. Each item of such a
+    job with anybody else, or alone, comes in three variants: `clear`, the job leaves all s (n <= c - s); `less`, it
+    shrinks; `any`. When both are active apart, one must be clear, or both less:
+
+        any_a + any_b + less_a <= 1,   any_a + any_b + less_b <= 1
+
+    What `less` and `less` still allows too much is seen by `transfers.transport`.
+    """
+    model = LinearModel()
+    now = {j: pair for pair in problem.pairs if pair.shared for j in (pair.a, pair.b)}
+    careful = {j for pair in refined for j in pair}
+    variants = [
+        _variants(problem.current[j], now[j].shared) if j in careful else _FREE for j in range(len(problem.jobs))
+    ]
+    apart: dict[tuple[int, str], list[int]] = defaultdict(list)
+    taken: list[list[int]] = [[] for _ in problem.jobs]
+    solo_binaries: list[list[int]] = [[] for _ in problem.jobs]
+    solos: list[tuple[int, Chosen]] = []
+    for j, job in enumerate(problem.jobs):
+        values = table_of(problem, j)
+        taken[j].append(model.variable(float(values[0]), 1.0))
+        for kind, most in variants[j]:
+            reachable = values if most is None else values[: most + 1]
+            chosen, binaries = add_runs(model, list(mode_runs(job, problem.current[j], reachable)))
+            solos.append((j, chosen))
+            solo_binaries[j].extend(binaries)
+            apart[j, kind].extend(binaries)
+        taken[j].extend(solo_binaries[j])
+    pairs = []
+    for table in tables:
+        pair, grid, best = table.pair, table.grid, table.best
+        if not {pair.a, pair.b} & now.keys() and solo_beats(problem, pair, best):
+            continue
+        together = pair.shared > 0
+        for kind_a, most_a in _FREE if together else variants[pair.a]:
+            for kind_b, most_b in _FREE if together else variants[pair.b]:
+                cut = grid if most_a is None and most_b is None else _cut(grid, most_a, most_b)
+                chosen, binaries = add_runs(
+                    model, dense_runs(best if cut is grid else best_by_units(cut, len(best) - 1))
+                )
+                if not binaries:
+                    continue
+                pairs.append((pair, cut, chosen))
+                for j, kind in ((pair.a, kind_a), (pair.b, kind_b)):
+                    taken[j].extend(binaries)
+                    if not together:
+                        apart[j, kind].extend(binaries)
+    for binaries in taken:
+        model.row(binaries, [1.0] * len(binaries), "=", 1.0)
+    for pair in problem.pairs:
+        if pair.shared:
+            _at_most_one(model, [*solo_binaries[pair.a], *solo_binaries[pair.b]])
+        if (pair.a, pair.b) in refined:
+            anyhow = [*apart[pair.a, "any"], *apart[pair.b, "any"]]
+            _at_most_one(model, [*anyhow, *apart[pair.a, "less"]])
+            _at_most_one(model, [*anyhow, *apart[pair.b, "less"]])
+    limit_units(model, [*(chosen for _, chosen in solos), *(chosen for *_, chosen in pairs)], problem.units)
+    return SharingModel(model, problem, tuple(solos), tuple(pairs), tuple(binaries[0] for binaries in taken))
+
+
+_FREE: tuple[tuple[str, int | None], ...] = (("any", None),)
+
+
+def _variants(current: int, shared: int) -> tuple[tuple[str, int | None], ...]:
+    return ("clear", current - shared), ("less", current - 1), ("any", None)
+
+
+def _cut(grid: PairGrid, most_a: int | None, most_b: int | None) -> PairGrid:
+    """The grid with n_a and n_b bounded."""
+    value = grid.value.copy()
+    if most_a is not None:
+        value[..., most_a + 1 :, :] = -np.inf
+    if most_b is not None:
+        value[..., :, most_b + 1 :] = -np.inf
+    return PairGrid(value, grid.union, grid.split)
+
+
+def _at_most_one(model: LinearModel, binaries: list[int]) -> None:
+    if len(binaries) > 1:
+        model.row(binaries, [1.0] * len(binaries), "<", 1.0)

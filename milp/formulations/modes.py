@@ -1,0 +1,147 @@
+"""The `modes` formulation (DESIGN §6.1): counts only, no big-M, no SOS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+
+import numpy as np
+
+from bft.milp.formulations.linear import Formulated, LinearModel
+from bft.milp.problem import FloatArray, Job, Problem
+from bft.milp.values import value_tables
+
+# Two slopes closer than this, relative to the larger, count as equal: the kink is rounding, not the user's.
+SLOPE_TOLERANCE = 1e-12
+
+Run = list[tuple[int, float]]
+"""Points (units, value) of a stretch of a value table that is linear between them and concave over all."""
+
+
+def mode_intervals(job: Job, current: int, most: int) -> Iterator[tuple[int, int]]:
+    """Yield shrink [jmin, current-1], stay {current}, grow [max(current+1, jmin), most], where not empty."""
+    least = max(job.jmin, 1)
+    if least <= min(current - 1, most):
+        yield least, min(current - 1, most)
+    if least <= current <= most:
+        yield current, current
+    if max(current + 1, least) <= most:
+        yield max(current + 1, least), most
+
+
+def break_points(ns: FloatArray, low: int, high: int) -> list[int]:
+    """Whole numbers in [low, high] between which a curve with breakpoints `ns` is linear."""
+    inner = ns[(ns > low) & (ns < high)]
+    return sorted({low, high, *np.floor(inner).astype(int).tolist(), *np.ceil(inner).astype(int).tolist()})
+
+
+def concave_runs(points: Run) -> Iterator[Run]:
+    """Cut a piecewise linear function, given by its points, into maximal concave runs.
+
+    A run ends where the slope rises, and the next one starts at that very point.
+    """
+    run = points[:1]
+    slope = np.inf
+    for (n0, v0), (n1, v1) in pairwise(points):
+        step = (v1 - v0) / (n1 - n0)
+        if step > slope + SLOPE_TOLERANCE * max(abs(step), abs(slope)):
+            yield run
+            run = [(n0, v0)]
+        run.append((n1, v1))
+        slope = step
+    yield run
+
+
+def mode_runs(job: Job, current: int, values: FloatArray, named: Sequence[int] = ()) -> Iterator[Run]:
+    """Yield the concave runs of a job's value table, mode by mode (n = 0 is the off mode, not among them).
+
+    `named`: counts at which the table leaves the line between its neighbours. What is -inf is in no run.
+    """
+    for low, high in mode_intervals(job, current, len(values) - 1):
+        around = {n for m in named for n in (m - 1, m, m + 1) if low <= n <= high}
+        points = sorted({*break_points(job.ns, low, high), *around})
+        for allowed, stretch in groupby(points, key=lambda n: bool(values[n] > -np.inf)):
+            if allowed:
+                yield from concave_runs([(n, float(values[n])) for n in stretch])
+
+
+@dataclass(slots=True)
+class Chosen:
+    """Something that is chosen by its runs, a job or a pair of jobs: binaries and segments, each with its units.
+
+    `runs` has for each run its binary, its first unit, and its segments with their lengths.
+    """
+
+    parts: list[tuple[int, int]] = field(default_factory=list)
+    runs: list[tuple[int, int, list[tuple[int, int]]]] = field(default_factory=list)
+
+    def units(self, x: FloatArray) -> int:
+        """Units that an answer gives it."""
+        return round(sum(float(x[index]) * units for index, units in self.parts))
+
+    def filled(self, units: int) -> list[tuple[int, float]] | None:
+        """Variables that are not 0 when it has so many units, None when no run covers them."""
+        for binary, first, segments in self.runs:
+            left = units - first
+            if 0 <= left <= sum(length for _, length in segments):
+                start = [(binary, 1.0)]
+                for segment, length in segments:
+                    filled = min(left, length)
+                    left -= filled
+                    if filled:
+                        start.append((segment, float(filled)))
+                return start
+        return None
+
+
+def add_runs(model: LinearModel, runs: Sequence[Run]) -> tuple[Chosen, list[int]]:
+    """Add a binary a run and a whole-numbered variable a segment; return them, and the binaries by themselves."""
+    chosen, binaries = Chosen(), []
+    for run in runs:
+        first, value = run[0]
+        binary = model.variable(value, 1.0)
+        binaries.append(binary)
+        chosen.parts.append((binary, first))
+        segments: list[tuple[int, int]] = []
+        for (n0, v0), (n1, v1) in pairwise(run):
+            length = n1 - n0
+            segment = model.variable((v1 - v0) / length, float(length))
+            model.row([segment, binary], [1.0, -float(length)], "<", 0.0)
+            chosen.parts.append((segment, 1))
+            segments.append((segment, length))
+        chosen.runs.append((binary, first, segments))
+    return chosen, binaries
+
+
+def limit_units(model: LinearModel, items: Iterable[Chosen], units: int) -> None:
+    """Let the items take at most `units` units in all."""
+    parts = [part for chosen in items for part in chosen.parts]
+    if parts:
+        model.row([index for index, _ in parts], [float(each) for _, each in parts], "<", float(units))
+
+
+def build(problem: Problem) -> Formulated:
+    """Formulate `problem`.
+
+    For each job one binary t a run with points p0 < p1 < ..., one off binary, and whole numbers
+    0 <= x_i <= (p_{i+1} - p_i)·t a segment. Subject to
+
+        sum of t over the job's runs + off = 1
+        sum over all runs of p0·t + x <= units
+
+    maximise the sum of v(p0)·t + slope_i·x_i. Concavity fills the segments in order.
+    """
+    model = LinearModel()
+    items: list[Chosen] = []
+    for job, current, values in zip(problem.jobs, problem.current, value_tables(problem), strict=True):
+        off = model.variable(float(values[0]), 1.0)
+        chosen, binaries = add_runs(model, list(mode_runs(job, current, values)))
+        model.row([off, *binaries], [1.0] * (1 + len(binaries)), "=", 1.0)
+        items.append(chosen)
+    limit_units(model, items, problem.units)
+
+    def decode(x: FloatArray) -> tuple[int, ...]:
+        return tuple(chosen.units(x) for chosen in items)
+
+    return Formulated(model, decode)

@@ -1,0 +1,143 @@
+"""The `node` formulation (DESIGN §6.2): the published per-node model, for cross-checks and to the letter of the paper.
+
+Much larger than `modes`, which solves the same problem: a binary for every job and node instead of one for every run of
+a job's curve.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from bft.milp.formulations.linear import Formulated, LinearModel
+from bft.milp.formulations.modes import break_points, concave_runs
+from bft.milp.problem import FloatArray, Job, Problem, ProblemError
+
+
+def build(problem: Problem, *, strict_reference: bool = False) -> Formulated:
+    """Formulate `problem` node by node.
+
+    Binaries x[j,n]: job j gets idle node n. c[j,n] is the current map: idle nodes are interchangeable, so job 0 holds
+    the first c_0 of them, job 1 the next c_1, and so on. x xor c is x or 1 - x, as c is known, so that the nodes which
+    a job gains and loses are the sums
+
+        gained_j = sum of x[j,n] where c[j,n] = 0        lost_j = sum of 1 - x[j,n] where c[j,n] = 1
+
+    Binaries up_j, down_j. Subject to
+
+        sum over j of x[j,n] <= 1                                              a node serves one job
+        2 gained_j <= M·up_j     2 lost_j <= M·down_j     up_j + down_j <= 1   no migration
+        sum over n of x[j,n] = units of j on its curve                         none, or Jmin ... Jmax
+
+    maximise the sum of Tfwd·O_j less Tcup_j·r_j·up_j and Tcdw_j·r_j·down_j. The curve is a choice of concave runs, see
+    `modes`, with x_i not whole-numbered of themselves: x is.
+
+    The published model has |n_j - c_j| on the left-hand side, as the size of the symmetric difference, with a big-M on
+    the side that the direction switches off: gained + lost <= n_j - c_j + M·(1 - up_j) and gained + lost <= c_j - n_j +
+    M·up_j. As n_j - c_j = gained - lost, that is the above.
+
+    Parameters
+    ----------
+    problem
+        What to decide; nobody shares.
+    strict_reference
+        Keep the published M of one more than the number of nodes, where twice their number is needed: no job can then
+        change by more than half of M, and as `Jmin - M·off` bounds the nodes of a job from below, a Jmin above M makes
+        everything infeasible. Otherwise M is what is needed, and Jmin has none.
+
+    Raises
+    ------
+    ProblemError
+        If jobs may share units.
+
+    """
+    if problem.pairs:
+        raise ProblemError("the node formulation gives every unit to one job: remove xi, or choose flow or items")
+    model = LinearModel()
+    nodes = problem.units
+    reference = nodes + 1
+    # 2 gained <= M·up is gained <= ⌊M/2⌋·up, which bounds the relaxation better.
+    most_changed = reference // 2 if strict_reference else nodes
+    takers: list[list[int]] = [[] for _ in range(nodes)]
+    ours: list[list[int]] = []
+    first = 0
+    for job, held in zip(problem.jobs, problem.current, strict=True):
+        given = [model.variable(0.0, 1.0) for _ in range(nodes)]
+        for taker, x in zip(takers, given, strict=True):
+            taker.append(x)
+        ours.append(given)
+        kept, new = given[first : first + held], given[:first] + given[first + held :]
+        first += held
+
+        rate = job.rate(held) * job.weight
+        charged = problem.cost_model == "bftrainer"
+        up = model.variable(-job.tcup * rate if charged else 0.0, 1.0)
+        down = model.variable(-job.tcdw * rate if charged else 0.0, 1.0)
+        model.row([up, down], [1.0, 1.0], "<", 1.0)
+        if new:
+            most = min(len(new), max(job.jmax - held, 0), most_changed)
+            model.row([*new, up], [1.0] * len(new) + [-float(most)], "<", 0.0)
+        if kept:
+            most = min(held, most_changed)
+            model.row([*kept, down], [-1.0] * held + [-float(most)], "<", -float(held))
+        if not charged or rate < 0:
+            # Changing may then pay by itself (who loses on all units, loses nothing while it stalls): only who gains
+            # is up, and only who loses is down.
+            model.row([up, *new], [1.0] + [-1.0] * len(new), "<", 0.0)
+            model.row([down, *kept], [1.0] * (1 + held), "<", float(held))
+
+        worth = problem.tfwd * job.weight
+        off: list[int]
+        if charged:
+            off, units = _curve(model, job, nodes, worth, None)
+        else:
+            # In a stall the curve counts for what is left of Tfwd: a copy of it for staying, growing and shrinking.
+            off, units = [], []
+            stay = model.variable(0.0, 1.0)
+            model.row([stay, up, down], [1.0, 1.0, 1.0], "=", 1.0)
+            for switch, lost_s in ((stay, 0.0), (up, job.tcup), (down, job.tcdw)):
+                factor = max(problem.tfwd - lost_s, 0.0) / problem.tfwd
+                none, some = _curve(model, job, nodes, worth * factor, switch)
+                off, units = off + none, units + some
+        if nodes:
+            counted = [-float(count) for _, count in units]
+            model.row([*given, *(index for index, _ in units)], [1.0] * nodes + counted, "=", 0.0)
+        if strict_reference and job.jmin > reference:  # the curve sees to a smaller Jmin
+            model.row([*given, *off], [-1.0] * nodes + [-float(reference)] * len(off), "<", -float(job.jmin))
+    for taker in takers:
+        if len(taker) > 1:
+            model.row(taker, [1.0] * len(taker), "<", 1.0)
+
+    def decode(x: FloatArray) -> tuple[int, ...]:
+        return tuple(round(float(np.sum(x[given]))) for given in ours)
+
+    return Formulated(model, decode)
+
+
+def _curve(
+    model: LinearModel, job: Job, nodes: int, worth: float, switch: int | None
+) -> tuple[list[int], list[tuple[int, int]]]:
+    """Add worth·O(n) for n = 0 or Jmin <= n <= Jmax, if `switch` is on (None: always).
+
+    Return the binary of n = 0, as a list, and what makes up n as (variable, units).
+    """
+    off = model.variable(worth * float(job.table[0]), 1.0)
+    choice, units = [off], []
+    least, most = max(job.jmin, 1), min(job.jmax, nodes)
+    if least <= most:
+        points = [(n, worth * float(job.table[n])) for n in break_points(job.ns, least, most)]
+        for run in concave_runs(points):
+            chosen = model.variable(run[0][1], 1.0)
+            choice.append(chosen)
+            units.append((chosen, run[0][0]))
+            for (n0, v0), (n1, v1) in itertools.pairwise(run):
+                length = float(n1 - n0)
+                segment = model.variable((v1 - v0) / length, length, integer=False)
+                model.row([segment, chosen], [1.0, -length], "<", 0.0)
+                units.append((segment, 1))
+    if switch is None:
+        model.row(choice, [1.0] * len(choice), "=", 1.0)
+    else:
+        model.row([*choice, switch], [1.0] * len(choice) + [-1.0], "=", 0.0)
+    return [off], units

@@ -1,0 +1,1 @@
+"""Time: the loop, what a policy sees and answers, and the books."""

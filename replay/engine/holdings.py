@@ -1,0 +1,164 @@
+"""Who holds which idle unit: nobody, one job, or two that share it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from bft.replay.engine.free_units import FreeUnits
+from bft.replay.engine.places import Places
+
+NOBODY = -1  # first holder of a free unit
+BUSY = -2  # of a unit that is not idle
+
+
+class Holdings:
+    """The idle units of a machine and their holders, by number of unit and of job.
+
+    Parameters
+    ----------
+    units
+        Units of the machine.
+    units_per_node
+        Units of a node; free ones are then given near each other.
+
+    Attributes
+    ----------
+    idle
+        Idle units.
+    free
+        Those that nobody holds.
+    """
+
+    def __init__(self, units: int, units_per_node: int = 1) -> None:
+        self.idle = 0
+        self.free = FreeUnits(units)
+        self.units_per_node = units_per_node
+        self._first = [BUSY] * units
+        self._second: dict[int, int] = {}  # only units that two jobs hold
+        self._since = [0] * units  # event at which a unit turned idle
+
+    def state(self) -> dict[str, Any]:
+        """All there is to know, for a checkpoint."""
+        return {"first": self._first, "second": list(self._second.items()), "since": self._since}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Become what `state` says."""
+        self._first, self._since = list(state["first"]), list(state["since"])
+        self._second = dict(state["second"])
+        self.free = FreeUnits(len(self._first))
+        for unit, holder in enumerate(self._first):
+            if holder == NOBODY:
+                self.free.add(unit, self._since[unit])
+        self.idle = sum(holder != BUSY for holder in self._first)
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    @property
+    def used(self) -> int:
+        """Units that somebody holds."""
+        return self.idle - len(self.free)
+
+    @property
+    def shared(self) -> bool:
+        """Whether any unit has two holders."""
+        return bool(self._second)
+
+    def holders(self, unit: int) -> tuple[int, ...]:
+        """The jobs that hold a unit, ascending."""
+        first, second = self._first[unit], self._second.get(unit)
+        if second is not None:
+            return (first, second) if first < second else (second, first)
+        return () if first < 0 else (first,)
+
+    def is_idle(self, unit: int) -> bool:
+        """Whether a unit is idle, held by jobs or not."""
+        return self._first[unit] != BUSY
+
+    def idle_by_node(self) -> list[int]:
+        """How many units of each node are idle, held by jobs or not."""
+        per = self.units_per_node
+        first = self._first
+        if per == 1:
+            return [int(holder != BUSY) for holder in first]
+        return [per - first[at : at + per].count(BUSY) for at in range(0, len(first), per)]
+
+    def places(self) -> Places:
+        """The free units, to be handed out on paper: nothing here changes by it."""
+        first, since = self._first, self._since
+        free = [unit for unit, holder in enumerate(first) if holder == NOBODY]
+        if self.units_per_node == 1:
+            free.sort(key=since.__getitem__)
+        return Places(free, self.units_per_node)
+
+    def join(self, units: Iterable[int], event: int) -> None:
+        """Units turn idle."""
+        first, since, add = self._first, self._since, self.free.add
+        before = len(self.free)
+        for unit in units:
+            first[unit] = NOBODY
+            since[unit] = event
+            add(unit, event)
+        self.idle += len(self.free) - before
+
+    def take_back(self, units: Sequence[int]) -> dict[int, set[int]]:
+        """Units are no longer idle; return those that each job loses."""
+        first, free = self._first, self.free
+        lost: dict[int, set[int]] = {}
+        for unit in units:
+            holder = first[unit]
+            first[unit] = BUSY
+            if holder == NOBODY:
+                free.discard(unit)
+                continue
+            lost.setdefault(holder, set()).add(unit)
+            if unit in self._second:
+                lost.setdefault(self._second.pop(unit), set()).add(unit)
+        self.idle -= len(units)
+        return lost
+
+    def release(self, job: int, units: Iterable[int]) -> None:
+        """A job gives units back; what nobody else holds becomes free."""
+        first, since = self._first, self._since
+        for unit in units:
+            second = self._second.pop(unit, None)
+            if second is None:
+                first[unit] = NOBODY
+                self.free.add(unit, since[unit])
+            elif first[unit] == job:
+                first[unit] = second
+
+    def take(self, count: int, near: Sequence[int] = ()) -> list[int]:
+        """Units that nobody holds; they are no longer free, so grant them.
+
+        Those idle longest first; where a node has several units, those near each other and near `near`.
+        """
+        if self.units_per_node == 1:
+            return [self.free.take() for _ in range(count)]
+        found = self.places().take(count, spread=True, near=near)
+        if found is None:
+            raise IndexError(f"{count} units wanted of {len(self.free)} free ones")
+        for unit in found:
+            self.free.discard(unit)
+        return list(found)
+
+    def newest(self, held: Sequence[int], count: int) -> list[int]:
+        """Of the units that a job holds (oldest first), those to release: the newest, of the nodes it uses least."""
+        if self.units_per_node == 1:
+            return list(held[len(held) - count :])
+        on: dict[int, int] = {}
+        for unit in held:
+            on[unit // self.units_per_node] = on.get(unit // self.units_per_node, 0) + 1
+        order = sorted(range(len(held)), key=lambda at: (on[held[at] // self.units_per_node], -at))
+        return [held[at] for at in order[:count]]
+
+    def grant(self, job: int, units: Iterable[int]) -> None:
+        """A job gets units: free or taken ones, or such as one other job holds."""
+        first, free = self._first, self.free
+        for unit in units:
+            if first[unit] < 0:
+                first[unit] = job
+                free.discard(unit)
+            else:
+                self._second[unit] = job

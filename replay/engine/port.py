@@ -1,0 +1,304 @@
+"""What a policy sees and what it answers (DESIGN §7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from numbers import Integral, Real
+from typing import Any, Protocol, runtime_checkable
+
+from bft.milp import Transfer
+from bft.models import Dynamics, Job
+from bft.replay.engine.holdings import Holdings
+from bft.replay.engine.places import Places
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job in play as a scheduler sees it: no future, and its progress only where the policy is clairvoyant.
+
+    Parameters
+    ----------
+    job
+        Its bounds and curves.
+    units
+        Units it holds now.
+    unit_seconds
+        Service attained so far.
+    held
+        The units, oldest first; unit u lies on node u // units_per_node.
+    partners
+        With whom it shares units now: positions in `State.jobs`, and how many units they share.
+    executed_s
+        Seconds during which it held units.
+    starts, rescales
+        How often it got units having had none, and how often a decision changed those it had and left it some.
+    started_ns, since_ns
+        When it first got units, and when its units last changed; UTC nanoseconds, None before that.
+    progress
+        Samples done; NaN unless the policy says that it is `clairvoyant`.
+    rate
+        Samples/s it does now, as its log would tell; 0 while it waits.
+    dynamics
+        How its rate follows from its placement and progress, where a curve does not tell; None where it does.
+    """
+
+    job: Job
+    units: int
+    unit_seconds: float
+    held: tuple[int, ...] = ()
+    partners: tuple[tuple[int, int], ...] = ()
+    executed_s: float = 0.0
+    starts: int = 0
+    rescales: int = 0
+    started_ns: int | None = None
+    since_ns: int | None = None
+    progress: float = float("nan")
+    dynamics: Dynamics | None = None
+    rate: float = 0.0
+
+    @property
+    def remaining(self) -> float:
+        """Samples still to be done; NaN unless the policy is clairvoyant."""
+        return self.job.pmax - self.progress
+
+    @property
+    def partner(self) -> int | None:
+        """Position of the job with which it shares units, None when it shares none."""
+        return self.partners[0][0] if self.partners else None
+
+    @property
+    def shared(self) -> int:
+        """How many units it shares."""
+        return sum(units for _, units in self.partners)
+
+
+class Machine:
+    """The machine as a policy sees it: which units are idle, and which of them are free."""
+
+    def __init__(self, holdings: Holdings) -> None:
+        self._holdings = holdings
+
+    @property
+    def units_per_node(self) -> int:
+        """Units of a node."""
+        return self._holdings.units_per_node
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of the machine, idle or not."""
+        return len(self._holdings) // self._holdings.units_per_node
+
+    def idle_by_node(self) -> list[int]:
+        """How many units of each node are idle, held by jobs or not."""
+        return self._holdings.idle_by_node()
+
+    def is_idle(self, unit: int) -> bool:
+        """Whether a unit is idle, held by jobs or not."""
+        return self._holdings.is_idle(unit)
+
+    def places(self) -> Places:
+        """The free units, to be handed out on paper before an answer names them."""
+        return self._holdings.places()
+
+
+_NO_MACHINE = Machine(Holdings(0))
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The moment of a decision.
+
+    Parameters
+    ----------
+    time_ns
+        UTC nanoseconds.
+    idle
+        Idle units, those that jobs hold included.
+    jobs
+        The jobs in play, in order of admission.
+    machine
+        Where the units are; for policies that place jobs.
+    finished
+        Jobs that have finished since the policy was last asked.
+    """
+
+    time_ns: int
+    idle: int
+    jobs: tuple[JobView, ...]
+    machine: Machine = field(default=_NO_MACHINE, compare=False)
+    finished: tuple[JobView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How many units each job in play shall have, in the order of `State.jobs`.
+
+    By `counts` alone the engine chooses the units. A policy that cares says which: `placement` names, for each job
+    (position in `State.jobs`) whose units change, all units it shall hold; the others keep theirs. A unit that another
+    job keeps is then shared. `transfers` say how many units of which class of holders go to which. A policy that
+    optimises says how well: `status`, `objective`, `bound`, and `note` when something went wrong. At `wake_ns` the
+    policy is asked again even if nothing happens; what an earlier decision asked for lapses.
+    """
+
+    counts: tuple[int, ...]
+    status: str = "decided"
+    objective: float = float("nan")
+    bound: float = float("nan")
+    backend: str = ""
+    note: str = ""
+    transfers: tuple[Transfer, ...] = ()
+    placement: Mapping[int, tuple[int, ...]] | None = None
+    wake_ns: int | None = None
+
+    def __post_init__(self) -> None:
+        given: dict[str, object] = {field.name: getattr(self, field.name) for field in fields(self)}
+        wake_ns, placement, counts = given["wake_ns"], given["placement"], given["counts"]
+        if isinstance(counts, str) or not isinstance(counts, Iterable):
+            raise TypeError(f"Decision: counts must be whole numbers, one for each job in play, not {counts!r}")
+        object.__setattr__(self, "counts", tuple(counts))
+        if wake_ns is not None:
+            if not isinstance(wake_ns, Integral):
+                raise TypeError(f"Decision: wake_ns must be whole nanoseconds, not {wake_ns!r}")
+            object.__setattr__(self, "wake_ns", int(wake_ns))
+        if placement is not None:
+            if not isinstance(placement, Mapping) or not all(isinstance(at, Integral) for at in placement):
+                raise TypeError(f"Decision: placement must map positions of jobs to units, not {placement!r}")
+            for units in placement.values():
+                if not isinstance(units, Sequence) or not all(isinstance(unit, Integral) for unit in units):
+                    raise TypeError(f"Decision: the units of a placement must be whole numbers, not {units!r}")
+        for name in ("status", "backend", "note"):
+            if not isinstance(given[name], str):
+                raise TypeError(f"Decision: {name} must be a text, not {given[name]!r}")
+        for name in ("objective", "bound"):
+            if not isinstance(given[name], Real):
+                raise TypeError(f"Decision: {name} must be a number, not {given[name]!r}")
+
+    @classmethod
+    def placed(cls, state: State, placement: Mapping[int, tuple[int, ...]], *, wake_ns: int | None = None) -> Decision:
+        """Give the jobs at these positions exactly these units, none to stop them; the others keep theirs."""
+        counts = [view.units for view in state.jobs]
+        for position, units in placement.items():
+            counts[position] = len(units)
+        return cls(tuple(counts), placement=placement, wake_ns=wake_ns)
+
+    @classmethod
+    def keep(cls, state: State, *, wake_ns: int | None = None) -> Decision:
+        """Change nothing."""
+        return cls.placed(state, {}, wake_ns=wake_ns)
+
+    def waking(self, at_ns: int | None) -> Decision:
+        """The same decision, and ask me again at an instant."""
+        return replace(self, wake_ns=at_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What kind of policy it is: the engine plays by it.
+
+    Parameters
+    ----------
+    rigid
+        A job runs with the units it got, or not at all. One that loses a unit to the batch scheduler stops, loses its
+        work since the last checkpoint, and waits again.
+    migrates
+        A running job may be moved to other units in one decision, for the overhead of a restart.
+    clairvoyant
+        It sees the jobs' progress.
+    shares
+        It lets two jobs share units, and so needs to know xi.
+    tunes
+        Jobs may choose their batch size themselves, where their profile knows how.
+
+    Raises
+    ------
+    TypeError
+        For another word, or a value that is neither True nor False.
+
+    Examples
+    --------
+    >>> Kind(rigid=True).rigid
+    True
+    >>> Kind(ridgid=True)
+    Traceback (most recent call last):
+    TypeError: Kind.__init__() got an unexpected keyword argument 'ridgid'
+    """
+
+    rigid: bool = False
+    migrates: bool = False
+    clairvoyant: bool = False
+    shares: bool = False
+    tunes: bool = False
+
+    def __post_init__(self) -> None:
+        for name in self.names():
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"Kind: {name} must be True or False, not {getattr(self, name)!r}")
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """What a policy may be."""
+        return tuple(field.name for field in fields(cls))
+
+    @property
+    def stated(self) -> tuple[str, ...]:
+        """What it is."""
+        return tuple(name for name in self.names() if getattr(self, name))
+
+    @classmethod
+    def of(cls, policy: object) -> Kind:
+        """The kind that a policy, or its class, states; that of an elastic one where it states none.
+
+        Raises
+        ------
+        TypeError
+            When `kind` is something else, or a word of the kind is an attribute of the policy itself, where it would
+            have no effect.
+        """
+        kind = getattr(policy, "kind", _ELASTIC)
+        if not isinstance(kind, cls):
+            raise TypeError(f"its kind must be a Kind, such as Kind(rigid=True), not {kind!r}")
+        beside = [name for name in cls.names() if hasattr(policy, name)]
+        if beside:
+            raise TypeError(f"write kind = Kind({beside[0]}=True); an attribute {beside[0]!r} has no effect")
+        return kind
+
+
+_ELASTIC = Kind()
+
+
+class Policy(Protocol):
+    """Decides allocations. It must be deterministic: same states, same decisions.
+
+    A class attribute `kind`, a `Kind`, tells the engine what kind of policy it is; without, it is an elastic one.
+    """
+
+    @property
+    def name(self) -> str:
+        """What the command line and the results call it."""
+
+    def decide(self, state: State) -> Decision:
+        """Allocate the idle units: for each job 0 or a number within [Jmin, Jmax], in total at most `state.idle`."""
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A policy whose decisions or counts depend on what it has seen: a checkpoint must keep that too."""
+
+    def state(self) -> dict[str, Any]:
+        """What it remembers, as values that JSON can hold."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Remember what `state` says."""
+
+
+class PolicyError(RuntimeError):
+    """A policy answered what no scheduler may, such as too many units, or did not answer at all.
+
+    Attributes
+    ----------
+    outcome
+        What had been replayed until then, an `Outcome`; None where nothing had.
+    """
+
+    outcome: Any = None

@@ -1,0 +1,240 @@
+"""From options to what is replayed: the trace, the jobs, and who may share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+
+from bft.models import InputError, JobTable, jobs_from_frame, read_jobs, read_published_jobs, read_unit_memory, read_xi
+from bft.replay.engine.sharing_rules import Interference
+from bft.replay.engine.watcher import NoteTaker
+from bft.replay.inputs.default_workload import default_workload
+from bft.replay.inputs.default_workload import load as load_of
+from bft.replay.inputs.oversized import fit_sizes
+from bft.replay.options.effects import kind_of
+from bft.replay.options.options import JOB_FORMATS, Options
+from bft.replay.pools import Pool, cluster_pools, cluster_size
+from bft.replay.results import run_directory as results
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+from bft.replay.trace.trace_files import read_trace, trace_from_frame
+
+# The published data set starts in row 1,000 of its matrix: what its replayer drops before anything else.
+PUBLISHED_SKIP_ROWS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What is replayed, and where it came from; `pools` share nothing, and a node trace is one pool."""
+
+    pools: tuple[Pool, ...]
+    jobs: JobTable
+    digests: dict[str, str] = field(default_factory=dict)
+    interference: Interference | None = None
+    generated_load: float | None = None  # of jobs that nobody gave: how much they need of what is offered
+    never_run: tuple[str, ...] = ()  # jobs that are left out: they need more units than there ever are
+
+
+def load(options: Options, notes: NoteTaker) -> Inputs:
+    """Read the node trace and the jobs that the options name, and see that they fit.
+
+    Without a trace the bundled data set is used; with a trace but no jobs, a generated workload of the BFTrainer
+    paper's kind, sized to the trace.
+
+    Raises
+    ------
+    InputError
+        When a file cannot be used, or nothing would happen.
+    """
+    if options.cluster is not None:
+        return _load_cluster(options, notes)
+    digests = {}
+    skip = options.skip_rows
+    if skip is None:
+        skip = PUBLISHED_SKIP_ROWS if options.compat == "reference" else 0
+    if options.node_trace is None:
+        from bft.datasets import load_bundled
+
+        table, job_frame = load_bundled()
+        if options.first_node or options.node_count is not None or options.skip_rows:
+            notes.note("-nis, -nN and --skip-rows are for a trace of your own; the bundled one is used whole")
+        trace = trace_from_frame(table.frame, source="bundled: summit-like-512", metadata=table.metadata)
+    else:
+        if skip and options.skip_rows is None:
+            notes.note(f"the first {skip} rows are skipped, as published; --skip-rows says otherwise")
+        trace = read_trace(
+            options.node_trace,
+            first_node=options.first_node,
+            node_count=options.node_count,
+            skip_rows=skip,
+            sort=options.sort,
+        )
+        digests["node_trace"] = _digest(options.node_trace)
+    for note in trace.notes:
+        notes.note(note)
+    if not len(trace.joined):
+        raise InputError("no node is ever idle in this trace, so there is nothing to give", file=trace.source or None)
+    if options.job_bounds is not None and options.job_curves is not None:
+        jobs = read_published_jobs(options.job_bounds, options.job_curves)
+        digests["job_bounds"], digests["job_curves"] = (
+            _digest(options.job_bounds),
+            _digest(options.job_curves),
+        )
+    elif options.jobs is not None:
+        jobs = _read_jobs(options, notes, digests)
+    elif options.node_trace is None:
+        jobs = jobs_from_frame(job_frame, source="bundled: jobs-60")
+    else:
+        jobs, note = default_workload(trace)
+        notes.note(note)
+    generated = load_of(jobs, trace) if options.job_bounds is None and options.jobs is None else None
+    jobs = _fit(trace, jobs, notes, align=options.align_jobs)
+    pool = Pool("", trace, jobs, tuple(range(len(jobs))))
+    return replace(_inputs(options, jobs, [pool], notes, digests), generated_load=generated)
+
+
+def _load_cluster(options: Options, notes: NoteTaker) -> Inputs:
+    digests: dict[str, str] = {}
+    jobs = _read_jobs(options, notes, digests)
+    if not len(jobs):
+        raise InputError("the job table is empty", file=jobs.source or None)
+    pools = cluster_pools(options.cluster or "", jobs)
+    if Path(options.cluster or "").is_file():
+        digests["cluster"] = _digest(options.cluster or "")
+    return _inputs(options, jobs, pools, notes, digests)
+
+
+def _inputs(
+    options: Options, jobs: JobTable, pools: Sequence[Pool], notes: NoteTaker, digests: dict[str, str]
+) -> Inputs:
+    interference = _interference(options, jobs, notes, digests)
+    if options.deadline_boost > 1 and all(job.deadline_ns is None for job in jobs):
+        notes.note("--deadline-boost has no effect on jobs without deadlines")
+    if options.compat == "reference":  # which keeps such jobs in play
+        return Inputs(tuple(pools), jobs, digests, interference)
+    fitted = fit_sizes(jobs, pools, options.oversized, rigid=kind_of(options.policy).rigid)
+    for note in fitted.notes:
+        notes.note(note)
+    return Inputs(fitted.pools, fitted.jobs, digests, interference, never_run=fitted.never_run)
+
+
+def _read_jobs(options: Options, notes: NoteTaker, digests: dict[str, str]) -> JobTable:
+    path = options.jobs or ""
+    digests["jobs"] = _digest(path)
+    jobs = _read_table(options, path)
+    for note in jobs.notes:
+        notes.note(note)
+    return jobs
+
+
+def _read_table(options: Options, path: str) -> JobTable:
+    if options.jobs_format == "native":
+        return read_jobs(path)
+    module, name = JOB_FORMATS[options.jobs_format].split(":")
+    read: Callable[..., JobTable] = getattr(import_module(module), name)
+    if options.jobs_format != "pollux":
+        return read(path)
+    size = cluster_size(options.cluster or "")
+    per_node = {} if size is None else {"units_per_node": size[1]}
+    return read(path, options.applications, whole_seconds=options.compat == "pollux", **per_node)
+
+
+def _interference(options: Options, jobs: JobTable, notes: NoteTaker, digests: dict[str, str]) -> Interference | None:
+    if options.xi is None:
+        return None
+    digests["xi"] = _digest(options.xi)
+    if options.memory_table is not None:
+        digests["memory_table"] = _digest(options.memory_table)
+    table = read_xi(options.xi)
+    if table.clipped:
+        notes.note(f"{table.clipped} xi below 1 are measurement noise and count as 1")
+    if table.estimated:
+        told = ", ".join(f"{count} {flag}" for flag, count in table.estimated.items())
+        notes.note(f"{sum(table.estimated.values())} rows of the xi table are estimates, not measurements: {told}")
+    interference = Interference(
+        table,
+        math.inf if options.xi_max is None else options.xi_max,
+        options.unit_memory_gib,
+        frozenset(frozenset(pair) for pair in options.forbid),
+        None if options.memory_table is None else read_unit_memory(options.memory_table),
+        options.sub_batch,
+    )
+    if interference.by_units:
+        sizes = sorted({row.units for row in table.measurements if row.units is not None})
+        notes.note(
+            f"a job's xi is that of as many units as it has ({', '.join(f'{n:g}' for n in sizes)} in the xi table); on "
+            "others that of rows without units counts, or the largest of its pair"
+        )
+    by_model = {(job.model, job.batch_size, job.memory_gib): job for job in jobs}
+    kinds = list(by_model.values())
+    if not any(interference.ever(a, b) for a in kinds for b in kinds):
+        models = ", ".join(sorted({job.model or "(none)" for job in jobs}))
+        notes.note(f"no two jobs may share: the xi table, memory or --forbid leave no pair of the models {models}")
+    return interference
+
+
+def _digest(path: str) -> str:
+    """SHA-256 of an input; as in reading, a name without suffix means the published file of that name."""
+    candidates = [Path(path + suffix) for suffix in ("", ".pkl", ".tar.gz")]
+    return results.digest(next((file for file in candidates if file.is_file()), candidates[0]))
+
+
+def _fit(trace: NodeTrace, jobs: JobTable, notes: NoteTaker, *, align: bool) -> JobTable:
+    """The jobs, shifted where that is wanted; refuse those of which none can do anything in this trace."""
+    source = jobs.source or None
+    if not len(jobs):
+        raise InputError("the job table is empty", file=source)
+    if trace.start == trace.end:
+        raise InputError(
+            f"no time passes in the trace: it is of one instant, {_second(trace.start)}", file=trace.source
+        )
+    if align:
+        shift = trace.start - min(job.tsub_ns for job in jobs)
+        jobs = jobs.shifted(shift)
+        notes.note(f"--align-jobs: all jobs are submitted {_apart(abs(shift))} {'later' if shift >= 0 else 'earlier'}")
+    late = [job for job in jobs if job.tsub_ns >= trace.end]
+    hint = "--align-jobs shifts them so that the first is submitted when the trace begins"
+    if len(late) == len(jobs):
+        what = (
+            f"all jobs are submitted after the trace ends ({_second(min(job.tsub_ns for job in jobs))} and later; "
+            f"the trace ends at {_second(trace.end)})"
+        )
+        raise InputError(what, file=source, column="Tsub", hint=hint)
+    if late:
+        notes.note(f"{len(late)} of {len(jobs)} jobs are submitted after the trace ends and never run")
+    early = [trace.start - job.tsub_ns for job in jobs if job.tsub_ns < trace.start]
+    if len(early) == len(jobs) and min(early) > trace.end - trace.start:
+        what = (
+            f"all jobs are submitted {_apart(min(early))} or more before the trace begins "
+            f"({_second(trace.start)}), which is {_apart(trace.end - trace.start)} long"
+        )
+        raise InputError(what, file=source, column="Tsub", hint=hint)
+    if early:
+        notes.note(
+            f"{len(early)} of {len(jobs)} jobs are submitted before the trace begins, by up to {_apart(max(early))}: "
+            "they wait for it, which counts as queueing; --align-jobs shifts all jobs"
+        )
+    beyond = jobs.beyond_curve()
+    if beyond:
+        notes.note(
+            f"{len(beyond)} jobs have a Jmax beyond the last point of their curve, which is held constant there "
+            f"(first: {beyond[0].name})"
+        )
+    return jobs
+
+
+def _second(instant_ns: int) -> str:
+    return str(np.datetime64(instant_ns // SECOND_NS, "s"))
+
+
+def _apart(nanoseconds: int) -> str:
+    """A span of time in words."""
+    seconds = nanoseconds / SECOND_NS
+    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds:g} s"

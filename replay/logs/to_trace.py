@@ -1,0 +1,475 @@
+"""From busy and unavailable intervals to a node trace."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bft.models import InputError
+from bft.replay.logs.collector import OPEN, Collector, Columns, merge
+from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.node_names import difference, other_forms
+from bft.replay.trace.node_trace import SECOND_NS, IndexArray, NodeTrace, TimeArray
+from bft.replay.trace.trace_statistics import iso
+
+# The idle share is summed in floating point, the others exactly.
+_ROUNDING = 1e-9
+# Share and length of the part of a window outside the logs from which on the window is refused, or noted. Exports are
+# asked for by dates, and the first and last record lie somewhat inside.
+_REFUSED_OUTSIDE, _REFUSED_OUTSIDE_NS = 0.5, 86_400 * SECOND_NS
+_NOTED_OUTSIDE, _NOTED_OUTSIDE_NS = 0.01, 3_600 * SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What the node-time of the window of observation went to.
+
+    Parameters
+    ----------
+    nodes, nodes_never_busy
+        Nodes of the machine, and those among them that ran no job in the window.
+    foreign_nodes
+        Nodes that jobs or events name and the list of nodes does not: left out.
+    node_seconds
+        Nodes x seconds of observation.
+    busy, unavailable, idle, short_gaps
+        Shares of them, which add up to 1: jobs ran; no job ran, but the node was down, drained or reserved; idle;
+        in gaps too short to count as idle.
+    intervals, overlaps_merged, gaps_closed
+        Node-intervals read, how many of them overlapped or touched another, and how many gaps were too short.
+
+    Raises
+    ------
+    RuntimeError
+        When the shares do not balance, which is a mistake of ours.
+    """
+
+    nodes: int
+    nodes_never_busy: int
+    foreign_nodes: int
+    node_seconds: float
+    busy: float
+    unavailable: float
+    idle: float
+    short_gaps: float
+    intervals: int
+    overlaps_merged: int
+    gaps_closed: int
+
+    def __post_init__(self) -> None:
+        self.balance()
+
+    def balance(self) -> None:
+        """Check that each share is one, and that they add up to 1: all node-time went somewhere, and once."""
+        shares = {name: getattr(self, name) for name in ("busy", "unavailable", "idle", "short_gaps")}
+        if not all(-_ROUNDING <= share <= 1 + _ROUNDING for share in shares.values()):
+            raise RuntimeError(f"a share of the node-time is not between 0 and 1: {shares}")
+        if not abs(sum(shares.values()) - 1) <= _ROUNDING:
+            raise RuntimeError(f"the shares of the node-time do not add up to 1: {shares}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return asdict(self)
+
+
+def node_trace(
+    collected: Collector,
+    diagnosis: Diagnosis,
+    *,
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+    machine_nodes: int | None = None,
+    source: str = "",
+) -> tuple[NodeTrace, Coverage]:
+    """The idle nodes of a machine: those of its nodes that are neither busy nor unavailable.
+
+    Parameters
+    ----------
+    collected
+        What the readers handed over.
+    diagnosis
+        Receives notes on the window and the nodes.
+    start_ns, end_ns
+        Window of observation. By default what the log states of itself, else from the first *end* of a job to the
+        last start or end: records are kept by the end of jobs, so that of the time before the first end only
+        long jobs are known, and the rest would look idle.
+    source
+        Name of the logs, for messages.
+    machine_nodes
+        Size of a machine of which the log names no nodes; by default what the log states, else the most that were
+        busy at once.
+
+    Raises
+    ------
+    InputError
+        When no interval was read, when the window is empty or lies outside the logs, and when no job ran on a node of
+        the list of nodes.
+    RuntimeError
+        When the account does not balance, which is a mistake of ours.
+    """
+    collected.settle(diagnosis)
+    diagnosis.balance()
+    diagnosis.check_use()
+    _place(collected, diagnosis, machine_nodes)
+    if not collected.names:
+        raise InputError(
+            "no row names a node that was busy, down or known", file=source or None, hint=diagnosis.losses() or None
+        )
+    start, end = _window(collected, diagnosis, start_ns, end_ns, source)
+    if not (collected.reported or diagnosis.allow_few):
+        raise InputError(
+            "no row reports when a node was busy or down: all nodes would look idle",
+            file=source or None,
+            hint=f"--allow-few accepts that{'; ' if diagnosis.losses() else ''}{diagnosis.losses()}",
+        )
+    names, index = _nodes(collected, diagnosis)
+    busy, unavailable, idle = collected.busy_intervals, collected.unavailable_intervals, collected.idle_intervals
+    busy_read, unavailable_read, idle_read = busy.merged(), unavailable.merged(), idle.merged()
+    given = busy.given + unavailable.given + idle.given
+    merged = len(busy_read[0]) + len(unavailable_read[0]) + len(idle_read[0])
+    foreign = _foreign(collected, index, _joined(busy_read, idle_read), unavailable_read, diagnosis, source)
+    busy_now, unavailable_now = (_clip(found, index, start, end) for found in (busy_read, unavailable_read))
+    if len(unavailable_read[0]) and not len(unavailable_now[0]):
+        diagnosis.note("no outage or reservation falls into the window of observation and on a node of the machine", "",
+                       0, loud=True)  # fmt: skip
+    size = len(names)
+    if idle.given:
+        idle_now = _clip(idle_read, index, start, end)
+        rest = _unstated(idle_now, busy_now, unavailable_now, size, start, end, diagnosis)
+        if busy.given:
+            unavailable_now = _joined(unavailable_now, rest)
+        else:
+            busy_now = rest
+    node, begins, ends = _joined(busy_now, unavailable_now)
+    taken = merge(node, begins, ends)
+    idle_node, idle_start, idle_end = _gaps(taken, size, start, end)
+    long = idle_end - idle_start >= collected.min_gap_ns
+    trace = _trace(names, idle_node[long], idle_start[long], idle_end[long], start, end)
+    all_ns = size * (end - start)
+    busy_ns, taken_ns = _node_ns(busy_now), _node_ns(taken)
+    coverage = Coverage(
+        nodes=size,
+        nodes_never_busy=size - len(np.unique(busy_now[0])),
+        foreign_nodes=foreign,
+        node_seconds=all_ns / SECOND_NS,
+        busy=busy_ns / all_ns,
+        unavailable=(taken_ns - busy_ns) / all_ns,
+        idle=trace.idle_node_seconds() * SECOND_NS / all_ns,
+        short_gaps=_node_ns((idle_node[~long], idle_start[~long], idle_end[~long])) / all_ns,
+        intervals=given,
+        overlaps_merged=given - merged - busy.closed - unavailable.closed,
+        gaps_closed=int((~long).sum()) + busy.closed + unavailable.closed,
+    )
+    return trace, coverage
+
+
+def _joined(*parts: Columns) -> Columns:
+    node, begins, ends = (np.concatenate([part[k] for part in parts]) for k in range(3))
+    return node, begins, ends
+
+
+def _unstated(
+    idle: Columns, busy: Columns, unavailable: Columns, size: int, start: int, end: int, diagnosis: Diagnosis
+) -> Columns:
+    """What no row covers in a log that states when nodes were idle; notes what that and contradictions amount to."""
+
+    def total_ns(of: Columns) -> int:  # exact, and beyond 64 bits
+        lengths = of[2] - of[1]
+        return int((lengths // SECOND_NS).sum()) * SECOND_NS + int((lengths % SECOND_NS).sum())
+
+    taken = merge(*_joined(busy, unavailable))
+    covered = merge(*_joined(idle, taken))
+    rest = _gaps(covered, size, start, end)
+    share = total_ns(rest) / (size * (end - start))
+    detail = f"{share:.1%} of the node-time"
+    if not len(busy[0]):
+        diagnosis.note("rows state when nodes were idle: at all other times nodes count as busy", "", 0, detail)
+    elif len(rest[0]):
+        diagnosis.note("rows state when nodes were idle: time that no row covers counts as unavailable", "", 0, detail)
+    twice = total_ns(idle) + total_ns(taken) - total_ns(covered)
+    if twice:
+        diagnosis.note("idle rows overlap busy or unavailable ones: nodes count as not idle there", "", 0,
+                       f"{twice / SECOND_NS / 3600:.3g} node-hours")  # fmt: skip
+    return rest
+
+
+def _node_ns(found: Columns) -> int:
+    """Length of all intervals together. In one sum, 64 bits of nanoseconds hold no more than 292 node-years."""
+    lengths = found[2] - found[1]
+    return int((lengths // SECOND_NS).sum()) * SECOND_NS + int((lengths % SECOND_NS).sum())
+
+
+def _window(
+    collected: Collector, diagnosis: Diagnosis, start_ns: int | None, end_ns: int | None, source: str
+) -> tuple[int, int]:
+    start, end = collected.first_end, collected.last
+    if start >= end:  # all jobs ended at once: there is no better guess
+        start = collected.first_start
+    stated = collected.stated or (collected.stated_outages if collected.first_start == OPEN else None)
+    if stated is not None:  # logs of jobs that state none may lie beside those that state it
+        start, end = min(stated[0], start), max(stated[1], end)
+    log = min(start, collected.first_start), end
+    if start_ns is not None:
+        start = start_ns
+    elif stated is None and collected.first_start < start < OPEN:
+        diagnosis.note("the window begins with the first end of a job: of the time before only long jobs are known",
+                       source, 0)  # fmt: skip
+    if end_ns is not None:
+        end = end_ns
+    elif stated is None and collected.last and not collected.running:
+        diagnosis.note("no job was running when the log ended: those that ended later are missing, so that the last "
+                       "hours look idler than they were", source, 0)  # fmt: skip
+    if start >= end:
+        raise InputError(
+            "the window of observation is empty" if start < OPEN else "no job tells when the observation began",
+            file=source or None,
+            hint=f"--from and --to set it{'; ' if diagnosis.losses() else ''}{diagnosis.losses()}",
+        )
+    if log[0] <= log[1]:
+        _check_window(start, end, log, diagnosis, source)
+    return start, end
+
+
+def _check_window(start: int, end: int, log: tuple[int, int], diagnosis: Diagnosis, source: str) -> None:
+    """Refuse a window that hardly overlaps the logs, and note how much of it does not."""
+    outside = (end - start) - max(0, min(end, log[1]) - max(start, log[0]))
+    share = outside / (end - start)
+    where = f"the window is {iso(start)} to {iso(end)}, the logs hold {iso(log[0])} to {iso(log[1])}"
+    none = start >= log[1] or end <= log[0]
+    much = outside > _REFUSED_OUTSIDE_NS and share > _REFUSED_OUTSIDE
+    if (none and log[0] < log[1]) or (much and not diagnosis.allow_few):
+        raise InputError(
+            f"the window of observation lies outside the logs: {where}" if none else
+            f"{share:.0%} of the window of observation lie outside the logs: {where}",
+            file=source or None,
+            hint="check the years in --from and --to, and --tz" + ("" if none else "; --allow-few accepts it"),
+        )  # fmt: skip
+    if outside > _NOTED_OUTSIDE_NS and share > _NOTED_OUTSIDE:
+        diagnosis.note("part of the window lies before the first or after the last record: nodes look idle there", "",
+                       0, f"{share:.1%} of it; {where}", loud=True)  # fmt: skip
+
+
+def _nodes(collected: Collector, diagnosis: Diagnosis) -> tuple[list[str], NDArray[np.int64]]:
+    """Names of the machine's nodes, sorted; and for each node collected its place there, or -1."""
+    everybody = list(collected.names)
+    forms = other_forms(everybody, collected.universe, collected.owners)
+    members = collected.universe or [node for node in range(len(everybody)) if node not in forms]
+    if not collected.universe:
+        diagnosis.note("no list of nodes was given: the machine is taken to have the nodes that the logs name", "", 0)
+    placed = sorted(members, key=lambda node: _natural(everybody[node]))
+    index = np.full(len(everybody), -1, dtype=np.int64)
+    index[placed] = np.arange(len(placed))
+    if forms:
+        index[list(forms)] = index[list(forms.values())]
+        (other, kept), *_ = forms.items()
+        diagnosis.note("nodes go by their short and their full name: taken for the same nodes", "", 0,
+                       f"{len(forms)}, such as {everybody[other]} and {everybody[kept]}")  # fmt: skip
+    return [everybody[node] for node in placed], index
+
+
+def _foreign(
+    collected: Collector,
+    index: NDArray[np.int64],
+    busy: Columns,
+    unavailable: Columns,
+    diagnosis: Diagnosis,
+    source: str,
+) -> int:
+    """How many nodes are not in the list of nodes; refuses logs of which no job ran on a node of the list."""
+    everybody = list(collected.names)
+    strangers = np.flatnonzero(index < 0)
+    if not len(strangers):
+        return 0
+    with_jobs = np.unique(busy[0])
+    left_out = with_jobs[index[with_jobs] < 0]
+    if len(left_out) and len(left_out) == len(with_jobs):
+        jobs, listed = [everybody[k] for k in left_out], [everybody[k] for k in sorted(collected.universe)]
+        why = difference(jobs, listed)
+        raise InputError(
+            f"no job ran on a node of the list of nodes: jobs ran on {_some(jobs)}, the list has {_some(listed)}",
+            file=source or None,
+            hint=why or "is it the list of another machine?",
+        )
+    if len(left_out):
+        lost = index[busy[0]] < 0
+        open_ended = busy[2] == OPEN
+        share = _node_ns(tuple(c[lost & ~open_ended] for c in busy)) / max(
+            1, _node_ns(tuple(c[~open_ended] for c in busy))
+        )
+        diagnosis.note("jobs ran on nodes that are not in the list of nodes: left out", "", 0,
+                       f"{len(left_out):,} of {len(with_jobs):,} nodes with jobs, {share:.1%} of the jobs' node-time, "
+                       f"such as {_some([everybody[k] for k in left_out])}", loud=True)  # fmt: skip
+    others = np.setdiff1d(strangers, left_out)
+    down = np.unique(unavailable[0])
+    if len(others):
+        none = len(down) and not (index[down] >= 0).any()
+        diagnosis.note("nodes that are not in the list of nodes were down or reserved: left out", "", 0,
+                       f"{len(others)}, such as {_some([everybody[k] for k in others])}", loud=bool(none))  # fmt: skip
+    return len(strangers)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
+def _natural(name: str) -> list[str | int]:
+    """Key that sorts n2 before n10; every second entry is a number."""
+    return [int(part) if k % 2 else part for k, part in enumerate(re.split(r"(\d+)", name))]
+
+
+def _clip(found: Columns, index: NDArray[np.int64], start: int, end: int) -> Columns:
+    """The intervals of the machine's nodes inside the window, with the nodes renumbered; disjoint as those given."""
+    node, begins, ends = index[found[0]], np.maximum(found[1], start), np.minimum(found[2], end)
+    inside = (node >= 0) & (begins < ends)
+    clipped = node[inside].astype(np.int32), begins[inside], ends[inside]
+    one_name_each = np.count_nonzero(index >= 0) == index.max(initial=-1) + 1
+    return clipped if one_name_each else merge(*clipped)
+
+
+def _gaps(taken: Columns, size: int, start: int, end: int) -> Columns:
+    """What disjoint intervals, sorted, leave of [start, end) on each of `size` nodes; in no order."""
+    node, begins, ends = taken
+    first = np.ones(len(node), dtype=bool)
+    first[1:] = node[1:] != node[:-1]
+    last = np.append(first[1:], True)[: len(node)]
+    before = np.where(first, start, np.roll(ends, 1))
+    never = np.setdiff1d(np.arange(size, dtype=np.int32), node)
+    gap_node = np.concatenate([node, node[last], never])
+    gap_start = np.concatenate([before, ends[last], np.full(len(never), start)])
+    gap_end = np.concatenate([begins, np.full(int(last.sum()) + len(never), end)])
+    some = gap_start < gap_end
+    return gap_node[some], gap_start[some], gap_end[some]
+
+
+def _trace(names: list[str], node: IndexArray, begins: TimeArray, ends: TimeArray, start: int, end: int) -> NodeTrace:
+    """A trace of disjoint idle fragments."""
+    closed = ends < end  # what is still idle at the end of the window has no leave
+    left, left_times = node[closed], ends[closed]
+    join_order, leave_order = np.lexsort((node, begins)), np.lexsort((left, left_times))
+    times = np.union1d(begins, left_times)
+
+    def offsets(of: TimeArray) -> TimeArray:
+        return np.append(np.searchsorted(of, times), len(of)).astype(np.int64)
+
+    return NodeTrace(
+        nodes=tuple(names),
+        times=times,
+        joined=node[join_order],
+        joined_at=offsets(begins[join_order]),
+        left=left[leave_order],
+        left_at=offsets(left_times[leave_order]),
+        start=start,
+        end=end,
+    )
+
+
+def _place(collected: Collector, diagnosis: Diagnosis, machine_nodes: int | None) -> None:
+    """Give the jobs that only count their nodes the first that are free, in order of their start.
+
+    Schedulers place otherwise, so that fragments of single nodes are not those of the machine; how many nodes are
+    idle at each instant is. A list of nodes is the machine; without one it is as large as stated, and has the nodes
+    that logs name (those that were down, say) and others with names of ours.
+    """
+    needed, starts, ends = collected.counted()
+    if not len(needed):
+        if machine_nodes and collected.names:
+            diagnosis.note("--machine-nodes has no effect: the logs name the nodes", "", 0, loud=True)
+        return
+    collected.forget_counted()
+    order = np.argsort(starts, kind="stable")
+    needed, starts, ends = needed[order], starts[order], ends[order]
+    machine = _machine(collected, diagnosis, machine_nodes, lambda: _peak(needed, starts, ends))
+    diagnosis.note("the log has counts of nodes, no names: each job was given the first free nodes", "", 0)
+    taken = _Taken(collected, machine)
+    free = np.ones(len(machine), dtype=bool)
+    held: list[tuple[int, int, NDArray[np.int64]]] = []
+    short = 0
+    for job, (count, begin, finish) in enumerate(zip(needed.tolist(), starts.tolist(), ends.tolist(), strict=True)):
+        while held and held[0][0] <= begin:
+            free[heappop(held)[2]] = True
+        chosen = taken.first(free, count, begin, finish)
+        short += len(chosen) < count
+        free[chosen] = False
+        heappush(held, (finish, job, chosen))
+        collected.busy_intervals.add(array("i", machine[chosen].tobytes()), begin, finish)
+    if short:
+        diagnosis.note("jobs wanted more nodes than were free: the list of nodes or --machine-nodes may be too small",
+                       "", 0, f"{short:,} of {len(needed):,} jobs", loud=True)  # fmt: skip
+
+
+def _machine(
+    collected: Collector, diagnosis: Diagnosis, machine_nodes: int | None, peak: Callable[[], int]
+) -> NDArray[np.int32]:
+    """Indices of the machine's nodes, in the order in which counted jobs fill them."""
+    stated = collected.machine_nodes
+    names = list(collected.names)
+    members = sorted(collected.universe or range(len(names)), key=lambda node: _natural(names[node]))
+    if collected.universe:
+        if machine_nodes not in (None, len(members)):
+            raise InputError(f"--machine-nodes: {machine_nodes}, but --nodes lists {len(members)}", hint="give one")
+        if stated not in (None, len(members)):
+            diagnosis.note("the log states another number of nodes than the list of nodes, which is taken", "", 0,
+                           f"{stated}, listed are {len(members)}", loud=True)  # fmt: skip
+    else:
+        size = machine_nodes or stated or peak()
+        if size > collected.most_nodes:
+            raise InputError(f"a machine of {size:,} nodes is beyond {collected.most_nodes:,}", hint="--machine-nodes")
+        if not (machine_nodes or stated):
+            diagnosis.note("neither log nor --machine-nodes tell the machine's size: it is taken to be the most nodes "
+                           "that were busy at once", "", 0, f"{size}")  # fmt: skip
+        digits = max(5, len(str(size - 1)))
+        ours = (f"n{node:0{digits}}" for node in range(size))
+        free = [name for name in ours if name not in collected.names][: max(0, size - len(members))]
+        members += collected.indices(free)
+        collected.universe.update(members)
+    return np.array(members, dtype=np.int32)
+
+
+class _Taken:
+    """Nodes of a machine on which counted jobs are not placed as long as others are free.
+
+    Parameters
+    ----------
+    collected
+        With what is known of nodes by name: they were down or reserved, or jobs of other logs ran on them.
+    machine
+        Indices of the machine's nodes.
+    """
+
+    def __init__(self, collected: Collector, machine: NDArray[np.int32]) -> None:
+        place = np.full(len(collected.names), -1, dtype=np.int64)
+        place[machine] = np.arange(len(machine))
+        for other, kept in other_forms(list(collected.names), collected.universe, collected.owners).items():
+            place[other] = place[kept]
+        known = [collected.unavailable_intervals.merged(), collected.busy_intervals.merged()]
+        node, starts, ends = (np.concatenate(columns) for columns in zip(*known, strict=True))
+        mine = np.flatnonzero(place[node] >= 0)
+        mine = mine[np.argsort(starts[mine], kind="stable")]
+        self._place, self._starts, self._ends = place[node[mine]], starts[mine], ends[mine]
+
+    def first(self, free: NDArray[np.bool_], count: int, begin: int, finish: int) -> NDArray[np.int64]:
+        """The first free nodes, those that are taken during [begin, finish) after all others. Begins never decrease."""
+        if not len(self._place):
+            return np.flatnonzero(free)[:count]
+        over = self._ends <= begin
+        if 2 * np.count_nonzero(over) > len(over):
+            self._place, self._starts, self._ends = self._place[~over], self._starts[~over], self._ends[~over]
+            over = over[~over]
+        until = int(np.searchsorted(self._starts, finish))
+        taken = np.zeros(len(free), dtype=bool)
+        taken[self._place[:until][~over[:until]]] = True
+        return np.concatenate([np.flatnonzero(free & ~taken), np.flatnonzero(free & taken)])[:count]
+
+
+def _peak(needed: TimeArray, starts: TimeArray, ends: TimeArray) -> int:
+    """The most nodes that were busy at once; what ends at an instant makes room for what starts then."""
+    times = np.concatenate([ends, starts])
+    changes = np.concatenate([-needed, needed])
+    return int(np.cumsum(changes[np.argsort(times, kind="stable")]).max())

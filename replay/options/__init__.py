@@ -1,0 +1,1 @@
+"""Everything that decides a result, and which options go together."""

@@ -1,0 +1,260 @@
+"""Which options go together: what is refused, and what has no effect beside what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from bft.models.errors import InputError
+
+if TYPE_CHECKING:
+    from bft.replay.options.options import Options
+    from bft.replay.policies import Kind
+
+# What a policy may know of the run, by the name of the option.
+POLICY_SETTINGS = (
+    "tfwd_s",
+    "backend",
+    "formulation",
+    "strict_reference",
+    "time_limit_s",
+    "gap",
+    "threads",
+    "ties",
+    "cost_model",
+    "verify",
+    "objective",
+    "deadline_boost",
+    "deadline_horizon_s",
+    "xi_partners",
+    "unit_memory_gib",
+    "restart_overhead",
+    "seed",
+)
+# Of these the engine itself uses some too, whatever the policy knows.
+_OF_THE_ENGINE = ("cost_model", "unit_memory_gib", "restart_overhead")
+# What --compat reference uses: all that the published replayer has.
+_PUBLISHED = (
+    "node_trace",
+    "job_bounds",
+    "job_curves",
+    "jobs",
+    "jobs_format",
+    "applications",
+    "align_jobs",
+    "tfwd_s",
+    "time_limit_s",
+    "max_jobs",
+    "first_node",
+    "node_count",
+    "skip_rows",
+    "sort",
+    "policy",
+    "backend",
+    "compat",
+    "dedicated",
+)
+# Constants of the policies as Lucid's artifact runs them (docs/decisions/0011-lucid.md).
+LUCID_CONSTANTS = {
+    "lucid": {"compat": "yes"},
+    "srtf": {"compat": "yes"},
+    "tiresias-l": {"compat": "yes", "limits": "18000", "interval_s": "60", "placement": "all"},
+}
+# Formulations in which two jobs may share units.
+_SHARING = ("items", "flow")
+
+
+def contradictions(options: Options) -> Iterator[str]:
+    """What cannot have been meant, one sentence each; the policy is looked up, so that its kind is known."""
+    o, policy = options, options.policy
+    if o.jobs is not None and (o.job_bounds is not None or o.job_curves is not None):
+        yield "give either --jobs or the pair -bdfn and -scfn"
+    if (o.job_bounds is None) != (o.job_curves is None):
+        given, missing = ("-bdfn", "-scfn") if o.job_curves is None else ("-scfn", "-bdfn")
+        yield f"{given} needs {missing} with it: a published job set is a pair of tables"
+    if o.cluster is not None and o.node_trace is not None:
+        yield "give either -ndmap, a node trace, or --cluster, nodes that are always idle"
+    if o.cluster is not None and o.compat == "reference":
+        yield "the published replayer knows no fixed clusters: leave out --cluster or --compat"
+    if o.cluster is not None and o.jobs is None:
+        yield "--cluster needs jobs: --jobs FILE, with --jobs-format where it is not the native one"
+    if o.xi is None and kind_of(policy).shares:
+        yield f"--policy {policy} shares units and needs --xi FILE: what sharing costs"
+    if o.xi is not None and o.compat == "reference":
+        yield "the published replayer knows no sharing: leave out --xi or --compat"
+    if o.xi is not None and "interference" not in constants_of(policy):
+        yield f"--policy {policy} shares nothing, so it takes no --xi"
+    if o.compat == "reference" and (o.max_jobs == 0 or policy not in ("milp", "equal-share")):
+        yield "the published replayer knows --policy milp and equal-share, and -maxJ from 1 on"
+    if o.compat == "lucid" and policy not in LUCID_CONSTANTS:
+        yield f"--compat lucid is for --policy {', '.join(LUCID_CONSTANTS)}, not {policy}"
+    if o.compat == "pollux" and o.jobs_format != "pollux":
+        yield f"--compat pollux is for --jobs-format pollux, not {o.jobs_format}"
+    if "backend" in constants_of(policy):
+        yield from _of_the_solver(o)
+    yield from (f"{flag} has no effect {need.where(o)}" for flag, need in _idle(o) if need.refused)
+
+
+def _of_the_solver(o: Options) -> Iterator[str]:
+    """What no solver can do."""
+    from bft.milp.backends.registry import BACKENDS
+
+    shares = o.xi is not None
+    if shares and o.formulation not in ("auto", *_SHARING):
+        yield f"--formulation {o.formulation} knows no sharing; with --xi choose {' or '.join(_SHARING)}"
+    formulation = o.formulation
+    if formulation == "auto":
+        formulation = "node" if o.strict_reference else "items" if shares else "modes"
+    if o.backend in BACKENDS and formulation not in BACKENDS[o.backend].formulations:
+        able = ", ".join(name for name, backend in BACKENDS.items() if formulation in backend.formulations)
+        yield f"--backend {o.backend} cannot solve formulation {formulation}; choose one of {able}"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Options that have an effect only where a condition holds.
+
+    Parameters
+    ----------
+    names
+        Of the options.
+    holds
+        The condition.
+    where
+        From the options to the end of a message: where they have no effect.
+    refused
+        Nobody can have meant it: an error, not a note.
+    """
+
+    names: tuple[str, ...]
+    holds: Callable[[Options], bool]
+    where: Callable[[Options], str]
+    refused: bool = False
+
+
+def _without(what: str) -> Callable[[Options], str]:
+    return lambda options: f"without {what}"
+
+
+# The first that fails for an option is reported.
+NEEDS = (
+    Need(("jobs_format",), lambda o: o.jobs is not None, _without("--jobs"), refused=True),
+    Need(("applications",), lambda o: o.jobs_format == "pollux", _without("--jobs-format pollux")),
+    Need(
+        ("first_node", "node_count", "skip_rows", "sort", "align_jobs"),
+        lambda o: o.cluster is None,
+        lambda o: "with --cluster, whose nodes are idle from the first submit on",
+    ),
+    Need(
+        ("sort",),
+        lambda o: o.node_trace is not None,
+        lambda o: "on the bundled trace, which is in order",
+    ),
+    Need(("xi_max", "xi_partners", "forbid"), lambda o: o.xi is not None, _without("--xi")),
+    Need(
+        ("unit_memory_gib",),
+        lambda o: o.xi is not None or "unit_memory_gib" in constants_of(o.policy),
+        _without("--xi"),
+    ),
+    Need(
+        ("memory_table",),
+        lambda o: o.xi is not None and o.unit_memory_gib is not None,
+        _without("--xi and --unit-memory"),
+        refused=True,
+    ),
+    Need(("sub_batch",), lambda o: o.memory_table is not None, _without("--memory-table")),
+    Need(
+        ("strict_reference",),
+        lambda o: o.formulation in ("auto", "node"),
+        _without("--formulation node"),
+        refused=True,
+    ),
+    Need(("deadline_horizon_s",), lambda o: o.deadline_boost > 1, _without("--deadline-boost")),
+    Need(
+        ("checkpoint_interval_s",),
+        lambda o: kind_of(o.policy).rigid,
+        lambda o: f"with --policy {o.policy}, whose jobs shrink when they lose nodes",
+    ),
+    *(
+        Need(
+            (name,),
+            lambda o, name=name: name in constants_of(o.policy),  # type: ignore[misc]
+            lambda o: f"with --policy {o.policy}",
+        )
+        for name in POLICY_SETTINGS
+        if name not in _OF_THE_ENGINE
+    ),
+    Need(
+        ("verify",),
+        lambda o: o.ties == "solver" or o.gap > 0 or o.strict_reference,
+        lambda o: "with --ties canonical, which verifies every answer without sharing",
+    ),
+    Need(("threads", "gap", "ties"), lambda o: o.backend != "exact", lambda o: "with --backend exact"),
+)
+
+
+def without_effect(options: Options) -> list[str]:
+    """What is given and changes nothing, one sentence an option, in the order of the options."""
+    found = [f"{flag} has no effect {need.where(options)}" for flag, need in _idle(options)]
+    if options.verify and options.policy == "milp-sharing":
+        found.append(
+            "--verify checks only decisions in which nobody may share: the exact dynamic programme cannot do others"
+        )
+    own = "--gap" if options.gap > 0 else "--strict-reference" if options.strict_reference else ""
+    if own and options.ties == "canonical" and options.backend != "exact" and "ties" in constants_of(options.policy):
+        found.append(
+            f"--ties canonical has no effect with {own}: the solver's own answers count, and differ by backend"
+        )
+    return found
+
+
+def _idle(options: Options) -> Iterator[tuple[str, Need]]:
+    """Options that differ from their defaults, by flag, and what they lack."""
+    published = Need((), lambda o: False, lambda o: "with --compat reference")
+    for each in fields(options):
+        if getattr(options, each.name) == options.default(each.name):
+            continue
+        if options.compat == "reference" and each.name not in _PUBLISHED:
+            yield each.metadata["flag"], published
+            continue
+        lacking = next((need for need in NEEDS if each.name in need.names and not need.holds(options)), None)
+        if lacking is not None:
+            yield each.metadata["flag"], lacking
+
+
+def kind_of(policy: str) -> Kind:
+    """The kind of a policy."""
+    from bft.replay.policies import Kind, policy_factory
+
+    return Kind.of(policy_factory(policy))
+
+
+def constants_of(policy: str) -> tuple[str, ...]:
+    """The names of what a policy can be told, by the run or by --set."""
+    from bft.replay.policies import policy_factory, policy_options
+
+    return tuple(option.name for option in policy_options(policy_factory(policy)))
+
+
+def check_backend(options: Options) -> None:
+    """Refuse a backend that cannot be used on this machine, where the policy asks one.
+
+    Not when options are made: what plans a run need not be the machine that does it.
+    """
+    from bft.milp.backends.registry import BACKENDS, describe
+
+    if options.backend not in BACKENDS or "backend" not in constants_of(options.policy):
+        return
+    state = describe(options.backend)
+    if not state.available:
+        there = ", ".join(name for name in BACKENDS if describe(name).available)
+        what = f"--backend {options.backend} is not available here ({state.licence}); there are {there}"
+        raise InputError(what, hint=state.how_to_get)
+
+
+def check_constants(policy: str, given: dict[str, str]) -> None:
+    """Refuse a constant that a policy does not have, or a value that does not fit it."""
+    from bft.replay.policies import parse_constants
+
+    parse_constants(policy, given, [*POLICY_SETTINGS, "interference"])

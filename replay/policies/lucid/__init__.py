@@ -1,0 +1,1 @@
+"""Lucid (ASPLOS'23): orchestrator, binder, profiler, submission forecast."""

@@ -1,0 +1,228 @@
+"""Lucid: jobs with the least predicted service first, and two on a unit where their profiles allow (ASPLOS'23).
+
+Hu et al., "Lucid: A Non-intrusive, Scalable and Interpretable Scheduler for Deep Learning Training Jobs", ASPLOS 2023.
+docs/decisions/0011-lucid.md says where its artifact differs from what is built here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+from bft.models import Job, JobTable
+from bft.replay.engine.port import Decision, JobView, Kind, State
+from bft.replay.engine.sharing_rules import Interference
+from bft.replay.policies.lucid.binder import Binder, Candidate, PairRules
+from bft.replay.policies.lucid.profiler import PROFILED, LucidProfiler, Profiled, profile_first
+from bft.replay.policies.lucid.submissions import (
+    ForecastTable,
+    LearntForecast,
+    RecentSubmissions,
+    SharingSwitch,
+    read_forecast_table,
+)
+from bft.replay.policies.predictions import ESTIMATE, SCORE, number_in, with_estimates, with_scores
+from bft.replay.trace.node_trace import SECOND_NS
+
+
+def _help(text: str) -> dict[str, str]:
+    return {"help": text}
+
+
+@dataclass
+class Lucid:
+    """Least predicted service first, without preemption; jobs share units where their profiles allow it.
+
+    While the switch is off, every job has its units alone and the first that does not fit blocks those behind it.
+    While it is on, each waiting job of at most `pair_units` units first tries to join a running one (see `PairRules`),
+    else it gets units of its own, and those that do not fit are skipped.
+
+    A job can share once its profile is known: when its column `profiled` says so (as after `profile_first`), or when
+    it, or one of the same model and batch size, has run here for `profile_s` seconds. What a profile tells is the
+    column `sharing_score`; a job without it does not share.
+    """
+
+    sharing: bool = field(default=True, metadata=_help("let two jobs have a unit"))
+    pair_units: int = field(default=8, metadata=_help("largest job that shares"))
+    score_sum: float = field(default=2.0, metadata=_help("most that the sharing scores of partners add up to"))
+    priority_ratio: float = field(default=2.0, metadata=_help("most that a newcomer's priority is of its partner's"))
+    unit_memory_gib: float | None = field(default=None, metadata=_help("memory of a unit; two jobs must take less"))
+    interference: Interference | None = field(default=None, metadata=_help("pairs that are known"))
+    switch_s: float = field(default=100.0, metadata=_help("seconds between settings of the sharing switch"))
+    quiet_jobs: float = field(default=2.0, metadata=_help("no sharing while no more jobs are expected per 10 min"))
+    horizon_s: float = field(default=3000.0, metadata=_help("seconds that a forecast looks ahead"))
+    forecast: str = field(
+        default="", metadata=_help("saved forecaster (.json) or table (time, jobs, units per 10 min); else recent jobs")
+    )
+    durations: str = field(default="", metadata=_help("saved duration estimator, for jobs without estimate_s"))
+    packing: str = field(default="", metadata=_help("saved packing analyser, for jobs without sharing_score"))
+    fallback_s: float = field(default=1000.0, metadata=_help("estimate of a job that has none above 0, seconds"))
+    profile_s: float = field(default=200.0, metadata=_help("seconds after which a job's profile is known"))
+    profiler_nodes: int = field(default=2, metadata=_help("nodes of a fixed cluster's profiler; 0: none"))
+    profiler_spare: int = field(default=1, metadata=_help("nodes that the profiler grows by"))
+    profiler_units: int = field(default=8, metadata=_help("largest job that the profiler takes"))
+    grow_above: int = field(default=10, metadata=_help("the profiler grows when more jobs wait"))
+    shrink_below: int = field(default=5, metadata=_help("the profiler shrinks when fewer jobs wait"))
+    quiet_units: float = field(default=40.0, metadata=_help("and at most so many units per 10 min are expected"))
+    compat: bool = field(default=False, metadata=_help("as the artifact: profiling is free, jobs last 1 s longer"))
+    name: str = field(default="lucid", init=False)
+    kind: ClassVar[Kind] = Kind(rigid=True)
+    _known: set[tuple[str, float | None]] = field(default_factory=set, init=False, repr=False)
+    _priorities: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("switch_s", "horizon_s", "fallback_s", "profile_s"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be seconds > 0, not {getattr(self, name)}")
+        if min(self.profiler_nodes, self.profiler_spare) < 0:
+            raise ValueError("the profiler cannot have fewer than 0 nodes")
+
+    def decide(self, state: State) -> Decision:
+        """Start waiting jobs, alone or on the units of others."""
+        self._submissions.see(state.jobs)
+        self._learn(state)
+        waiting = [at for at, view in enumerate(state.jobs) if not view.units]
+        if not waiting:
+            return Decision.keep(state)
+        on = self.sharing and self._switch.on(state.time_ns)
+        placed = self._started(state, waiting, on)
+        wake_ns = None
+        if self.sharing and len(placed) < len(waiting):
+            turns = (self._switch.next_turn(state.time_ns), self._next_known(state) if on else None)
+            wake_ns = min((at for at in turns if at is not None), default=None)
+        return Decision.placed(state, placed, wake_ns=wake_ns)
+
+    def prepare(self, jobs: JobTable) -> JobTable:
+        """The jobs with what saved models say of them."""
+        jobs = with_estimates(jobs, self.durations) if self.durations else jobs
+        return with_scores(jobs, self.packing) if self.packing else jobs
+
+    def stage_before(self, jobs: JobTable, *, start_ns: int, end_ns: int, units_per_node: int) -> Profiled | None:
+        """Run the profiler ahead of the pools of a fixed cluster; None when there is none."""
+        if not self.profiler_nodes:
+            return None
+        profiler = LucidProfiler(self.profiler_spare, self.grow_above, self.shrink_below, self.quiet_units, self._table)
+        return profile_first(
+            jobs,
+            profiler,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            nodes=self.profiler_nodes,
+            units_per_node=units_per_node,
+            profile_s=self.profile_s,
+            most_units=self.profiler_units,
+            compat=self.compat,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Submissions, and of which models there are profiles."""
+        known = sorted(self._known, key=lambda kind: (kind[0], kind[1] is not None, kind[1] or 0.0))
+        return {"submissions": self._submissions.state(), "known": [list(kind) for kind in known]}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Know what `state` says."""
+        self._submissions.restore(state["submissions"])
+        self._known = {(model, batch) for model, batch in state["known"]}
+
+    @cached_property
+    def _submissions(self) -> RecentSubmissions:
+        """What has been submitted, and a model's forecast from it."""
+        if not self.forecast.endswith(".json"):
+            return RecentSubmissions(self.horizon_s)
+        from bft.models.prediction.forecast import Forecaster
+        from bft.models.prediction.saved_models import read_model
+
+        return LearntForecast(read_model(self.forecast, Forecaster), self.horizon_s)
+
+    @cached_property
+    def _table(self) -> ForecastTable | None:
+        if not self.forecast or self.forecast.endswith(".json"):
+            return None
+        return read_forecast_table(self.forecast, horizon_s=self.horizon_s)
+
+    @cached_property
+    def _switch(self) -> SharingSwitch:
+        return SharingSwitch(self._table or self._submissions, self.switch_s, self.quiet_jobs)
+
+    def _started(self, state: State, waiting: list[int], on: bool) -> dict[int, tuple[int, ...]]:
+        """Who starts, and on which units."""
+        places = state.machine.places()
+        binder = self._binder(state) if on else Binder(PairRules())
+        placed: dict[int, tuple[int, ...]] = {}
+        if not len(places) and not len(binder):
+            return placed
+        waiting.sort(key=lambda at: self._priority(state.jobs[at].job))
+        too_many = math.inf  # what finds no place leaves none to larger ones
+        for at in waiting:
+            view = state.jobs[at]
+            newcomer = self._candidate(view, at) if on else None
+            partner = binder.bind(newcomer) if newcomer is not None else None
+            units = partner.units if partner is not None else None
+            if units is None and view.job.request < too_many:
+                units = places.take(view.job.request)
+                if units is None:
+                    too_many = view.job.request
+                elif newcomer is not None:
+                    binder.add(Candidate(view.job, at, units, newcomer.priority, newcomer.score))
+            if units is not None:
+                placed[at] = units
+            elif not on or (not len(places) and not len(binder)):
+                break
+        return placed
+
+    def _binder(self, state: State) -> Binder:
+        rules = PairRules(self.score_sum, self.priority_ratio, self.unit_memory_gib, self.interference)
+        binder = Binder(rules)
+        alone = [at for at, view in enumerate(state.jobs) if view.units and not view.partners]
+        alone.sort(key=lambda at: (state.jobs[at].since_ns or 0, self._priority(state.jobs[at].job)))
+        for at in alone:
+            candidate = self._candidate(state.jobs[at], at)
+            if candidate is not None:
+                binder.add(candidate)
+        return binder
+
+    def _candidate(self, view: JobView, at: int) -> Candidate | None:
+        """What is known of a job that may share, None of others."""
+        job = view.job
+        if job.request > self.pair_units or not self._is_known(view):
+            return None
+        score = number_in(job, SCORE)
+        return None if score is None else Candidate(job, at, view.held, self._priority(job), score)
+
+    def _priority(self, job: Job) -> float:
+        """Predicted unit-seconds."""
+        priority = self._priorities.get(job.name)
+        if priority is None:
+            estimate = number_in(job, ESTIMATE)
+            seconds = estimate if estimate is not None and estimate > 0 else self.fallback_s
+            priority = self._priorities[job.name] = seconds * job.request
+        return priority
+
+    # --- profiles without a partition -----------------------------------------------------------------------------
+
+    def _is_known(self, view: JobView) -> bool:
+        job = view.job
+        return bool(job.extra.get(PROFILED)) or view.executed_s >= self.profile_s or _kind(job) in self._known
+
+    def _learn(self, state: State) -> None:
+        """Keep the profiles of those that have run long enough."""
+        for view in state.jobs:
+            if view.executed_s >= self.profile_s and view.job.model:
+                self._known.add(_kind(view.job))
+
+    def _next_known(self, state: State) -> int | None:
+        """When the next running job will have been profiled, and may be joined."""
+        due = [
+            state.time_ns + max(1, math.ceil((self.profile_s - view.executed_s) * SECOND_NS))
+            for view in state.jobs
+            if view.units and view.job.request <= self.pair_units and not self._is_known(view)
+        ]
+        return min(due, default=None)
+
+
+def _kind(job: Job) -> tuple[str, float | None]:
+    """Jobs of one kind have one profile."""
+    return job.model, job.batch_size

@@ -1,0 +1,242 @@
+"""Lucid's profiler: a small partition where each job runs for its first minutes, ahead of its pool (ASPLOS'23)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from bft.models import Job, JobTable
+from bft.replay.engine.ledger import JobRecord, Outcome
+from bft.replay.engine.loop import Replay, Rules
+from bft.replay.engine.places import Places
+from bft.replay.engine.port import Decision, Kind, State
+from bft.replay.policies.lucid.submissions import Forecast, RecentSubmissions
+from bft.replay.pools import joint_trace, joint_window
+from bft.replay.trace.node_trace import always_idle
+
+# The column by which a job tells that its profile is known when it is submitted.
+PROFILED = "profiled"
+
+
+@dataclass
+class LucidProfiler:
+    """Fewest units first on a partition that grows when jobs pile up; a policy of the partition's own replay.
+
+    The head of the queue blocks. The partition is as large as the machine of its replay; of that, the last
+    `spare_nodes` are used only while it has grown.
+
+    Parameters
+    ----------
+    spare_nodes
+        How many nodes it grows by.
+    grow_above, shrink_below
+        It grows when more than so many jobs wait, and shrinks again when fewer than so many do, the spare nodes are
+        free, and
+    quiet_units
+        at most so many units are expected per ten minutes.
+    forecast
+        What tells that; None: as many as lately.
+    """
+
+    spare_nodes: int = 1
+    grow_above: int = 10
+    shrink_below: int = 5
+    quiet_units: float = 40.0
+    forecast: Forecast | None = None
+    name: str = field(default="lucid-profiler", init=False)
+    kind: ClassVar[Kind] = Kind(rigid=True)
+    _grown: bool = field(default=False, init=False, repr=False)
+    _recent: RecentSubmissions = field(default_factory=RecentSubmissions, init=False, repr=False)
+
+    def decide(self, state: State) -> Decision:
+        """Start who fits, after growing or shrinking."""
+        self._recent.see(state.jobs)
+        per = state.machine.units_per_node
+        base = (state.machine.nodes - self.spare_nodes) * per
+        held = {unit for view in state.jobs for unit in view.held}
+        waiting = [at for at, view in enumerate(state.jobs) if not view.units]
+        if self._grown and len(waiting) < self.shrink_below and not any(unit >= base for unit in held):
+            expected = (self.forecast or self._recent).expect(state.time_ns)
+            self._grown = expected.units > self.quiet_units
+        waiting.sort(key=lambda at: state.jobs[at].job.request)
+        placed = self._place(state, waiting, held, base + self._grown * self.spare_nodes * per)
+        if not self._grown and len(waiting) - len(placed) > self.grow_above:
+            self._grown = True
+            placed = self._place(state, waiting, held, base + self.spare_nodes * per)
+        return Decision.placed(state, placed)
+
+    def state(self) -> dict[str, Any]:
+        """Whether it has grown, and what it has seen."""
+        return {"grown": self._grown, "recent": self._recent.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Stand as `state` says."""
+        self._grown = state["grown"]
+        self._recent.restore(state["recent"])
+
+    @staticmethod
+    def _place(state: State, waiting: Sequence[int], held: set[int], units: int) -> dict[int, tuple[int, ...]]:
+        places = Places([unit for unit in range(units) if unit not in held], state.machine.units_per_node)
+        placed = {}
+        for at in waiting:
+            found = places.take(state.jobs[at].job.request)
+            if found is None:
+                break
+            placed[at] = found
+        return placed
+
+
+@dataclass(frozen=True, eq=False)
+class Profiled:
+    """What the profiler leaves to the pools, and what it did.
+
+    Parameters
+    ----------
+    jobs
+        Jobs for the pools, in the order of the table: those that outlived the profiler, submitted when they left it,
+        and those that are too large for it. Those with a profile say so in their column `profiled`.
+    outcome
+        The replay of the partition.
+    table
+        All jobs, as they were submitted.
+    """
+
+    jobs: JobTable
+    outcome: Outcome
+    table: JobTable
+
+    def joined(self, pools: Outcome | None) -> Outcome:
+        """One outcome of the profiler and the pools; None: no job was left for them.
+
+        The profiler's units are numbered on after those of the pools, its steps have the vc `profiler`.
+        """
+        import pandas as pd
+
+        own = self.outcome
+        positions = {job.name: at for at, job in enumerate(self.table)}
+        early = own.allocations.copy()
+        early["job"] = [positions[own.records[at].job.name] for at in early["job"]]
+        steps = own.steps.assign(vc="profiler")
+        if pools is None:
+            trace = joint_trace([own.trace], own.start_ns, own.end_ns)
+            return replace(own, trace=trace, records=self.rejoin(()), allocations=early, steps=steps, course=None)
+        early[["first_unit", "last_unit"]] += len(pools.trace.nodes) * pools.trace.units_per_node
+        late = pools.allocations.copy()
+        late["job"] = [positions[pools.records[at].job.name] for at in late["job"]]
+        start, end = joint_window([own, pools])
+        trace = joint_trace([pools.trace, own.trace], start, end)
+        return replace(
+            pools,
+            trace=trace,
+            start_ns=start,
+            end_ns=end,
+            records=self.rejoin(pools.records),
+            steps=pd.concat([steps, pools.steps]).sort_values("time", kind="stable", ignore_index=True),
+            allocations=pd.concat([early, late]).sort_values(
+                ["job", "start_ns", "end_ns", "first_unit"], ignore_index=True
+            ),
+            idle_unit_seconds=trace.idle_node_seconds() * trace.units_per_node,
+            used_unit_seconds=own.used_unit_seconds + pools.used_unit_seconds,
+            extra_gain=own.extra_gain + pools.extra_gain,
+            paid=own.paid + pools.paid,
+            decision_seconds=own.decision_seconds + pools.decision_seconds,
+            interrupted=own.interrupted or pools.interrupted,
+            course=None,
+        )
+
+    def rejoin(self, records: Iterable[JobRecord]) -> tuple[JobRecord, ...]:
+        """One account a job, in the order of the table, from the accounts of the pools (in any order).
+
+        Submitted when it was, started in the profiler, and what it did there is lost unless it finished there.
+        """
+        early = {record.job.name: record for record in self.outcome.records}
+        late = {record.job.name: record for record in records}
+        return tuple(_joined(job, early.get(job.name), late.get(job.name)) for job in self.table)
+
+
+def profile_first(
+    jobs: JobTable,
+    policy: LucidProfiler,
+    *,
+    start_ns: int,
+    end_ns: int,
+    nodes: int = 2,
+    units_per_node: int = 8,
+    profile_s: float = 200.0,
+    most_units: int = 8,
+    compat: bool = False,
+) -> Profiled:
+    """Let jobs run in the profiler before they come to their pools.
+
+    Who is done after `profile_s` seconds is done; others stop then, without a checkpoint, and are submitted to their
+    pools.
+
+    Parameters
+    ----------
+    jobs
+        All jobs, of all pools.
+    policy
+        Who runs the partition.
+    start_ns, end_ns
+        The window of the replay, UTC ns.
+    nodes, units_per_node
+        The partition, without what it may grow by. Its nodes are none of the pools'.
+    profile_s
+        Longest time in the profiler.
+    most_units
+        Larger jobs, and those whose rate is not told by a curve, are not profiled.
+    compat
+        As the artifact does: a job that outlives the profiler is submitted to its pool when it was submitted at all, as
+        if it had been profiled beforehand; and the one more second for which its jobs keep their units is added to the
+        work of every job for the pools.
+    """
+    most_units = min(most_units, nodes * units_per_node)
+    shortened = {job.name: _first(job, profile_s) for job in jobs if job.request <= most_units and job.profile is None}
+    trace = always_idle(nodes + policy.spare_nodes, start_ns, end_ns, units_per_node=units_per_node)
+    table = JobTable(tuple(shortened.values()), jobs.source)
+    outcome = Replay(trace, table, policy, Rules(max_jobs=0)).run()
+    left = {record.job.name: record.finish_ns for record in outcome.records}
+    remaining = []
+    for job in jobs:
+        if job.name in shortened:
+            at = left[job.name]
+            if at is None or shortened[job.name].pmax == job.pmax:
+                continue
+            extra = MappingProxyType({**job.extra, PROFILED: True})
+            remaining.append(replace(job, tsub_ns=job.tsub_ns if compat else at, extra=extra))
+        else:
+            remaining.append(job)
+        if compat:
+            remaining[-1] = replace(remaining[-1], pmax=job.pmax + _in(job, 1.0))
+    return Profiled(JobTable(tuple(remaining), jobs.source), outcome, jobs)
+
+
+def _first(job: Job, seconds: float) -> Job:
+    """A job that stops after so many seconds."""
+    return replace(job, pmax=min(job.pmax, _in(job, seconds)))
+
+
+def _in(job: Job, seconds: float) -> float:
+    """Samples that a job does in so many seconds at its request."""
+    return float(job.rates[job.request]) * seconds
+
+
+def _joined(job: Job, early: JobRecord | None, late: JobRecord | None) -> JobRecord:
+    if late is None:
+        # Neither: its pool has not come to it. Alone: it is done, or its profiling never was.
+        return replace(early, job=job) if early is not None else JobRecord(job)
+    if early is None:
+        return replace(late, job=job)
+    return replace(
+        late,
+        job=job,
+        start_ns=early.start_ns if late.start_ns is None else min(early.start_ns or late.start_ns, late.start_ns),
+        gained=early.gained + late.gained,
+        lost_to_preemption=early.gained + late.lost_to_preemption,
+        starts=early.starts + late.starts,
+        preemptions=early.preemptions + late.preemptions,
+        unit_seconds=early.unit_seconds + late.unit_seconds,
+        run_seconds=early.run_seconds + late.run_seconds,
+    )

@@ -1,0 +1,232 @@
+"""How many submissions Lucid expects soon, and whether jobs may share units meanwhile (ASPLOS'23)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from bft.models import InputError, read_table
+from bft.replay.engine.port import JobView
+from bft.replay.trace.node_trace import SECOND_NS
+
+if TYPE_CHECKING:
+    from bft.models.prediction.forecast import Forecaster
+
+NEVER: Final = 2**63 - 1
+# Counts are told per ten minutes, the step of the published forecasts.
+STEP_S: Final = 600
+WEEK_S: Final = 7 * 86_400
+COLUMNS: Final = ("time", "jobs", "units")
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Jobs and units submitted per ten minutes, and until when (UTC ns) that stands unless somebody submits."""
+
+    jobs: float
+    units: float
+    until_ns: int
+
+
+class Forecast(Protocol):
+    """Says what will be submitted soon."""
+
+    def expect(self, now_ns: int) -> Expected:
+        """What is expected at an instant."""
+
+
+@dataclass(frozen=True, eq=False)
+class ForecastTable:
+    """Predicted submissions: their mean over the next `horizon_s` seconds.
+
+    Parameters
+    ----------
+    times_ns
+        Beginnings of steps of ten minutes, UTC ns, increasing: int64 of shape (n,).
+    jobs, units
+        What is predicted for each: float64 of shape (n,).
+    horizon_s
+        How far ahead it is looked; the rows that begin after now, and not later than that, count.
+    """
+
+    times_ns: npt.NDArray[np.int64]
+    jobs: npt.NDArray[np.float64]
+    units: npt.NDArray[np.float64]
+    horizon_s: float = 3000.0
+
+    def expect(self, now_ns: int) -> Expected:
+        """Beyond the last row many jobs of no units are expected: nothing speaks against sharing or shrinking then."""
+        times, jobs, units = self._lists
+        horizon = round(self.horizon_s * SECOND_NS)
+        first, last = bisect_right(times, now_ns), bisect_right(times, now_ns + horizon)
+        until = times[first] if first < len(times) else NEVER
+        if last < len(times):
+            until = min(until, times[last] - horizon)
+        if first == last:
+            return Expected(float("inf"), 0.0, until)
+        rows = last - first
+        return Expected(sum(jobs[first:last]) / rows, sum(units[first:last]) / rows, until)
+
+    @cached_property
+    def _lists(self) -> tuple[list[int], list[float], list[float]]:
+        """The columns as plain numbers: a switch asks very often."""
+        return self.times_ns.tolist(), self.jobs.tolist(), self.units.tolist()
+
+
+def read_forecast_table(path: str | Path, *, horizon_s: float = 3000.0) -> ForecastTable:
+    """Read predicted submissions: columns time (UTC), jobs and units, a row for each ten minutes.
+
+    Raises
+    ------
+    InputError
+        Naming file, row and column: a missing column, times that are none or do not increase, no numbers.
+    """
+    import pandas as pd
+
+    frame = read_table(path)
+    for column in COLUMNS:
+        if column not in frame.columns:
+            raise InputError(
+                f"missing column; a forecast has {', '.join(COLUMNS)}, it has {', '.join(map(str, frame.columns))}",
+                file=path,
+                column=column,
+            )
+    if not len(frame):
+        raise InputError("the forecast is empty", file=path)
+    try:
+        stamps = pd.to_datetime(frame["time"], utc=True)
+        times = stamps.astype("datetime64[ns, UTC]").astype("int64").to_numpy()
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"expected dates and times: {error}", file=path, column="time") from error
+    wrong = np.flatnonzero(stamps.isna().to_numpy())
+    wrong = wrong if len(wrong) else np.flatnonzero(np.diff(times) <= 0) + 1
+    if len(wrong):
+        raise InputError(
+            "expected a date and time after that of the row before", file=path, row=int(wrong[0]) + 1, column="time"
+        )
+    counts = {}
+    for column in COLUMNS[1:]:
+        counts[column] = pd.to_numeric(frame[column], errors="coerce").to_numpy(dtype=np.float64)
+        bad = np.flatnonzero(~np.isfinite(counts[column]))  # regressors predict less than 0, too
+        if len(bad):
+            raise InputError("expected a finite number", file=path, row=int(bad[0]) + 1, column=column)
+    return ForecastTable(times.astype(np.int64), counts["jobs"], counts["units"], horizon_s)
+
+
+class RecentSubmissions:
+    """Where nobody predicts: the coming submissions will be as those of the last `horizon_s` seconds."""
+
+    def __init__(self, horizon_s: float = 3000.0) -> None:
+        self._horizon = self._kept = round(horizon_s * SECOND_NS)
+        self._seen: deque[tuple[int, int]] = deque()  # (submit time, units), in order
+        self._last_ns = -NEVER
+        self._names: set[str] = set()  # of those submitted at _last_ns
+
+    def see(self, jobs: tuple[JobView, ...]) -> None:
+        """Note the jobs that are new; they come last."""
+        new = []
+        for view in reversed(jobs):
+            job = view.job
+            if job.tsub_ns < self._last_ns:
+                break
+            if job.tsub_ns > self._last_ns or job.name not in self._names:
+                new.append(job)
+        for job in reversed(new):
+            if job.tsub_ns > self._last_ns:
+                self._last_ns, self._names = job.tsub_ns, set()
+            self._names.add(job.name)
+            self._seen.append((job.tsub_ns, job.request))
+        # Twice as long: a switch looks back from its last setting, not from now.
+        while self._seen and self._seen[0][0] < self._last_ns - 2 * self._kept:
+            self._seen.popleft()
+
+    def expect(self, now_ns: int) -> Expected:
+        """Means over the horizon; before a replay nobody submits."""
+        counted = [(at, units) for at, units in self._seen if now_ns - self._horizon < at <= now_ns]
+        steps = self._horizon / (STEP_S * SECOND_NS)
+        until = counted[0][0] + self._horizon if counted else NEVER
+        return Expected(len(counted) / steps, sum(units for _, units in counted) / steps, until)
+
+    def state(self) -> dict[str, Any]:
+        """What has been seen."""
+        return {"seen": list(self._seen), "last_ns": self._last_ns, "names": sorted(self._names)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Have seen what `state` says."""
+        self._seen = deque((at, units) for at, units in state["seen"])
+        self._last_ns, self._names = state["last_ns"], set(state["names"])
+
+
+class LearntForecast(RecentSubmissions):
+    """Jobs as a saved model forecasts them from the submissions of the last week; units as they were lately.
+
+    Parameters
+    ----------
+    model
+        Forecasts jobs per slot.
+    """
+
+    def __init__(self, model: Forecaster, horizon_s: float = 3000.0) -> None:
+        super().__init__(horizon_s)
+        self._model = model
+        self._slot = round(model.slot_s * SECOND_NS)
+        self._kept = max(self._kept, WEEK_S * SECOND_NS + self._slot)
+        self._last: tuple[int, float] | None = None  # slot, and what was forecast in it
+
+    def expect(self, now_ns: int) -> Expected:
+        """As the model says at the end of the last slot; as lately, while no slot with a submission has ended."""
+        recent = super().expect(now_ns)
+        slot = now_ns // self._slot
+        if not self._seen or self._seen[0][0] // self._slot >= slot:
+            return recent
+        if self._last is None or self._last[0] != slot:
+            self._last = slot, self._forecast(slot)
+        return Expected(self._last[1], recent.units, min(recent.until_ns, (slot + 1) * self._slot))
+
+    def _forecast(self, slot: int) -> float:
+        """Jobs per ten minutes, by the slots before this one."""
+        import pandas as pd
+
+        first = max(self._seen[0][0] // self._slot, slot - WEEK_S * SECOND_NS // self._slot)
+        counts = np.zeros(slot - first)
+        for at, _ in self._seen:
+            if first <= at // self._slot < slot:
+                counts[at // self._slot - first] += 1
+        begins = np.arange(first, slot) * self._model.slot_s
+        slots = pd.DataFrame({"time": begins, self._model.column: counts})
+        return float(self._model.predict(slots)[-1]) * STEP_S / self._model.slot_s
+
+
+class SharingSwitch:
+    """Lets jobs share units unless few submissions are expected; it is set at full multiples of `every_s` only.
+
+    Parameters
+    ----------
+    forecast
+        What it goes by.
+    every_s
+        Seconds between two settings, counted from 1970.
+    quiet_jobs
+        Off while at most so many jobs are expected per ten minutes.
+    """
+
+    def __init__(self, forecast: Forecast, every_s: float, quiet_jobs: float) -> None:
+        self._forecast, self._quiet = forecast, quiet_jobs
+        self._every = max(1, round(every_s * SECOND_NS))
+
+    def on(self, now_ns: int) -> bool:
+        """Whether jobs may begin to share units now."""
+        return self._forecast.expect(now_ns // self._every * self._every).jobs > self._quiet
+
+    def next_turn(self, now_ns: int) -> int | None:
+        """When it may turn next unless somebody submits; None: never."""
+        until = self._forecast.expect(now_ns // self._every * self._every).until_ns
+        return None if until == NEVER else max(-(-until // self._every), now_ns // self._every + 1) * self._every

@@ -1,0 +1,215 @@
+"""Shortest remaining first, where those who find no room share the units of others (ξ sharing, IWQoS'24)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
+
+from bft.replay.engine.port import Decision, JobView, Kind, State
+from bft.replay.engine.sharing_rules import Interference
+from bft.replay.policies._shared_places import Refused, SharedPlaces, free_units
+from bft.replay.policies.pairing import pays, speed, together_s
+from bft.replay.policies.rigid import run
+from bft.replay.policies.shortest import seconds_at_request
+
+Placement = dict[int, tuple[int, ...]]
+
+
+@dataclass
+class _SharedSrtf(ABC):
+    """What both have in common.
+
+    First plain srtf decides who has units of its own: a unit that two jobs hold counts as the more urgent one's. Then
+    a running job whose units it gave to a newcomer stays beside it if they may share; otherwise it stops. Last, those
+    still waiting take free units and those of running jobs. Nobody is ever stopped so that others can share.
+
+    A job with a partner gets no other one, but a newcomer may sit on several running jobs.
+
+    Parameters
+    ----------
+    consolidate
+        Place each job on as few nodes as it needs; otherwise any units will do.
+    interference
+        Who may share with whom, and their ratios.
+    """
+
+    consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
+    interference: Interference | None = field(default=None, metadata={"help": "pairs that may share"})
+    kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True, shares=True)
+
+    @abstractmethod
+    def worth(self, seconds: tuple[float, float], ratios: tuple[float, float]) -> float | None:
+        """How good it is that a newcomer joins a running job (newcomer's first), None if it shall not."""
+
+    def decide(self, state: State) -> Decision:
+        """Run the shortest, and let others share."""
+        if not any(view.units == 0 for view in state.jobs):
+            return Decision.keep(state)
+        return _Walk(self, state).decision()
+
+
+@dataclass
+class SrtfAllShared(_SharedSrtf):
+    """Shortest remaining first, preemptive; who finds too few free units shares with whom it may; knows the times.
+
+    Running jobs are tried from the shortest remaining time on, and each takes at most one newcomer.
+    """
+
+    name: str = field(default="srtf-ars", init=False)
+
+    def worth(self, seconds: tuple[float, float], ratios: tuple[float, float]) -> float | None:
+        """All are as good."""
+        return 0.0
+
+
+@dataclass
+class SrtfWiselyShared(_SharedSrtf):
+    """Shortest remaining first, preemptive; who finds too few free units shares where it helps; knows the times.
+
+    Parameters
+    ----------
+    helps
+        When sharing helps, and which partner is best. `completion`: the mean completion time of both is less than one
+        after the other, and the partner with the least. `speed`: together they do more work in a second than one
+        alone, and the partner with the most.
+    """
+
+    helps: Literal["completion", "speed"] = field(
+        default="completion", metadata={"help": "sharing helps when it lowers the mean completion time, or adds speed"}
+    )
+    name: str = field(default="srtf-wrs", init=False)
+
+    def worth(self, seconds: tuple[float, float], ratios: tuple[float, float]) -> float | None:
+        """By what `helps` says."""
+        if self.helps == "speed":
+            gained = speed(*ratios)
+            return gained if gained > 1 else None
+        return -together_s(*seconds, *ratios) if pays(*seconds, *ratios) else None
+
+
+class _Walk:
+    """One decision."""
+
+    def __init__(self, policy: _SharedSrtf, state: State) -> None:
+        self._policy, self._state, self._jobs = policy, state, state.jobs
+        self._seconds = [seconds_at_request(view.job, view.remaining) for view in state.jobs]
+        # Of equals those that run already, then those admitted first: as srtf.
+        self._order = sorted(range(len(state.jobs)), key=lambda at: (self._seconds[at], not state.jobs[at].units))
+        self._placed: Placement = {}
+        self._sharing: set[int] = set()  # positions of jobs that have a partner in the end
+
+    def decision(self) -> Decision:
+        """Who runs where."""
+        views, order = _owners(self._jobs, self._order)
+        alone = run(replace(self._state, jobs=views), order, spreads=lambda job: not self._policy.consolidate)
+        self._placed.update(alone.placement or {})
+        if any(not units for units in self._placed.values()):
+            self._stay()
+        else:
+            self._sharing.update(at for at, view in enumerate(self._jobs) if view.partners)
+        elsewhere = self._join()
+        if alone.wake_ns is not None:  # somebody gave way though there are other units
+            elsewhere = elsewhere or any(not units for units in self._placed.values())
+        return Decision.placed(self._state, self._placed, wake_ns=self._state.time_ns + 1 if elsewhere else None)
+
+    def _stay(self) -> None:
+        """Of the running jobs whose units newcomers get, let those stay that may share with them; stop the others."""
+        on: dict[int, list[int]] = {unit: [at] for at, units in self._placed.items() for unit in units}
+        joined: set[int] = set()
+        for at in self._order:
+            view = self._jobs[at]
+            if not view.units:
+                continue
+            beside = {other for unit in view.held for other in on.get(unit, ())}
+            newcomers = beside.difference(partner for partner, _ in view.partners)
+            if (
+                any(len(on.get(unit, ())) > 1 for unit in view.held)
+                or not joined.isdisjoint(beside)
+                or (newcomers and (len(beside) > 1 or self._worth(at, *newcomers) is None))
+            ):
+                self._placed[at] = ()
+                continue
+            self._placed.pop(at, None)
+            for unit in view.held:
+                on.setdefault(unit, []).append(at)
+            if newcomers:
+                joined.add(at)
+            if beside:
+                self._sharing |= {at, *beside}
+
+    def _join(self) -> bool:
+        """Let waiting jobs share; return whether a stopped job would find room elsewhere, at its next turn."""
+        hosts_left = [at for at in self._order if at not in self._sharing and self._held(at)]
+        if self._policy.interference is None or not hosts_left:
+            return False
+        room = self._room(hosts_left)
+        refused = Refused(self._policy.interference)
+        elsewhere = False
+        for at in self._order:
+            if not len(room):
+                break
+            job = self._jobs[at].job
+            if self._held(at) or job.request > len(room) or refused.surely(job):
+                continue
+            units = room.find(job.request, self._ranked(at, room.hosts()), spread=not self._policy.consolidate)
+            if units is None:
+                refused.note(job)
+                continue
+            for host in set(room.take(units).values()):
+                room.close(host)
+            if self._jobs[at].units:  # it is being stopped and cannot move in the same decision
+                elsewhere = True
+                continue
+            self._placed[at] = units
+        return elsewhere
+
+    def _held(self, at: int) -> tuple[int, ...]:
+        """What a job holds in the end."""
+        return self._placed.get(at, self._jobs[at].held)
+
+    def _room(self, hosts: Iterable[int]) -> SharedPlaces:
+        """What is free, and the units of those that run without a partner."""
+        taken = {unit for at in range(len(self._jobs)) for unit in self._held(at)}
+        free = free_units(self._state, self._state.machine.places(), taken)
+        stopped = (unit for at, units in self._placed.items() if not units for unit in self._jobs[at].held)
+        room = SharedPlaces(
+            [*free, *(unit for unit in stopped if unit not in taken)], self._state.machine.units_per_node
+        )
+        for at in hosts:
+            room.open(at, self._held(at))
+        return room
+
+    def _ranked(self, at: int, hosts: Iterable[int]) -> list[int]:
+        """Running jobs that a newcomer may join, best first."""
+        worth = {host: self._worth(at, host) for host in hosts}
+        able = {host: value for host, value in worth.items() if value is not None}
+        return sorted(able, key=lambda host: -able[host])
+
+    def _worth(self, newcomer: int, running: int) -> float | None:
+        interference = self._policy.interference
+        a, b = self._jobs[newcomer].job, self._jobs[running].job
+        ratios = None if interference is None else interference.xi(a, b, a.request, b.request)
+        if ratios is None:
+            return None
+        return self._policy.worth((self._seconds[newcomer], self._seconds[running]), ratios)
+
+
+def _owners(jobs: Sequence[JobView], order: Sequence[int]) -> tuple[tuple[JobView, ...], list[int]]:
+    """The jobs as if each unit had one holder, the most urgent one; and their order without those that have none so."""
+    if not any(view.partners for view in jobs):
+        return tuple(jobs), list(order)
+    views = list(jobs)
+    owned: set[int] = set()
+    left = []
+    for at in order:
+        view = jobs[at]
+        if view.partners:
+            own = tuple(unit for unit in view.held if unit not in owned)
+            owned.update(own)
+            if len(own) < view.units:
+                views[at] = JobView(view.job, len(own), view.unit_seconds, own)
+        if views[at].units or not view.units:
+            left.append(at)
+    return tuple(views), left

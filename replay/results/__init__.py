@@ -1,0 +1,1 @@
+"""What a replay leaves behind: run directory, metrics, headlines."""

@@ -1,0 +1,78 @@
+"""U: what jobs got out of idle nodes, over what they would have got out of as many dedicated ones (DESIGN §8)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from bft.replay.engine.ledger import Outcome
+from bft.replay.trace.node_trace import NodeTrace, always_idle
+from bft.replay.trace.trace_statistics import iso_exact
+
+# Below this, rounding to a whole number of nodes would move U by more than a tenth: two replays are interpolated.
+FEW_NODES = 5.0
+
+
+def equivalent_nodes(outcome: Outcome) -> float:
+    """eq-nodes: dedicated nodes that offer as much in the window (resource-integral / duration)."""
+    if not outcome.duration_s:
+        return 0.0
+    return outcome.idle_unit_seconds / outcome.trace.units_per_node / outcome.duration_s
+
+
+def dedicated_traces(outcome: Outcome) -> list[NodeTrace]:
+    """What to replay on for U: eq-nodes rounded, of few ones both whole numbers around them, over the same window."""
+    nodes, per = equivalent_nodes(outcome), outcome.trace.units_per_node
+    sizes = (math.floor(nodes), math.ceil(nodes)) if _few(nodes) else (round(nodes),)
+    return [always_idle(size, outcome.start_ns, outcome.end_ns, units_per_node=per) for size in sizes if size]
+
+
+def usefulness(outcome: Outcome, dedicated: Sequence[Outcome]) -> dict[str, Any]:
+    """U and what it is made of.
+
+    Parameters
+    ----------
+    outcome
+        The replay.
+    dedicated
+        The same jobs and policy on `dedicated_traces(outcome)`; empty: not done.
+
+    Returns
+    -------
+    dict
+        U; U_at, the instant (UTC) at which it is taken; dedicated_nodes, with which it compares; dedicated_outcome,
+        what these had yielded by then. All None where there is nothing to compare with.
+    """
+    if not dedicated:
+        return dict.fromkeys(("U", "U_at", "dedicated_nodes", "dedicated_outcome"))
+    ends = [_all_finished_ns(run) for run in (outcome, *dedicated)]
+    at = min([outcome.end_ns, *(end for end in ends if end is not None)])
+    nodes = equivalent_nodes(outcome)
+    yields = {len(run.trace.nodes): run.work_at(at) for run in dedicated}
+    if _few(nodes):
+        low = math.floor(nodes)
+        yields[0] = 0.0
+        yielded = (low + 1 - nodes) * yields[low] + (nodes - low) * yields[low + 1]
+    else:
+        nodes = round(nodes)
+        yielded = yields[nodes]
+    return {
+        "U": outcome.work_at(at) / yielded if yielded else None,
+        "U_at": iso_exact(at),
+        "dedicated_nodes": nodes,
+        "dedicated_outcome": yielded,
+    }
+
+
+def _few(nodes: float) -> bool:
+    return nodes < FEW_NODES and not math.isclose(nodes, round(nodes), rel_tol=1e-9)
+
+
+def _all_finished_ns(outcome: Outcome) -> int | None:
+    """The last finish, where every job that was submitted by the end has finished, but for those left out."""
+    comes = [record for record in outcome.records if record.job.tsub_ns <= outcome.end_ns and not record.left_out]
+    finishes = [record.finish_ns for record in comes]
+    if not finishes or None in finishes:
+        return None
+    return max(finish for finish in finishes if finish is not None)

@@ -1,0 +1,116 @@
+"""What a replay's outcome means: the metrics of DESIGN §8."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bft.replay.engine.ledger import BOOKS, JobRecord, Outcome
+from bft.replay.results.dedicated import equivalent_nodes, usefulness
+from bft.replay.trace.node_trace import SECOND_NS
+from bft.replay.trace.trace_statistics import STARTUPS_S, fragments, iso_exact, usable_share
+
+
+def jain_fairness(shares: NDArray[np.float64]) -> float | None:
+    """Jain's index (sum x)² / (n · sum x²): 1 when all have the same, 1/n when one has all; None for no x > 0."""
+    squares = float(np.dot(shares, shares))
+    return float(shares.sum()) ** 2 / (len(shares) * squares) if squares else None
+
+
+def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, Any]:
+    """The metrics of a replay.
+
+    Parameters
+    ----------
+    outcome
+        The replay.
+    dedicated
+        The same jobs and policy on dedicated nodes, for U: see `bft.replay.results.dedicated`.
+
+    Returns
+    -------
+    dict
+        Work in samples, times in seconds, costs as positive numbers. Values that have no meaning here are None. What
+        depends on time counts the window of evaluation, but for `offered_unit_s`: that is of the whole trace.
+    """
+    records = outcome.records
+    steps = outcome.steps
+    decisions = steps[steps["status"] != "end"]
+    end = outcome.end_ns
+    submitted = [record for record in records if record.job.tsub_ns <= end]
+    finished = [record for record in records if record.finish_ns is not None]
+    started = [record for record in records if record.start_ns is not None]
+    statuses = decisions["status"].value_counts()
+    integral = outcome.idle_unit_seconds
+    return {
+        "outcome": outcome.work,
+        "duration_s": outcome.duration_s,
+        "window_start": iso_exact(outcome.start_ns),
+        "window_end": iso_exact(end),
+        "offered_unit_s": outcome.offered_unit_seconds,
+        "resource_integral_unit_s": integral,
+        "used_unit_s": outcome.used_unit_seconds,
+        "used_share": outcome.used_unit_seconds / integral if integral else None,
+        "eq_nodes": equivalent_nodes(outcome),
+        **usefulness(outcome, dedicated),
+        **{f"{book}_cost": float(sum(getattr(record, f"lost_to_{book}") for record in records)) for book in BOOKS},
+        "return_on_rescale": outcome.extra_gain / outcome.paid if outcome.paid else None,
+        "decisions": len(decisions),
+        "decisions_by_status": {str(status): int(count) for status, count in sorted(statuses.items())},
+        "preemptions": sum(record.preemptions for record in records),
+        "rescales": sum(record.rescales for record in records),
+        "jobs": len(records),
+        "jobs_submitted": len(submitted),
+        "jobs_started": len(started),
+        "jobs_finished": len(finished),
+        "jct_s": spread([_seconds(record.finish_ns, record.job.tsub_ns) for record in finished]),
+        "queueing_s": spread([_seconds(record.start_ns, record.job.tsub_ns) for record in started]),
+        "makespan_s": _makespan(finished) if finished and len(finished) == len(records) else None,
+        "restarts_per_job": _mean([record.starts - 1 for record in started]),
+        "unit_hours": outcome.used_unit_seconds / 3600,
+        "jain_fairness_of_mean_units": jain_fairness(
+            np.array([mean_units(record, outcome.start_ns, outcome.end_ns) for record in submitted])
+        ),
+        "share_outliving_startup": _startup_shares(outcome),
+        "interrupted": outcome.interrupted,
+    }
+
+
+def mean_units(record: JobRecord, start_ns: int, end_ns: int) -> float:
+    """Units a job held on average while in the system: in the window, from its submission to its finish."""
+    until = end_ns if record.finish_ns is None else record.finish_ns
+    seconds = (until - max(record.job.tsub_ns, start_ns)) / SECOND_NS
+    return record.unit_seconds / seconds if seconds > 0 else 0.0
+
+
+def spread(values: list[float]) -> dict[str, float] | None:
+    """Mean, median, p95 and p99, or None where there is nothing to tell."""
+    if not values:
+        return None
+    p50, p95, p99 = (float(q) for q in np.percentile(values, (50, 95, 99)))
+    return {"mean": float(np.mean(values)), "median": p50, "p95": p95, "p99": p99}
+
+
+def _startup_shares(outcome: Outcome) -> dict[str, float | None]:
+    """Share of the window's idle node-time that outlives a start-up; fragments are cut by the window."""
+    found = fragments(outcome.trace)
+    spans = np.minimum(found.end_ns, outcome.end_ns) - np.maximum(found.start_ns, outcome.start_ns)
+    seconds = spans[spans > 0] / SECOND_NS
+    return {f"{s} s": usable_share(seconds, s) for s in STARTUPS_S}
+
+
+def _makespan(finished: list[JobRecord]) -> float:
+    return _seconds(max(record.finish_ns or 0 for record in finished), min(record.job.tsub_ns for record in finished))
+
+
+def _seconds(later: int | None, earlier: int) -> float:
+    if later is None:
+        raise ValueError("an instant that has not come has no distance")
+    return (later - earlier) / SECOND_NS
+
+
+def _mean(values: list[int]) -> float | None:
+    return float(np.mean(values)) if values else None

@@ -1,0 +1,273 @@
+"""The run directory: what a replay leaves behind (DESIGN §8)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import numpy as np
+
+from bft.models import InputError, Job, JobTable, write_parquet
+from bft.replay.engine.ledger import BOOKS, Outcome
+from bft.replay.results.metrics import mean_units
+from bft.replay.trace.node_trace import SECOND_NS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# summary.json carries this, so that a folder can be known as a run of ours before anything in it is replaced.
+FORMAT = "bft-replay run"
+FORMAT_VERSION = 1
+SUMMARY, TIMING = "summary.json", "timing.json"
+STEPS, JOBS, ALLOCATIONS = "steps.parquet", "jobs.parquet", "allocations.parquet"
+STEP_LOG = "step-logs.csv"  # as the published replayer names its only result
+LOG = "replay.log"  # what would have been printed, with -print 0
+OURS = frozenset({SUMMARY, TIMING, STEPS, JOBS, ALLOCATIONS, STEP_LOG, LOG})
+DRAFT, OLD = "draft", "old"
+
+
+def is_run(folder: Path) -> bool:
+    """Whether `folder` is a run directory of ours."""
+    return _recorded(folder) is not None
+
+
+def is_interrupted(folder: Path, configuration: Mapping[str, Any] | None = None) -> bool:
+    """Whether `folder` holds the part of a run that was interrupted; if given, with these entries in its summary."""
+    summary = _recorded(folder)
+    metrics = None if summary is None else summary.get("metrics")
+    if summary is None or not isinstance(metrics, dict) or metrics.get("interrupted") is not True:
+        return False
+    return all(summary.get(name) == plain(entry) for name, entry in (configuration or {}).items())
+
+
+def _recorded(folder: Path) -> dict[str, Any] | None:
+    """The summary of a run of ours."""
+    try:
+        content = json.loads((folder / SUMMARY).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) and content.get("format") == FORMAT else None
+
+
+def check_writable(folder: Path, *, force: bool) -> None:
+    """Refuse early what `run_directory` would refuse at the end of a long replay.
+
+    Raises
+    ------
+    InputError
+        When `folder` exists and is no run of ours, is one but `force` is not given, or cannot be made.
+    """
+    if folder.exists() or folder.is_symlink():
+        if not folder.is_dir():
+            raise InputError("exists and is not a folder; choose another with --out", file=folder)
+        if is_run(folder):
+            if not force:
+                raise InputError("holds an earlier run; --force replaces it, --out names another folder", file=folder)
+        elif any(folder.iterdir()):
+            raise InputError(
+                "is not empty and not a run of ours, so it is left alone; choose another --out", file=folder
+            )
+    parent = _existing(folder.parent)
+    if not parent.is_dir():
+        raise InputError("is not a folder, so none can be made in it; choose another --out", file=parent)
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise InputError("no permission to write here; choose another --out", file=parent)
+
+
+@contextmanager
+def run_directory(folder: Path, *, force: bool) -> Iterator[Path]:
+    """Yield a hidden folder to fill; when the block ends well it becomes `folder`, at once.
+
+    The files of an earlier run of ours are removed only after the new ones stand; files that somebody put beside them
+    stay, and nothing else is ever removed. When the block raises, the hidden folder goes and `folder` is as it was.
+    When something has come to `folder` meanwhile, it stays, and the new run is kept under another name.
+
+    Raises
+    ------
+    InputError
+        As `check_writable`; for an OSError of the block; and when the new run could not be put in place: the message
+        then names where it is kept.
+    """
+    check_writable(folder, force=force)
+    folder = folder.resolve()  # through a link, so that what it leads to is replaced, not the link
+    mark = uuid4().hex[:8]
+    draft = hidden(folder, DRAFT, mark)
+    try:
+        draft.mkdir(parents=True)
+    except OSError as error:
+        raise cannot_write(folder.parent, error) from error
+    try:
+        yield draft
+    except BaseException as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        if isinstance(error, OSError):  # only writing belongs into the block
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise InputError(f"cannot be written: {reason}", file=folder) from error
+        raise
+    _place(draft, folder, hidden(folder, OLD, mark), force=force)
+
+
+def hidden(path: Path, kind: str, mark: str) -> Path:
+    """What stands for `path` while it is written (`DRAFT`), or after it was replaced by the draft of that mark (`OLD`).
+
+    An old run is there only while its draft is complete: who finds both may put the draft in place.
+    """
+    return path.with_name(f".{path.name}.{kind}-{mark}")
+
+
+def _place(draft: Path, folder: Path, old: Path, *, force: bool) -> None:
+    try:
+        if force and is_run(folder):
+            folder.rename(old)
+        draft.rename(folder)  # fails where anything but an empty folder is: no run is replaced unasked
+    except OSError as error:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        kept = folder.with_name(draft.name[1:])
+        draft.rename(kept)
+        reason = "something else is there by now" if folder.exists() else error.strerror
+        raise InputError(f"cannot be put in place: {reason}", file=folder, hint=f"it is kept as {kept}") from error
+    if old.exists():
+        retire(old, folder)
+
+
+def retire(old: Path, folder: Path) -> None:
+    """Remove the files of an earlier run that `folder` has replaced; what somebody put beside them goes to `folder`."""
+    for entry in old.iterdir():
+        if entry.name not in OURS and not (folder / entry.name).exists():
+            entry.rename(folder / entry.name)
+    if all(entry.name in OURS for entry in old.iterdir()):
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def cannot_write(folder: Path, error: OSError) -> InputError:
+    """The error of a folder in which nothing can be made."""
+    return InputError(f"cannot write here: {error.strerror}; choose another --out", file=folder)
+
+
+def _existing(path: Path) -> Path:
+    path = path.absolute()
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def digest(path: str | Path) -> str:
+    """SHA-256 of a file, so that a result names its input exactly."""
+    hasher = hashlib.sha256()
+    with Path(path).open("rb") as file:
+        while block := file.read(2**20):
+            hasher.update(block)
+    return hasher.hexdigest()
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write JSON with sorted keys; NaN and infinity become null, which JSON lacks."""
+    path.write_text(
+        json.dumps(plain(content), indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n", "utf-8"
+    )
+
+
+def plain(value: Any) -> Any:
+    """The same value with NaN and infinities as None."""
+    if isinstance(value, dict):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+def jobs_frame(outcome: Outcome) -> pd.DataFrame:
+    """One row a job: who, sizes asked, times (UTC), JCT and queueing (s), work and losses (samples), units."""
+    import pandas as pd
+
+    records = outcome.records
+    # Whole nanoseconds where some are missing: by way of floats they would be 100 ns off.
+    start = pd.Series([record.start_ns for record in records], dtype="Int64")
+    finish = pd.Series([record.finish_ns for record in records], dtype="Int64")
+    submit = pd.Series([record.job.tsub_ns for record in records], dtype="Int64")
+    columns = {
+        **asked_columns([record.job for record in records]),
+        "submit": pd.to_datetime(submit, unit="ns", utc=True),
+        "start": pd.to_datetime(start, unit="ns", utc=True),
+        "finish": pd.to_datetime(finish, unit="ns", utc=True),
+        "jct_s": ((finish - submit) / SECOND_NS).to_numpy(dtype="float64", na_value=np.nan),
+        "queueing_s": ((start - submit) / SECOND_NS).to_numpy(dtype="float64", na_value=np.nan),
+        "work": [record.work for record in records],
+        "total_work": [record.job.pmax for record in records],
+        **{f"lost_to_{book}": [getattr(record, f"lost_to_{book}") for record in records] for book in BOOKS},
+        "rescales": [record.rescales for record in records],
+        "preemptions": [record.preemptions for record in records],
+        "restarts": [max(0, record.starts - 1) for record in records],
+        "unit_seconds": [record.unit_seconds for record in records],
+        "mean_units": [mean_units(record, outcome.start_ns, outcome.end_ns) for record in records],
+    }
+    return pd.DataFrame(columns)
+
+
+def asked_columns(jobs: Sequence[Job]) -> dict[str, Any]:
+    """Whose each job is and what it asks for, by column: Jreq where its table states one, units_asked in any case."""
+    import pandas as pd
+
+    return {
+        "name": [job.name for job in jobs],
+        "vc": [job.vc for job in jobs],
+        "user": [job.user for job in jobs],
+        "model": [job.model for job in jobs],
+        "Jmin": [job.jmin for job in jobs],
+        "Jmax": [job.jmax for job in jobs],
+        "Jreq": pd.array([job.jreq for job in jobs], dtype="Int64"),
+        "units_asked": [job.request for job in jobs],
+    }
+
+
+def finish_frame(jobs: JobTable, finish_ns: Sequence[int | None], work: Sequence[float]) -> pd.DataFrame:
+    """One row a job where only finish and work are known: the published replayer's view."""
+    import pandas as pd
+
+    submit = pd.Series([job.tsub_ns for job in jobs], dtype="Int64")
+    finish = pd.Series(list(finish_ns), dtype="Int64")
+    return pd.DataFrame(
+        {
+            **asked_columns(list(jobs)),
+            "submit": pd.to_datetime(submit, unit="ns", utc=True),
+            "finish": pd.to_datetime(finish, unit="ns", utc=True),
+            "jct_s": (finish - submit).astype("Float64") / SECOND_NS,
+            "work": list(work),
+            "total_work": [job.pmax for job in jobs],
+        }
+    )
+
+
+def allocations_frame(outcome: Outcome) -> pd.DataFrame:
+    """Who held which units when: job, first_unit, last_unit (inclusive), start, end (UTC)."""
+    import pandas as pd
+
+    held = outcome.allocations
+    names = [record.job.name for record in outcome.records]
+    return pd.DataFrame(
+        {
+            "job": pd.Categorical.from_codes(held["job"].to_numpy(), categories=pd.Index(names)),
+            "first_unit": held["first_unit"],
+            "last_unit": held["last_unit"],
+            "start": pd.to_datetime(held["start_ns"], unit="ns", utc=True),
+            "end": pd.to_datetime(held["end_ns"], unit="ns", utc=True),
+        }
+    )
+
+
+def write_outcome(folder: Path, outcome: Outcome) -> None:
+    """Write steps, jobs and allocations into `folder`."""
+    write_parquet(outcome.steps, folder / STEPS)
+    write_parquet(jobs_frame(outcome), folder / JOBS)
+    nodes = {"nodes": json.dumps(list(outcome.trace.nodes)), "units_per_node": str(outcome.trace.units_per_node)}
+    write_parquet(allocations_frame(outcome), folder / ALLOCATIONS, nodes)

@@ -1,0 +1,1 @@
+"""Node traces, their files and statistics."""

@@ -1,0 +1,501 @@
+"""Node traces from and to files: the native long form and the published matrix form (DESIGN §4)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bft.models import InputError, read_table
+from bft.replay.trace.node_trace import IndexArray, NodeTrace, TimeArray, from_changes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NATIVE_COLUMNS = ("time", "node", "idle")
+# In a native file made of a matrix: the number of the row there, from 1 on, so that --skip-rows counts the same.
+ROW = "matrix_row"
+# Rows of a matrix that are compared at once: bounds the memory of a 100,000-node matrix to some 50 MB.
+CHUNK_CELLS = 16 * 2**20
+TIME_HINT = "expected a date and time such as 2021-02-10T20:21:15Z"
+
+
+def read_trace(
+    path: str | Path, *, first_node: int = 0, node_count: int | None = None, skip_rows: int = 0, sort: bool = False
+) -> NodeTrace:
+    """Read a node trace, native or matrix; which of the two is seen from its columns.
+
+    Parameters
+    ----------
+    path
+        Parquet or CSV (native, matrix), pickle or tar.gz (matrix); compressed or not.
+    first_node, node_count
+        Use only the columns (nodes) from this one on, and this many.
+    skip_rows
+        Leave out that many first rows of a matrix, or of the native form as many distinct times: start and end of the
+        observation count as such. Where the native form was made of a matrix it still counts the rows of that.
+    sort
+        Accept rows that are not in order of time.
+
+    Raises
+    ------
+    InputError
+        When the file is not a trace; names file, row and column.
+    """
+    for label, value in (("-nis", first_node), ("-nN", 1 if node_count is None else node_count)):
+        if value < (1 if label == "-nN" else 0):
+            raise InputError(f"{label} must be at least {1 if label == '-nN' else 0}, not {value}")
+    if skip_rows < 0:
+        raise InputError(f"--skip-rows must be >= 0, not {skip_rows}")
+    frame = read_table(path)
+    trace = trace_from_frame(frame, source=str(path), skip_rows=skip_rows, sort=sort)
+    if first_node or node_count is not None:
+        trace = select_nodes(trace, first_node, node_count)
+    return trace
+
+
+def trace_from_frame(
+    frame: pd.DataFrame,
+    *,
+    source: str = "",
+    skip_rows: int = 0,
+    sort: bool = False,
+    metadata: dict[str, str] | None = None,
+) -> NodeTrace:
+    """Make a node trace from a frame in either form; see `read_trace`."""
+    names = {str(column) for column in frame.columns}
+    native = names.issuperset(NATIVE_COLUMNS)
+    known = frame.attrs.get("metadata", {}) if metadata is None else metadata
+    # Without a single change a native trace still says that its nodes were busy from start to end.
+    if not len(frame) and not (native and {"nodes", "start", "end"} <= known.keys()):
+        raise InputError("the trace is empty: no row follows the header", file=source or None)
+    if native:
+        return _from_native(frame, known, source, skip_rows, sort)
+    missing = [column for column in NATIVE_COLUMNS if column not in names]
+    if len(missing) == 1:
+        raise InputError(f"missing column {missing[0]}; a native trace has time, node, idle", file=source or None)
+    return _from_matrix(frame, source, skip_rows, sort)
+
+
+def select_nodes(trace: NodeTrace, first: int, count: int | None) -> NodeTrace:
+    """The trace of nodes first ... first + count - 1 alone; events that touch none of them vanish."""
+    total = len(trace.nodes)
+    if first >= total:
+        raise InputError(f"-nis {first} lies beyond the trace's {total} nodes", file=trace.source or None)
+    stop = total if count is None else min(first + count, total)
+
+    def part(nodes: IndexArray, at: TimeArray) -> tuple[IndexArray, NDArray[np.int64]]:
+        event = np.repeat(np.arange(len(trace), dtype=np.int64), np.diff(at))
+        inside = (nodes >= first) & (nodes < stop)
+        return nodes[inside] - np.int32(first), event[inside]
+
+    joined, joined_event = part(trace.joined, trace.joined_at)
+    left, left_event = part(trace.left, trace.left_at)
+    events = np.union1d(joined_event, left_event)
+    notes = trace.notes
+    if count is not None and first + count > total:
+        notes = (*notes, f"-nN {count} reaches beyond the trace's {total} nodes: all from {first} on are used")
+
+    def offsets(of: NDArray[np.int64]) -> TimeArray:
+        return np.append(np.searchsorted(of, events, side="left"), len(of)).astype(np.int64)
+
+    return replace(
+        trace,
+        nodes=trace.nodes[first:stop],
+        times=trace.times[events],
+        joined=joined,
+        joined_at=offsets(joined_event),
+        left=left,
+        left_at=offsets(left_event),
+        notes=notes,
+    )
+
+
+def write_trace(trace: NodeTrace, path: str | Path) -> None:
+    """Write the native form as Parquet or CSV (also .csv.gz), by suffix.
+
+    CSV has no place for metadata: its first rows state every node at the start, and a last one marks the end.
+
+    Raises
+    ------
+    InputError
+        For another suffix, and for CSV when a node has several units, which CSV could not tell.
+
+    """
+    import pandas as pd
+
+    path = Path(path)
+    suffixes = "".join(path.suffixes[-2:]).lower()
+    if not suffixes.endswith((".parquet", ".csv", ".csv.gz")):
+        raise InputError("a node trace is written as .parquet, .csv or .csv.gz", file=path)
+    if not suffixes.endswith(".parquet") and trace.units_per_node != 1:
+        raise InputError(
+            f"CSV has no place for {trace.units_per_node} units a node", file=path, hint="write .parquet instead"
+        )
+    time = np.concatenate(
+        [np.repeat(trace.times, np.diff(trace.left_at)), np.repeat(trace.times, np.diff(trace.joined_at))]
+    )
+    node = np.concatenate([trace.left, trace.joined])
+    idle = np.concatenate([np.zeros(len(trace.left), dtype=bool), np.ones(len(trace.joined), dtype=bool)])
+    if not path.name.lower().endswith(".parquet"):
+        opening = np.arange(len(trace.nodes), dtype=np.int32)
+        at_start = trace.joins(0) if len(trace) and trace.times[0] == trace.start else opening[:0]
+        opening = np.setdiff1d(opening, at_start)
+        time = np.concatenate([np.full(len(opening), trace.start), time])
+        node = np.concatenate([opening, node])
+        idle = np.concatenate([np.zeros(len(opening), dtype=bool), idle])
+        if trace.end > time.max(initial=trace.start - 1):  # nothing else says how long was observed
+            closing_idle = bool(len(trace)) and int(trace.idle_counts()[-1]) == len(trace.nodes)
+            closing = 0 if closing_idle or not len(trace) else _busy_at_end(trace)
+            time, node = np.append(time, trace.end), np.append(node, np.int32(closing))
+            idle = np.append(idle, closing_idle)
+    rows = np.zeros(len(time), dtype=np.int32)
+    if trace.rows is not None:
+        time, node, idle, rows = _with_rows(trace, trace.rows, time, node, idle)
+    # By node within an instant: the first rows of a CSV then name the nodes in their order.
+    order = np.lexsort((node, rows, time))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.name.lower().endswith(".parquet"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        names = pa.DictionaryArray.from_arrays(
+            pa.array(node[order].astype(np.int32)), pa.array(list(trace.nodes), type=pa.string())
+        )
+        columns = {
+            "time": pa.array(time[order], type=pa.timestamp("ns", tz="UTC")),
+            "node": names,
+            "idle": pa.array(idle[order]),
+        }
+        if trace.rows is not None:
+            columns[ROW] = pa.array(rows[order])
+        table = pa.table(columns)
+        table = table.replace_schema_metadata(_metadata(trace))
+        pq.write_table(table, path, compression="zstd")
+    else:
+        unit: Literal["us", "ns"] = "us" if not (time % 1000).any() else "ns"
+        stamps = np.datetime_as_string(time[order].astype("datetime64[ns]"), unit=unit)
+        frame = pd.DataFrame(
+            {
+                "time": np.char.add(stamps, "Z"),
+                "node": np.asarray(trace.nodes, dtype=object)[node[order]],
+                "idle": idle[order].astype(int),
+            }
+        )
+        if trace.rows is not None:
+            frame[ROW] = rows[order]
+        frame.to_csv(path, index=False, compression={"method": "gzip", "mtime": 0} if path.suffix == ".gz" else None)
+
+
+def _with_rows(
+    trace: NodeTrace, instants: TimeArray, time: TimeArray, node: IndexArray, idle: NDArray[np.bool_]
+) -> tuple[TimeArray, IndexArray, NDArray[np.bool_], NDArray[np.int32]]:
+    """Rows of a file with the numbers of the rows that they were made of; one more for each that changed nothing.
+
+    Of rows of one time the last counts, so changes are its. Others repeat the state that the first node has.
+    """
+    rows = np.searchsorted(instants, time, side="right").astype(np.int32)
+    empty = np.setdiff1d(np.arange(1, len(instants) + 1, dtype=np.int32), rows)
+    at = instants[empty - 1]
+    joins = trace.times[np.searchsorted(trace.joined_at, np.flatnonzero(trace.joined == 0), side="right") - 1]
+    leaves = trace.times[np.searchsorted(trace.left_at, np.flatnonzero(trace.left == 0), side="right") - 1]
+    state = np.searchsorted(joins, at, side="left") > np.searchsorted(leaves, at, side="left")
+    return (
+        np.concatenate([time, at]),
+        np.concatenate([node, np.zeros(len(at), dtype=np.int32)]),
+        np.concatenate([idle, state]),
+        np.concatenate([rows, empty]),
+    )
+
+
+def _busy_at_end(trace: NodeTrace) -> int:
+    state = np.zeros(len(trace.nodes), dtype=bool)
+    for event in range(len(trace)):
+        state[trace.leaves(event)] = False
+        state[trace.joins(event)] = True
+    return int(np.argmin(state))
+
+
+def _metadata(trace: NodeTrace) -> dict[str, str]:
+    return {
+        "machine": trace.machine,
+        "nodes": json.dumps(list(trace.nodes)),
+        "units_per_node": str(trace.units_per_node),
+        "source": trace.source,
+        "start": _iso(trace.start),
+        "end": _iso(trace.end),
+    }
+
+
+def _iso(instant_ns: int) -> str:
+    return str(np.datetime64(instant_ns, "ns")) + "Z"
+
+
+def _from_native(frame: pd.DataFrame, metadata: dict[str, str], source: str, skip_rows: int, sort: bool) -> NodeTrace:
+    import pandas as pd
+
+    times = _instants(frame["time"], source, "time")
+    raw = frame["node"]
+    missing = raw.isna() | (raw == "")
+    if missing.any():
+        raise InputError("the node's name is missing", file=source, row=_first(missing) + 1, column="node")
+    idle = _states(frame["idle"], source)
+    try:
+        universe = _universe(metadata["nodes"]) if "nodes" in metadata else None
+        units_per_node = int(metadata.get("units_per_node", "1"))
+        if units_per_node < 1:
+            raise ValueError(f"units_per_node is {units_per_node}, expected at least 1")
+        start = _stamp(metadata["start"]) if "start" in metadata else None
+        end = _stamp(metadata["end"]) if "end" in metadata else None
+    except (ValueError, TypeError) as error:
+        raise InputError(f"the file's metadata are damaged: {error}", file=source or None) from error
+    if universe is None:
+        codes, found = pd.factorize(raw.astype(str))
+        universe = [str(name) for name in found]
+    else:
+        if len(set(universe)) != len(universe):
+            raise InputError("the metadata name a node twice", file=source or None)
+        codes = pd.Index(universe, dtype=object).get_indexer(pd.Index(raw.astype(object)))
+        if (codes < 0).any():
+            row = _first(codes < 0)
+            raise InputError(
+                f"node {raw.iloc[row]!r} is not among the trace's nodes", file=source, row=row + 1, column="node"
+            )
+    order = _check_order(times, source, sort)
+    if order is not None:
+        times, codes, idle = times[order], codes[order], idle[order]
+    numbers = None
+    if ROW in frame.columns:
+        numbers = _row_numbers(frame[ROW] if order is None else frame[ROW].iloc[order], times, source)
+        instants = times[np.unique(numbers, return_index=True)[1]]
+    else:
+        bounds = [bound for bound in (start, end) if bound is not None]
+        instants = np.unique(np.append(times, np.array(bounds, dtype=np.int64)))
+    if skip_rows:
+        what = "times" if numbers is None else "rows"
+        if skip_rows >= len(instants):
+            raise InputError(f"--skip-rows {skip_rows} leaves none of the {len(instants)} {what}", file=source or None)
+        # What held when the skipped part ended is what the rest starts from.
+        start = int(instants[skip_rows])
+        gone = times < start if numbers is None else numbers <= np.unique(numbers)[skip_rows - 1]
+        times, codes, idle = _carried_over(times, codes, idle, gone, start)
+        instants = instants[skip_rows:]
+    trace = from_changes(
+        universe,
+        times,
+        codes.astype(np.int32),
+        idle,
+        start=start,
+        end=end,
+        machine=metadata.get("machine", ""),
+        source=source or metadata.get("source", ""),
+        units_per_node=units_per_node,
+        rows=None if numbers is None else instants,
+    )
+    if numbers is None:
+        return _after_skipped(trace.read_from(instants), skip_rows, "times")
+    return _after_skipped(trace, skip_rows, "rows")
+
+
+def _row_numbers(column: pd.Series, times: TimeArray, source: str) -> NDArray[np.int64]:
+    """Numbers of the rows of the matrix that the rows of a native file were made of: ascending, one time each."""
+    numbers = column.to_numpy()
+    wrong = np.zeros(len(numbers), dtype=bool)
+    if numbers.dtype.kind in "iu":
+        wrong[1:] = (numbers[1:] < numbers[:-1]) | ((numbers[1:] == numbers[:-1]) & (times[1:] != times[:-1]))
+    else:
+        wrong[:] = True
+    if wrong.any():
+        row = _first(wrong)
+        what = f"expected the number of a row of a matrix, ascending and each of one time, not {numbers[row]!r}"
+        raise InputError(what, file=source or None, row=row + 1, column=ROW, hint="leave the column out")
+    return numbers.astype(np.int64)
+
+
+def _carried_over(
+    times: TimeArray, codes: NDArray[np.int64], idle: NDArray[np.bool_], gone: NDArray[np.bool_], start: int
+) -> tuple[TimeArray, NDArray[np.int64], NDArray[np.bool_]]:
+    """Rows without those that are gone, and before them the states that hold at the start, one row per node."""
+    kept, last = np.unique(codes[gone][::-1], return_index=True)
+    states = idle[gone][::-1][last]
+    at_start = np.unique(codes[~gone][times[~gone] == start])
+    before = ~np.isin(kept, at_start)
+    return (
+        np.concatenate([np.full(int(before.sum()), start, dtype=np.int64), times[~gone]]),
+        np.concatenate([kept[before], codes[~gone]]),
+        np.concatenate([states[before], idle[~gone]]),
+    )
+
+
+def _from_matrix(frame: pd.DataFrame, source: str, skip_rows: int, sort: bool) -> NodeTrace:
+    import pandas as pd
+
+    if isinstance(frame.index, pd.RangeIndex):  # CSV: the first column holds the times
+        first = frame.columns[0]
+        times = _instants(frame[first], source, str(first))
+        frame = frame.drop(columns=first)
+    elif isinstance(frame.index, pd.DatetimeIndex):
+        times = _instants(frame.index.to_series(), source, "index")
+    else:
+        raise InputError(
+            f"not a node trace: its index holds {frame.index.dtype}, its columns are {_some(frame.columns)}; expected "
+            "columns time, node, idle, or a matrix with timestamps as index and one 0/1 column a node",
+            file=source or None,
+        )
+    if not len(frame.columns):
+        raise InputError("the matrix has no node columns", file=source or None)
+    nodes = [str(column) for column in frame.columns]
+    if len(set(nodes)) != len(nodes):
+        twice = next(name for name in nodes if nodes.count(name) > 1)
+        raise InputError("the matrix has two columns of this name", file=source or None, column=twice)
+    order = _check_order(times, source, sort)
+    if skip_rows >= len(times):
+        raise InputError(f"--skip-rows {skip_rows} leaves none of the {len(times)} rows", file=source or None)
+    values = _cells(frame, source)
+    rows = np.arange(skip_rows, len(times)) if order is None else order[skip_rows:]
+    instants = times[rows]
+    # Of rows with one time the last counts.
+    rows = rows[np.append(instants[1:] != instants[:-1], True)]
+    row, node, idle = _matrix_changes(values, rows, nodes, source)
+    trace = from_changes(
+        nodes,
+        times[rows][row],
+        node,
+        idle,
+        start=int(instants[0]),
+        end=int(instants[-1]),
+        source=source,
+        rows=instants,
+    )
+    return _after_skipped(trace, skip_rows, "rows")
+
+
+def _after_skipped(trace: NodeTrace, count: int, what: str) -> NodeTrace:
+    return replace(trace, notes=(f"{count} first {what} skipped", *trace.notes)) if count else trace
+
+
+def _cells(frame: pd.DataFrame, source: str) -> NDArray[np.generic]:
+    """Values of a matrix as one array of numbers or truth values."""
+    values = frame.to_numpy()
+    if values.dtype.kind in "buif":
+        return values
+    states = np.empty(values.shape, dtype=bool)  # columns of several types, or of text
+    for k, column in enumerate(frame.columns):
+        states[:, k] = _states(frame.iloc[:, k], source, str(column))
+    return states
+
+
+def _matrix_changes(
+    values: NDArray[np.generic], rows: NDArray[np.int64], nodes: list[str], source: str
+) -> tuple[NDArray[np.int64], IndexArray, NDArray[np.bool_]]:
+    """Row number, node and new state of every change in a matrix, chunk by chunk."""
+    before = np.zeros(values.shape[1], dtype=bool)
+    step = max(1, CHUNK_CELLS // max(1, values.shape[1]))
+    found: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]] = []
+    for begin in range(0, len(rows), step):
+        picked = rows[begin : begin + step]
+        consecutive = len(picked) == picked[-1] - picked[0] + 1 and (np.diff(picked) == 1).all()
+        chunk = values[picked[0] : picked[-1] + 1] if consecutive else values[picked]
+        state = chunk.astype(bool)
+        wrong = chunk != state  # NaN, negative and other values differ from their own truth value
+        if wrong.any():
+            row, column = (int(i) for i in np.argwhere(wrong)[0])
+            raise InputError(
+                f"expected 0 (busy) or 1 (idle), not {chunk[row, column]}",
+                file=source or None,
+                row=int(picked[row]) + 1,
+                column=nodes[column],
+            )
+        difference = np.empty_like(state)
+        difference[0] = state[0] != before
+        np.not_equal(state[1:], state[:-1], out=difference[1:])
+        at, node = np.nonzero(difference)
+        found.append((at + begin, node, state[at, node]))
+        before = state[-1]
+    rows_found, nodes_found, states_found = zip(*found, strict=True)
+    changed = np.concatenate(nodes_found).astype(np.int32)
+    return np.concatenate(rows_found), changed, np.concatenate(states_found)
+
+
+def _instants(column: pd.Series, source: str, name: str) -> TimeArray:
+    """UTC nanoseconds of a column of times; times without a zone count as UTC."""
+    import pandas as pd
+
+    if not len(column):
+        return np.zeros(0, dtype=np.int64)
+    if column.dtype.kind in "iufb":
+        raise InputError(
+            f"not a node trace: {TIME_HINT}, not {column.iloc[0]}", file=source or None, row=1, column=name
+        )
+    told = column.dtype.kind != "M"
+    stamps = pd.to_datetime(column, utc=True, errors="coerce", format="ISO8601" if told else None)
+    # pandas reads years that nanoseconds cannot reach, and these two words as the time of reading.
+    wrong = ~stamps.between(pd.Timestamp.min.tz_localize("UTC"), pd.Timestamp.max.tz_localize("UTC"))
+    if told:
+        wrong |= column.isin(("now", "today"))
+    if wrong.any():
+        row = _first(wrong)
+        raise InputError(f"{TIME_HINT}, not {str(column.iloc[row])!r}", file=source or None, row=row + 1, column=name)
+    return np.asarray(stamps.dt.as_unit("ns").astype("int64"), dtype=np.int64)
+
+
+def _states(column: pd.Series, source: str, name: str = "idle") -> NDArray[np.bool_]:
+    words = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
+    if column.dtype == bool:
+        return column.to_numpy()
+    states = column.astype(str).str.lower().map(words)
+    if states.isna().any():
+        row = _first(states.isna())
+        raise InputError(
+            f"expected 0 (busy) or 1 (idle), not {str(column.iloc[row])!r}",
+            file=source or None,
+            row=row + 1,
+            column=name,
+        )
+    return states.astype(bool).to_numpy()
+
+
+def _check_order(times: TimeArray, source: str, sort: bool) -> NDArray[np.int64] | None:
+    """None when sorted, the sorting order when that is wanted, an error otherwise."""
+    backwards = times[1:] < times[:-1]
+    if not backwards.any():
+        return None
+    if sort:
+        return np.argsort(times, kind="stable")
+    row = _first(backwards) + 2
+    raise InputError(
+        f"the rows are not in order of time: {np.datetime64(int(times[row - 1]), 'ns')} follows "
+        f"{np.datetime64(int(times[row - 2]), 'ns')}",
+        file=source or None,
+        row=row,
+        hint="sort the file, or let --sort do it",
+    )
+
+
+def _universe(text: str) -> list[str]:
+    names = json.loads(text)
+    if not isinstance(names, list):
+        raise TypeError("nodes is no list of names")
+    return [str(name) for name in names]
+
+
+def _stamp(text: str) -> int:
+    import pandas as pd
+
+    stamp = pd.to_datetime(text, utc=True, format="ISO8601", errors="coerce")
+    if pd.isna(stamp) or not text[:1].isdigit():  # pandas knows words such as now
+        raise ValueError(f"{TIME_HINT}, not {text!r}")
+    return int(stamp.as_unit("ns").value)
+
+
+def _first(flags: pd.Series | NDArray[np.bool_]) -> int:
+    return int(np.argmax(np.asarray(flags)))
+
+
+def _some(columns: pd.Index) -> str:
+    shown = ", ".join(str(column) for column in columns[:5])
+    return f"{shown}, ..." if len(columns) > 5 else shown

@@ -1,0 +1,156 @@
+"""Idle fragments: how long nodes stay idle, and what that is worth (DESIGN §8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+
+# Start-up times in seconds for which the usable share of idle node-time is told.
+STARTUPS_S = (30, 60, 120, 300)
+# Equal parts of the observation for which mean idle nodes are told.
+SPANS = 72
+QUANTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
+
+
+@dataclass(frozen=True, eq=False)
+class Fragments:
+    """The stretches during which a node is idle without a break.
+
+    Parameters
+    ----------
+    node
+        Node index of each, int32.
+    start_ns, end_ns
+        Their bounds, UTC nanoseconds.
+    censored
+        Whether the fragment was cut by a bound of the observation, so that its true length is unknown.
+    """
+
+    node: NDArray[np.int32]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    censored: NDArray[np.bool_]
+
+    @property
+    def seconds(self) -> NDArray[np.float64]:
+        """Their lengths in seconds."""
+        return (self.end_ns - self.start_ns) / SECOND_NS
+
+
+def fragments(trace: NodeTrace) -> Fragments:
+    """The idle fragments of a trace, in order of node and time."""
+    join_time = np.repeat(trace.times, np.diff(trace.joined_at))
+    leave_time = np.repeat(trace.times, np.diff(trace.left_at))
+    join_order = np.lexsort((join_time, trace.joined))
+    leave_order = np.lexsort((leave_time, trace.left))
+    node, start = trace.joined[join_order], join_time[join_order]
+    left_node, left_time = trace.left[leave_order], leave_time[leave_order]
+    # The k-th leave of a node ends its k-th fragment; the last fragment may have none.
+    size = len(trace.nodes)
+    begins = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=size))])
+    ends = np.concatenate([[0], np.cumsum(np.bincount(left_node, minlength=size))])
+    rank = np.arange(len(node)) - begins[node]
+    closed = rank < (ends[node.astype(np.int64) + 1] - ends[node])
+    end = np.full(len(node), trace.end, dtype=np.int64)
+    end[closed] = left_time[ends[node[closed]] + rank[closed]]
+    return Fragments(node, start, end, ~closed | (start == trace.start))
+
+
+def idle_over_time(trace: NodeTrace, spans: int) -> NDArray[np.float64]:
+    """Mean idle nodes in each of `spans` equal parts of the observation: float64 of shape (spans,)."""
+    end = max(trace.end, trace.start + 1)
+    # Nanoseconds since the start, of which floats lose none within a hundred days and few beyond.
+    edges = np.linspace(0.0, end - trace.start, spans + 1)
+    at = np.concatenate([[0], trace.times - trace.start, [end - trace.start]]).astype(np.float64)
+    held = np.concatenate([[0.0], np.cumsum(np.concatenate([[0], trace.idle_counts()]) * np.diff(at))])
+    means: NDArray[np.float64] = np.diff(np.interp(edges, at, held)) / np.diff(edges)
+    return means
+
+
+def usable_share(seconds: NDArray[np.float64], startup_s: float) -> float | None:
+    """Share of idle node-time left once every fragment has lost its first `startup_s` seconds; None of no time."""
+    total = float(seconds.sum())
+    return float(np.maximum(seconds - startup_s, 0.0).sum()) / total if total else None
+
+
+def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
+    """What a node trace holds: size, idle nodes, fragments by count and by node-time.
+
+    Durations in seconds; `idle_share` is the idle part of all node-time observed. Shares of no time at all are None.
+    """
+    counts = trace.idle_counts()
+    found = fragments(trace)
+    seconds = found.seconds
+    idle = trace.idle_node_seconds()
+    all_time = len(trace.nodes) * trace.duration_s
+    result: dict[str, Any] = {
+        "machine": trace.machine,
+        "source": trace.source,
+        "nodes": len(trace.nodes),
+        "units_per_node": trace.units_per_node,
+        "nodes_never_idle": len(trace.nodes) - len(np.unique(trace.joined)),
+        "start": iso(trace.start),
+        "end": iso(trace.end),
+        "duration_s": trace.duration_s,
+        "events": len(trace),
+        "joins": len(trace.joined),
+        "leaves": len(trace.left),
+        "idle_node_seconds": idle,
+        "idle_share": idle / all_time if all_time else None,
+        "idle_nodes_mean": idle / trace.duration_s if trace.duration_s else 0.0,
+        "idle_nodes_max": int(counts.max()) if len(counts) else 0,
+        "idle_nodes_over_time": [round(float(mean), 3) for mean in idle_over_time(trace, SPANS)],
+        "notes": list(trace.notes),
+    }
+    if len(seconds):
+        total = seconds.sum()
+        result["fragments"] = {
+            "count": len(seconds),
+            "censored": int(found.censored.sum()),
+            "seconds_mean": float(seconds.mean()),
+            "seconds_quantiles": {
+                f"p{q}": float(v) for q, v in zip(QUANTILES, np.percentile(seconds, QUANTILES), strict=True)
+            },
+            "up_to_10_min": {
+                "by_count": float((seconds <= 600).mean()),
+                "by_node_time": float(seconds[seconds <= 600].sum() / total) if total else None,
+            },
+            "up_to_1_h": {
+                "by_count": float((seconds <= 3600).mean()),
+                "by_node_time": float(seconds[seconds <= 3600].sum() / total) if total else None,
+            },
+            "share_outliving_startup": {f"{s} s": usable_share(seconds, s) for s in STARTUPS_S},
+        }
+        joins, leaves = np.diff(trace.joined_at), np.diff(trace.left_at)
+        result["nodes_per_join_event"] = _batches(joins[joins > 0])
+        result["nodes_per_leave_event"] = _batches(leaves[leaves > 0])
+        gaps = np.diff(trace.times) / SECOND_NS
+        if len(gaps):
+            result["event_gap_s"] = {
+                "median": float(np.median(gaps)),
+                "mean": float(gaps.mean()),
+                "max": float(gaps.max()),
+            }
+    return result
+
+
+def _batches(sizes: NDArray[np.int64]) -> dict[str, float]:
+    if not len(sizes):
+        return {}
+    named = {f"p{q}": float(v) for q, v in zip(QUANTILES[4:], np.percentile(sizes, QUANTILES[4:]), strict=True)}
+    return {**named, "mean": float(sizes.mean()), "max": float(sizes.max())}
+
+
+def iso_exact(instant_ns: int) -> str:
+    """An instant to the nanosecond."""
+    return str(np.datetime64(instant_ns, "ns")).rstrip("0").rstrip(".") + "Z"
+
+
+def iso(instant_ns: int) -> str:
+    """An instant to the second, for people."""
+    return str(np.datetime64(instant_ns, "ns")).split(".")[0] + "Z"

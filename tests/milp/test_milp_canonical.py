@@ -1,0 +1,470 @@
+"""Of several optima the canonical one (docs/decisions/0014), and answers that adversarial instances once got wrong."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import magnitude, problems, worth, worth_of
+
+from bft.milp import Job, Pair, Problem, ProblemError, Solution, SolverProcess, parse, solve, tamed
+from bft.milp.backends.registry import describe
+from bft.milp.exact.dp import Optimum, optimum, scores_of, share_units, solve_core, solve_plain
+from bft.milp.formulations.items import build as build_items
+from bft.milp.formulations.items import pair_tables
+from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
+from bft.milp.formulations.matching import start
+from bft.milp.formulations.modes import build
+from bft.milp.formulations.sharing import keep_answer
+from bft.milp.solve import contradiction
+
+BACKENDS = [name for name in ("cbc", "highs", "gurobi") if describe(name).available]
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[SolverProcess]:
+    mine = SolverProcess()
+    yield mine
+    mine.close()
+
+
+# --- the rule, against full enumeration ---------------------------------------------------------------------------
+
+
+@st.composite
+def tying(draw: st.DrawFn, max_units: int = 8) -> Problem:
+    """Small whole numbers throughout, jobs that are alike, costs that never pay: ties abound, sums are exact."""
+    units = draw(st.integers(0, max_units))
+    left, jobs, current = units, [], []
+    for index in range(draw(st.integers(1, 4))):
+        if jobs and draw(st.booleans()):
+            jobs.append(replace(jobs[-1], name=f"j{index}"))
+        else:
+            widths = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+            slopes = draw(st.lists(st.integers(-1, 2), min_size=len(widths), max_size=len(widths)))
+            ns = np.array([0, *itertools.accumulate(widths)], dtype=float)
+            os = np.array([0, *itertools.accumulate(w * s for w, s in zip(widths, slopes, strict=True))], dtype=float)
+            jmin = draw(st.integers(0, 3))
+            times = st.sampled_from([0.0, 0.0, 1.0, 16.0, 64.0, 2.0**40])
+            jmax = max(1, jmin + draw(st.integers(0, 5)))
+            jobs.append(
+                Job(f"j{index}", jmin, jmax, ns, os, draw(times), draw(times), draw(st.sampled_from([0, 1, 2])))
+            )
+        held = draw(st.just(0) | st.integers(0, left))
+        left -= held
+        current.append(held)
+    return Problem(units, 64.0, tuple(jobs), tuple(current), draw(st.sampled_from(["bftrainer", "stall"])))
+
+
+def canonical_by_enumeration(problem: Problem) -> tuple[int, ...]:
+    """The best; of these the fewest changed jobs; of these the last job has fewest units, then the last but one, ..."""
+    choices = [
+        [
+            (n, v)
+            for n in range(problem.units + 1)
+            if (v := worth(job, held, n, problem.tfwd, problem.cost_model)) is not None
+        ]
+        for job, held in zip(problem.jobs, problem.current, strict=True)
+    ]
+
+    def rank(choice: tuple[tuple[int, float], ...]) -> tuple[float, int, tuple[int, ...]]:
+        counts = tuple(n for n, _ in choice)
+        changed = sum(n != held for n, held in zip(counts, problem.current, strict=True))
+        return -math.fsum(value for _, value in choice), changed, counts[::-1]
+
+    feasible = (choice for choice in itertools.product(*choices) if sum(n for n, _ in choice) <= problem.units)
+    return tuple(n for n, _ in min(feasible, key=rank))
+
+
+@settings(deadline=None, max_examples=300)
+@given(tying())
+def test_the_canonical_optimum_is_the_one_that_enumeration_names(problem: Problem) -> None:
+    expected = canonical_by_enumeration(problem)
+    assert solve_plain(problem) == expected
+    assert solve_core(problem) == expected
+
+
+def canonical_by_scores(problem: Problem) -> tuple[int, ...]:
+    """The same by the letter of the rule: scores in whole quanta, whatever the values are."""
+    scores = scores_of(problem)
+    gap = int(np.iinfo(np.int64).min)
+    choices = []
+    for j in range(scores.jobs):
+        mine: list[tuple[int, int]] = []
+        for k in range(int(scores.offsets[j]), int(scores.offsets[j + 1])):
+            first, score, slope = int(scores.units[k]), int(scores.scores[k]), int(scores.slopes[k])
+            end = first + 1 if slope == gap else int(scores.units[k + 1])
+            mine += [(n, score + (0 if n == first else slope * (n - first))) for n in range(first, end)]
+        choices.append(mine)
+    feasible = (choice for choice in itertools.product(*choices) if sum(n for n, _ in choice) <= problem.units)
+    best = min(feasible, key=lambda choice: (-sum(s for _, s in choice), tuple(n for n, _ in choice)[::-1]))
+    return tuple(n for n, _ in best)
+
+
+@settings(deadline=None, max_examples=200)
+@given(problems(max_jobs=4, max_units=8).filter(lambda problem: problem.jobs))
+def test_plain_and_core_name_the_optimum_of_the_scores_whatever_the_values(problem: Problem) -> None:
+    assert solve_plain(problem) == solve_core(problem) == canonical_by_scores(problem)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, 10**6), st.integers(2, 25), st.integers(5, 120))
+def test_plain_and_core_name_the_same_optimum_where_jobs_are_interchangeable(seed: int, jobs: int, units: int) -> None:
+    random = np.random.default_rng(seed)
+    kinds = []
+    for _ in range(3):
+        ns = np.concatenate([[0.0], np.cumsum(random.integers(1, 9, 4))])
+        os = np.concatenate([[0.0], np.cumsum(random.choice([0.1, 0.3, 1 / 3, 2.0], 4) * np.diff(ns))])
+        kinds.append((ns, os, *random.choice([0.0, 18.0], 2)))
+    made = tuple(Job(f"j{j}", 1, 24, *kinds[int(random.integers(3))]) for j in range(jobs))
+    held = random.multinomial(units // 2, np.full(jobs, 1 / jobs))
+    problem = Problem(units, 120.0, made, tuple(int(n) for n in held))
+    assert solve_plain(problem) == solve_core(problem)
+
+
+@settings(deadline=None, max_examples=100)
+@given(tying(), st.randoms(use_true_random=False))
+def test_which_of_interchangeable_jobs_is_decided_by_their_order_alone(problem: Problem, random: Any) -> None:
+    """Names, and which object a job is, play no part: jobs may be grouped into classes."""
+    order = list(range(len(problem.jobs)))
+    named = tuple(replace(job, name=f"{random.random()}-{j}") for j, job in enumerate(problem.jobs))
+    assert solve_plain(replace(problem, jobs=named)) == solve_plain(problem)
+    counts = solve_plain(problem)
+    for a, b in itertools.pairwise(order):
+        one, other = problem.jobs[a], problem.jobs[b]
+        if problem.current[a] == problem.current[b] == 0 and replace(one, name="") == replace(other, name=""):
+            assert counts[a] >= counts[b]
+
+
+def test_a_change_that_gains_less_than_rounding_errors_is_not_made() -> None:
+    # 0.1 + 0.2 is more than 0.3 in the last bit: no reason to rescale two jobs.
+    curve = np.array([0.0, 1.0, 2.0, 3.0])
+    one = Job("a", 1, 3, curve, np.array([0.0, 0.1, 0.2, 0.3]), 0.0, 0.0)
+    problem = Problem(3, 1.0, (one, replace(one, name="b")), (3, 0))
+    assert solve_plain(problem) == solve_core(problem) == (3, 0)
+
+
+def test_tables_are_shared_out_by_the_same_rule() -> None:
+    flat = np.array([0.0, 1.0, 1.0, 1.0])
+    assert share_units([flat, flat], np.array([0, 2]), 3) == (1, 2)
+    assert share_units([flat, flat, flat], np.array([0, 0, 0]), 2) == (1, 1, 0)
+    jumps = np.array([0.0, -np.inf, 2.0, 4.0])
+    assert share_units([jumps, flat], np.array([0, 0]), 3) == (3, 0)
+
+
+# --- whatever solves ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("formulation", ["modes", "node"])
+@settings(deadline=None, max_examples=40)
+@given(problem=tying(max_units=6))
+def test_every_backend_answers_the_canonical_optimum(
+    backend: str, formulation: str, problem: Problem, process: SolverProcess
+) -> None:
+    exact = solve(problem, backend="exact")
+    solution = solve(problem, backend=backend, formulation=formulation, process=process)
+    assert (solution.counts, solution.objective, solution.bound) == (exact.counts, exact.objective, exact.bound)
+    assert (solution.status, solution.note, solution.verified) == ("optimal", "", True)
+    assert (solution.backend, solution.formulation) == (backend, formulation)
+
+
+def test_ties_solver_keeps_the_solvers_own() -> None:
+    # CBC's own, whichever it is, is as good; and nobody has looked.
+    flat = Job("a", 1, 4, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 10.0]), 0.0, 0.0)
+    problem = Problem(5, 10.0, (flat, replace(flat, name="b")), (0, 0))
+    own = solve(problem, backend="cbc", ties="solver")
+    assert (own.objective, own.verified) == (200.0, None)
+    assert solve(problem, backend="cbc").counts == (1, 1)
+    with pytest.raises(ProblemError, match="unknown ties 'mine'"):
+        solve(problem, ties="mine")  # type: ignore[arg-type]
+
+
+PROBLEM = Problem(
+    5,
+    120.0,
+    tuple(Job(n, 1, 4, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 30.0]), 20.0, 10.0) for n in "ab"),
+    (1, 2),
+)
+
+
+class Liar(SolverProcess):
+    """Answers as it is told."""
+
+    def __init__(self, lie: Callable[[LinearModel], LinearAnswer]) -> None:
+        super().__init__()
+        self._lie = lie
+
+    def solve(self, model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
+        return self._lie(model)
+
+
+def claiming(status: str, counts: tuple[int, ...], bound: float | None = None) -> SolverProcess:
+    """A solver that has these counts and claims what they are worth."""
+
+    def lie(model: LinearModel) -> LinearAnswer:
+        decode = build(PROBLEM).decode
+        axes = [range(int(upper) + 1) for upper in model.upper]
+        points = (np.array(point, dtype=float) for point in itertools.product(*axes))
+        values = [(float(x @ np.array(model.objective)), x) for x in points if decode(x) == counts and _fits(model, x)]
+        value, x = max(values, key=lambda pair: pair[0])
+        return LinearAnswer(status, x, value, value if bound is None else bound)
+
+    return Liar(lie)
+
+
+def _fits(model: LinearModel, x: np.ndarray) -> bool:
+    totals = [(x[i] @ np.array(c), sense, right) for i, c, sense, right in model.rows]
+    return all(total == right if sense == "=" else total <= right + 1e-9 for total, sense, right in totals)
+
+
+def test_a_solvers_false_optimum_is_seen_and_not_used() -> None:
+    solution = solve(PROBLEM, backend="cbc", process=claiming("optimal", (1, 3)))
+    exact = solve(PROBLEM, backend="exact")
+    assert (solution.status, solution.counts, solution.verified) == ("fallback", exact.counts, False)
+    assert "calls" in solution.note
+    assert "can be had" in solution.note
+
+
+def test_a_solvers_false_bound_is_seen() -> None:
+    solution = solve(PROBLEM, backend="cbc", process=claiming("feasible", (1, 3), bound=4500.0))
+    assert (solution.status, solution.verified) == ("fallback", False)
+    assert "says that nothing exceeds 4500" in solution.note
+
+
+def test_with_verify_a_false_optimum_is_seen_whatever_the_ties() -> None:
+    for options in ({"ties": "solver"}, {"gap": 1e-4}):
+        lie = claiming("optimal", (1, 3))
+        assert solve(PROBLEM, backend="cbc", process=lie, **options).verified is None  # type: ignore[arg-type]
+        seen = solve(PROBLEM, backend="cbc", process=lie, verify=True, **options)  # type: ignore[arg-type]
+        assert (seen.status, seen.verified) == ("fallback", False)
+
+
+def test_within_the_gap_is_no_mismatch() -> None:
+    own = solve(PROBLEM, backend="cbc", process=claiming("optimal", (1, 3), 4600.0), gap=0.5, verify=True)
+    assert (own.status, own.counts, own.verified) == ("optimal", (1, 3), True)
+
+
+def test_an_optimum_in_hand_is_better_than_an_incumbent() -> None:
+    exact = solve(PROBLEM, backend="exact")
+    for status in ("feasible", "optimal"):
+        solution = solve(PROBLEM, backend="cbc", process=claiming(status, exact.counts, 4900.0), time_limit=1.0)
+        assert (solution.status, solution.counts, solution.bound) == ("optimal", exact.counts, exact.objective)
+    incumbent = solve(PROBLEM, backend="cbc", process=claiming("feasible", (1, 3), 4900.0), time_limit=1.0)
+    assert (incumbent.status, incumbent.counts, incumbent.note) == ("optimal", exact.counts, "")
+
+
+def test_the_exact_programme_may_be_the_one_that_is_wrong() -> None:
+    best = Optimum((3, 2), 4000.0, 4000.0)
+    says = contradiction(Solution("feasible", (3, 2), 4600.0, 4900.0, "highs", "modes"), best)
+    assert says == "exact: says that nothing exceeds 4000.0, but highs has 4600.0"
+
+
+# --- instances that were answered wrongly -------------------------------------------------------------------------
+
+NEGATIVE_START: dict[str, Any] = {
+    "units": 4,
+    "Tfwd": 30,
+    "jobs": [
+        {"name": "a", "Jmin": 1, "Jmax": 2, "Ns": [0, 1, 2], "Os": [0, 32, 84], "Tcup": 0, "Tcdw": 200,
+         "current": [0, 1, 2]},
+        {"name": "b", "Jmin": 2, "Jmax": 4, "Ns": [0, 1, 2, 3, 4], "Os": [0, 28, 29, 40, 90], "Tcup": 200, "Tcdw": 60,
+         "current": [0, 1, 2]},
+        {"name": "c", "Jmin": 1, "Jmax": 4, "Ns": [0, 1], "Os": [0, 50], "Tcup": 18, "Tcdw": 200, "current": []},
+    ],
+    "xi": [{"a": "a", "b": "b", "xi_a": 3, "xi_b": 2}, {"a": "b", "b": "c", "xi_a": 1.0, "xi_b": 1.05}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("formulation", ["items", "flow"])
+def test_a_start_of_negative_value_is_not_taken_for_the_optimum(backend: str, formulation: str) -> None:
+    """F1: CBC called -2780 optimal."""
+    solution = solve(parse(NEGATIVE_START).problem, backend=backend, formulation=formulation)
+    assert (solution.status, solution.objective) == ("optimal", pytest.approx(-2660))
+
+
+@pytest.mark.skipif("highs" not in BACKENDS, reason="needs the extra highs")
+@pytest.mark.parametrize("seed", range(3))
+def test_no_start_misleads_cbc(seed: int, process: SolverProcess) -> None:
+    """F1: starts of any value, good and bad, on models whose objectives lie on either side of 0."""
+    random = np.random.default_rng(seed)
+    below = 0
+    for _ in range(40):
+        problem = _shared_problem(random)
+        model = build_items(problem, pair_tables(problem)).model
+        best = process.solve(model, "HIGHS", Limits())
+        other = replace(model, objective=list(random.normal(size=len(model.objective))), start=[])
+        x = process.solve(other, "HIGHS", Limits()).values(other)
+        begun = replace(model, start=[(i, float(round(v))) for i, v in enumerate(x) if round(v)])
+        below += sum(model.objective[i] * v for i, v in begun.start) < 0
+        answer = process.solve(begun, "CBC", Limits())
+        slack = 1e-9 * max(abs(worth) for worth in model.objective)
+        assert (answer.status, answer.objective) == ("optimal", pytest.approx(best.objective, rel=1e-6, abs=slack))
+    assert below >= 5
+
+
+def _shared_problem(random: np.random.Generator) -> Problem:
+    """Some objectives are negative, some jobs hold more than they may keep."""
+    units, jobs, current = int(random.integers(2, 10)), [], []
+    left = units
+    for j in range(int(random.integers(2, 5))):
+        ns = np.concatenate([[0], np.cumsum(random.integers(1, 4, 3))]).astype(float)
+        os = np.concatenate([[0.0], np.cumsum(random.random(3) * 100)]) - random.choice([0.0, 60.0, 150.0])
+        times = random.choice([0.0, 18.0, 200.0], 2)
+        jobs.append(Job(f"j{j}", 1, int(random.integers(1, units + 2)), ns, os, *times))
+        current.append(int(random.integers(0, left + 1)))
+        left -= current[-1]
+    pairs = tuple(Pair(a, b, *(1 + random.random(2)).tolist()) for a, b in itertools.combinations(range(len(jobs)), 2))
+    return Problem(units, 30.0, tuple(jobs), tuple(current), pairs=pairs)
+
+
+@pytest.mark.parametrize("way", [solve_plain, solve_core])
+def test_a_loss_counts_beside_a_cost_that_is_huge(way: Callable[[Problem], tuple[int, ...]]) -> None:
+    """F2: the core answered 120,000, and --verify took it for the truth."""
+    a = Job("a", 1, 1500, np.array([0.0, 1, 1500]), np.array([0.0, 1000, 1000]), 0.0, 1e12)
+    b = Job("b", 1, 1500, np.array([0.0, 1500]), np.array([0.0, 0.75]), 0.0, 0.0)
+    problem = Problem(1500, 120.0, (a, b), (1, 0))
+    assert worth_of(problem, way(problem)) == pytest.approx(120_089.94, abs=1e-6)
+
+
+@pytest.mark.parametrize("cost", [1e6, 1e9, 1e12, 1e15, 1e30])
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_a_cost_that_means_never_hides_nothing_from_the_exact_programme(cost: float, data: st.DataObject) -> None:
+    problem = data.draw(problems(max_jobs=4, max_units=7).filter(lambda problem: problem.jobs))
+    jobs = tuple(replace(job, tcdw=cost) if j % 2 else replace(job, tcup=cost) for j, job in enumerate(problem.jobs))
+    problem = replace(problem, jobs=jobs, cost_model="bftrainer")
+    best = solve(tamed(problem), backend="exact")
+    expected = worth_of(problem, best.counts)
+    assert expected is not None
+    for way in (solve_plain, solve_core):
+        reached = worth_of(problem, way(problem))
+        assert reached is not None
+        assert reached >= expected - 1e-12 * magnitude(tamed(problem)) - 1e-15 * abs(expected)
+
+
+def never(seed: int, factor: float) -> Problem:
+    random = np.random.default_rng(seed)
+    jobs = []
+    for index in range(4):
+        ns = np.concatenate([[0.0], np.cumsum(random.integers(1, 4, 4))])
+        os = np.concatenate([[0.0], np.cumsum(random.random(4) * np.diff(ns))])
+        costs = (18.0, 12.0) if index % 2 else (18.0, factor * 120.0)
+        jobs.append(Job(f"j{index}", 1, 10, ns, os, *costs))
+    return Problem(12, 120.0, tuple(jobs), (3, 0, 4, 2))
+
+
+@pytest.mark.parametrize("factor", [1e9, 1e12, 1e15])
+@pytest.mark.parametrize("formulation", ["modes", "node", "items", "flow"])
+def test_a_cost_that_means_never_blinds_no_formulation(formulation: str, factor: float, process: SolverProcess) -> None:
+    """F3: up to 79 % off, and the bound false as well."""
+    for seed in range(12):
+        problem = never(seed, factor)
+        best = solve(problem, backend="exact").objective
+        if formulation in ("items", "flow"):  # nobody gains by sharing at these ratios, but the model does not know
+            problem = replace(problem, pairs=(Pair(0, 1, 50.0, 50.0), Pair(2, 3, 50.0, 50.0)))
+        own = solve(problem, backend="cbc", formulation=formulation, ties="solver", process=process)
+        assert (own.status, own.objective) == ("optimal", pytest.approx(best, rel=1e-6))
+        assert own.bound == pytest.approx(best, rel=1e-6)
+
+
+def test_costs_that_may_pay_are_left_as_they_are() -> None:
+    assert tamed(PROBLEM) is PROBLEM
+    dear = replace(PROBLEM, jobs=tuple(replace(job, tcup=1000.0) for job in PROBLEM.jobs))
+    assert [job.tcup for job in tamed(dear).jobs] == [1000.0, pytest.approx(tamed(dear).jobs[1].tcup)]
+
+
+@settings(deadline=None, max_examples=100)
+@given(problems(max_jobs=4, max_units=8))
+def test_taming_changes_no_optimum(problem: Problem) -> None:
+    jobs = tuple(replace(job, tcdw=job.tcdw * 1e5, tcup=job.tcup * 1e5) for job in problem.jobs)
+    problem = replace(problem, jobs=jobs)
+    here, there = solve(problem, backend="exact"), solve(tamed(problem), backend="exact")
+    assert worth_of(problem, there.counts) == pytest.approx(here.objective, rel=1e-9, abs=1e-9 * magnitude(problem))
+
+
+# --- deadlines and objectives below 0 -----------------------------------------------------------------------------
+
+
+def endless(jobs: int = 300, units: int = 300_000) -> Problem:
+    """Zigzag curves: hardly anything can be left out, so that the programme takes minutes."""
+    ns = np.arange(0, units + 1, units // 3000, dtype=float)
+    os = np.where(np.arange(len(ns)) % 2 == 0, ns, ns - units // 3000 + 1)
+    os[0] = 0.0
+    made = tuple(Job(f"j{j}", 1, units, ns, os * (1 + j * 1e-7), 0.0, 0.0) for j in range(jobs))
+    return Problem(units - 1, 120.0, made, (0,) * jobs)
+
+
+def test_the_exact_programme_ends_at_its_time_limit_with_the_best_known_and_a_bound() -> None:
+    """F6: 59 s where 1 s was allowed."""
+    problem = endless()
+    solution = solve(problem, backend="exact", time_limit=0.2)
+    assert (solution.status, solution.note) == ("feasible", "time limit: best known")
+    assert sum(solution.counts) <= problem.units
+    assert solution.objective == pytest.approx(worth_of(problem, solution.counts))
+    assert 0 < solution.gap < 0.01
+
+
+def test_a_bound_at_the_time_limit_holds() -> None:
+    problem = endless(30, 3000)
+    stopped, whole = optimum(problem, 1e-6), optimum(problem)
+    assert (stopped.proven, whole.proven) == (False, True)
+    assert stopped.objective <= whole.objective <= stopped.bound
+
+
+@pytest.mark.parametrize("formulation", ["items", "flow"])
+def test_objectives_below_zero_share_rightly(formulation: str, process: SolverProcess) -> None:
+    """F6: at 1/xi of its rate a job with an objective below 0 has more, and the bound must know."""
+    a = Job("a", 2, 2, np.array([0.0, 2.0]), np.array([-10.0, -8.0]), 0.0, 0.0)
+    b = Job("b", 2, 2, np.array([0.0, 2.0]), np.array([-10.0, -6.0]), 0.0, 0.0)
+    problem = Problem(2, 10.0, (a, b), (0, 0), pairs=(Pair(0, 1, 2.0, 3.0),))
+    # both share two units: -8/2 - 6/3; alone at best -10 - 6
+    solution = solve(problem, backend="cbc", formulation=formulation, process=process)
+    assert (solution.status, solution.counts) == ("optimal", (2, 2))
+    assert solution.objective == pytest.approx(10.0 * (-4 - 2))
+    assert solution.bound == pytest.approx(solution.objective)
+    assert keep_answer(problem, "").bound >= solution.objective
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_items_and_flow_agree_below_zero(seed: int, process: SolverProcess) -> None:
+    random = np.random.default_rng(100 + seed)
+    for _ in range(15):
+        problem = _shared_problem(random)
+        items, flow = (
+            solve(problem, backend="cbc", formulation=formulation, process=process) for formulation in ("items", "flow")
+        )
+        assert (items.status, flow.status) == ("optimal", "optimal"), (items.note, flow.note)
+        slack = 1e-9 * magnitude(problem)
+        assert items.objective == pytest.approx(flow.objective, rel=1e-6, abs=slack)
+        begun = start(problem, pair_tables(problem))
+        assert begun is None or begun.bound >= items.objective - slack
+
+
+# --- sharing ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(len(BACKENDS) < 2, reason="needs two backends")
+def test_sharing_is_answered_alike_by_all_backends_where_keeping_or_the_matching_is_optimal(
+    process: SolverProcess,
+) -> None:
+    random = np.random.default_rng(7)
+    alike = 0
+    for _ in range(40):
+        problem = _shared_problem(random)
+        answers = [solve(problem, backend=backend, process=process) for backend in BACKENDS]
+        kept, begun = keep_answer(problem, "").objective, start(problem, pair_tables(problem))
+        known = max(kept, -math.inf if begun is None else begun.objective)
+        if known >= answers[0].objective - 1e-9 * abs(answers[0].objective):
+            alike += 1
+            assert len({(answer.counts, answer.transfers) for answer in answers}) == 1
+            assert len({(answer.objective, answer.bound, answer.formulation) for answer in answers}) == 1
+    assert alike >= 20

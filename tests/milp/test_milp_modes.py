@@ -1,0 +1,400 @@
+"""The `modes` formulation: its pieces, all its integer points, and CBC on it against the exact programme."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from strategies import curves, magnitude, problems, worth, worth_of
+
+from bft.milp import Job, Problem, SolverProcess, keep, solve, total_value, value_tables
+from bft.milp.formulations.linear import LinearModel, power_of_two_scale
+from bft.milp.formulations.modes import break_points, build, concave_runs, mode_intervals, mode_runs
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[SolverProcess]:
+    mine = SolverProcess()
+    yield mine
+    mine.close()
+
+
+def bounds(jmin: int, jmax: int = 8) -> Job:
+    return Job("a", jmin, jmax, np.array([0.0, 1.0]), np.array([0.0, 1.0]), 0.0, 0.0)
+
+
+# --- modes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("jmin", "held", "most", "expected"),
+    [
+        (1, 0, 8, [(1, 8)]),
+        (1, 1, 8, [(1, 1), (2, 8)]),
+        (1, 2, 8, [(1, 1), (2, 2), (3, 8)]),
+        (1, 5, 8, [(1, 4), (5, 5), (6, 8)]),
+        (1, 8, 8, [(1, 7), (8, 8)]),
+        (0, 0, 8, [(1, 8)]),
+        (0, 1, 8, [(1, 1), (2, 8)]),
+        # more than it may have
+        (1, 9, 8, [(1, 8)]),
+        (3, 20, 8, [(3, 8)]),
+        # less than it needs
+        (3, 2, 8, [(3, 8)]),
+        (3, 3, 8, [(3, 3), (4, 8)]),
+        (3, 4, 8, [(3, 3), (4, 4), (5, 8)]),
+        (8, 8, 8, [(8, 8)]),
+        (8, 0, 8, [(8, 8)]),
+        # fewer units than it needs, or none
+        (9, 0, 8, []),
+        (1, 0, 0, []),
+    ],
+)
+def test_modes_are_shrink_stay_and_grow(jmin: int, held: int, most: int, expected: list[tuple[int, int]]) -> None:
+    assert list(mode_intervals(bounds(jmin, 9), held, most)) == expected
+
+
+@settings(deadline=None)
+@given(st.integers(0, 9), st.integers(0, 12), st.integers(0, 9))
+def test_modes_share_no_count_and_miss_none(jmin: int, held: int, most: int) -> None:
+    counts = [n for low, high in mode_intervals(bounds(jmin, 9), held, most) for n in range(low, high + 1)]
+    assert counts == list(range(max(jmin, 1), most + 1))
+
+
+# --- breakpoints --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ns", "low", "high", "expected"),
+    [
+        ([0, 2, 4], 1, 6, [1, 2, 4, 6]),
+        ([0, 2, 4], 2, 4, [2, 4]),
+        ([0, 2, 4], 3, 3, [3]),
+        ([0, 2, 4], 5, 9, [5, 9]),
+        ([0, 2.5, 4.25], 1, 6, [1, 2, 3, 4, 5, 6]),
+        ([0, 2.1, 2.9], 1, 6, [1, 2, 3, 6]),
+        ([0, 1.5], 1, 6, [1, 2, 6]),
+        ([0, 5.5], 1, 6, [1, 5, 6]),
+        ([0, 0.5], 1, 6, [1, 6]),
+        ([0, 1e300], 1, 6, [1, 6]),
+    ],
+)
+def test_a_breakpoint_between_whole_numbers_becomes_the_two_beside_it(
+    ns: list[float], low: int, high: int, expected: list[int]
+) -> None:
+    assert break_points(np.array(ns, dtype=float), low, high) == expected
+
+
+@settings(deadline=None)
+@given(curves(20), st.integers(0, 20), st.integers(0, 20))
+def test_between_breakpoints_a_curve_is_linear(curve: tuple[list[float], list[float]], low: int, high: int) -> None:
+    assume(low <= high)
+    points = break_points(np.array(curve[0]), low, high)
+    assert (points[0], points[-1]) == (low, high)
+    whole = np.arange(low, high + 1)
+    of_points = np.interp(whole, points, np.interp(points, *curve))
+    assert of_points == pytest.approx(np.interp(whole, *curve), rel=1e-9, abs=1e-9)
+
+
+# --- concave runs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "cuts"),
+    [
+        ([7], []),
+        ([0, 5], []),
+        ([5, 0], []),
+        # straight, concave, flat at the end, falling: one run
+        ([0, 1, 2, 3], []),
+        ([0, 3, 5, 6], []),
+        ([0, 3, 3, 3], []),
+        ([9, 8, 5, 0], []),
+        # rising slopes are cut at each kink
+        ([0, 1, 3, 6], [1, 2]),
+        ([0, 0, 1, 1], [1]),
+        ([0, 1, 1, 2, 2], [2]),
+        ([5, 0, 0, -9, -9], [1, 3]),
+        # steps
+        ([0, 0, 4, 4, 8, 8], [1, 3]),
+    ],
+)
+def test_runs_are_cut_where_the_slope_rises(values: list[float], cuts: list[int]) -> None:
+    points = [(n, float(v)) for n, v in enumerate(values)]
+    ends = [0, *cuts, len(values) - 1]
+    expected = [points[a : b + 1] for a, b in itertools.pairwise(ends)] if len(values) > 1 else [points]
+    assert list(concave_runs(points)) == expected
+
+
+def test_slopes_are_per_unit_not_per_point() -> None:
+    # 8 in 4 units, then 3 in 1: the slope rises though the step falls
+    assert list(concave_runs([(0, 0.0), (4, 8.0), (5, 11.0)])) == [[(0, 0.0), (4, 8.0)], [(4, 8.0), (5, 11.0)]]
+
+
+def test_rounding_does_not_cut_a_straight_line() -> None:
+    assert len(list(concave_runs([(n, 120 * (0.1 * n)) for n in range(200)]))) == 1
+
+
+def test_a_kink_far_above_rounding_is_cut() -> None:
+    assert len(list(concave_runs([(0, 0.0), (1, 1.0), (2, 2.0 + 1e-9)]))) == 2
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(-5, 5)), max_size=12))
+def test_runs_are_concave_maximal_and_leave_nothing_out(steps: list[tuple[int, int]]) -> None:
+    points = [(0, 0.0)]
+    for width, slope in steps:
+        points.append((points[-1][0] + width, points[-1][1] + width * slope))
+    runs = list(concave_runs(points))
+    joined = runs[0] + [point for run in runs[1:] for point in run[1:]]
+    assert joined == points
+    slopes = [[(v1 - v0) / (n1 - n0) for (n0, v0), (n1, v1) in itertools.pairwise(run)] for run in runs]
+    assert all(own == sorted(own, reverse=True) for own in slopes)
+    for before, after in itertools.pairwise(runs):
+        assert before[-1] == after[0]
+    for before_slopes, after_slopes in itertools.pairwise(slopes):
+        assert before_slopes[-1] < after_slopes[0]
+
+
+@settings(deadline=None)
+@given(problems(max_jobs=3, max_units=15))
+def test_runs_of_a_job_interpolate_its_value_table(problem: Problem) -> None:
+    slack = 1e-12 * magnitude(problem)
+    for job, held, values in zip(problem.jobs, problem.current, value_tables(problem), strict=True):
+        for run in mode_runs(job, held, values):
+            ns, vs = zip(*run, strict=True)
+            inside = np.arange(ns[0], ns[-1] + 1)
+            assert np.interp(inside, ns, vs) == pytest.approx(values[ns[0] : ns[-1] + 1], rel=1e-9, abs=slack)
+
+
+# --- the linear model, point by point -----------------------------------------------------------------------------
+
+
+def integer_points(model: LinearModel) -> np.ndarray:
+    """All whole-number points within the bounds and the rows of a model, one a row."""
+    axes = [np.arange(int(upper) + 1) for upper in model.upper]
+    points = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1).astype(float)
+    for indices, coefficients, sense, right in model.rows:
+        total = points[:, indices] @ np.array(coefficients)
+        points = points[np.abs(total - right) < 1e-9 if sense == "=" else total <= right + 1e-9]
+    return points
+
+
+def best_of_each_count(problem: Problem) -> dict[tuple[int, ...], float]:
+    """The best objective that the model has for each counts that it allows, by enumeration."""
+    formulated = build(problem)
+    model = formulated.model
+    assert all(model.integer)
+    best: dict[tuple[int, ...], float] = {}
+    for x in integer_points(model):
+        counts = formulated.decode(x)
+        best[counts] = max(best.get(counts, -np.inf), float(x @ np.array(model.objective)))
+    return best
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.filter_too_much])
+@given(st.one_of(problems(max_jobs=1, max_units=6), problems(max_jobs=2, max_units=3)))
+def test_the_model_allows_only_what_the_problem_allows_and_values_it_alike(problem: Problem) -> None:
+    assume(problem.jobs)
+    expected = {
+        counts: value
+        for counts in itertools.product(range(problem.units + 1), repeat=len(problem.jobs))
+        if (value := worth_of(problem, counts)) is not None
+    }
+    best = best_of_each_count(problem)
+    assert best.keys() <= expected.keys()
+    # Only what is worse than changing nothing may be left out.
+    kept = total_value(value_tables(problem), keep(problem))
+    assert all(expected[counts] < kept for counts in expected.keys() - best.keys())
+    if all(value >= 0 for table in value_tables(problem) for value in table if value > -np.inf):
+        assert best.keys() == expected.keys()
+    for counts, value in best.items():
+        assert value == pytest.approx(expected[counts], rel=1e-9, abs=1e-12 * magnitude(problem))
+
+
+def test_without_jobs_the_model_is_empty() -> None:
+    formulated = build(Problem(5, 10.0, (), ()))
+    assert (formulated.model.objective, formulated.model.rows) == ([], [])
+    assert formulated.decode(np.array([])) == ()
+
+
+def test_decoding_forgives_the_solver_its_rounding() -> None:
+    problem = Problem(8, 10.0, (Job("a", 1, 8, np.array([0.0, 8.0]), np.array([0.0, 8.0]), 1.0, 1.0),), (0,))
+    formulated = build(problem)
+    x = next(x for x in integer_points(formulated.model) if formulated.decode(x) == (5,))
+    assert formulated.decode(x + 1e-7) == (5,)
+    assert formulated.decode(x - 1e-7) == (5,)
+
+
+@pytest.mark.parametrize("largest", [1e-9, 0.3, 1.0, 2.0**20, 1e12])
+def test_objectives_are_scaled_by_a_power_of_two_to_ordinary_size(largest: float) -> None:
+    scale = power_of_two_scale([largest / 3, -largest])
+    assert np.frexp(scale)[0] == 0.5
+    assert 2.0**19 <= largest * scale <= 2.0**21
+
+
+@pytest.mark.parametrize("nothing", [[], [0.0], [0.0, -0.0]])
+def test_nothing_to_scale_is_not_scaled(nothing: list[float]) -> None:
+    assert power_of_two_scale(nothing) == 1.0
+
+
+# --- CBC ----------------------------------------------------------------------------------------------------------
+
+
+def assert_cbc_is_exact(problem: Problem, process: SolverProcess) -> None:
+    exact, cbc = solve(problem, backend="exact"), solve(problem, backend="cbc", ties="solver", process=process)
+    # A fallback would be right as well, but it would not be CBC's.
+    assert (cbc.status, cbc.backend, cbc.formulation, cbc.note) == ("optimal", "cbc", "modes", "")
+    slack = 1e-9 * magnitude(problem)
+    assert cbc.objective == pytest.approx(exact.objective, rel=1e-6, abs=slack)
+    assert worth_of(problem, cbc.counts) == pytest.approx(cbc.objective, rel=1e-9, abs=slack)
+    assert cbc.bound >= cbc.objective
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e12])
+@settings(max_examples=120, deadline=None)
+@given(data=st.data())
+def test_cbc_finds_the_exact_optimum_at_any_size_of_objective(
+    scale: float, data: st.DataObject, process: SolverProcess
+) -> None:
+    problem = data.draw(problems(max_jobs=8, max_units=60, scale=scale))
+    assert_cbc_is_exact(problem, process)
+
+
+def shaped(name: str, shape: str, **others: object) -> Job:
+    ns, os = {
+        "convex": ([0, 8, 16, 24, 32], [0, 10, 40, 90, 160]),
+        "flat": ([0, 4, 8, 12, 16], [0, 40, 40, 80, 80]),
+        "step between whole numbers": ([0, 3.5, 3.6, 9.25, 9.75], [0, 1, 50, 51, 120]),
+        "falling": ([0, 4, 12, 16], [0, 50, 20, 60]),
+        "straight": ([0, 64], [0, 333.3]),
+    }[shape]
+    fields: dict[str, object] = {"tcup": 18.0, "tcdw": 12.0} | others
+    return Job(name, 1, 32, np.array(ns, dtype=float), np.array(os, dtype=float), **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cost_model", ["bftrainer", "stall"])
+@pytest.mark.parametrize("shape", ["convex", "flat", "step between whole numbers", "falling", "straight"])
+@pytest.mark.parametrize("units", [9, 37, 60])
+def test_cbc_finds_the_exact_optimum_on_curves_that_are_not_concave(
+    shape: str, units: int, cost_model: str, process: SolverProcess
+) -> None:
+    jobs = tuple(shaped(f"j{i}", shape, weight=1 + 0.1 * i) for i in range(6))
+    for current in [(0,) * 6, (3, 0, 2, 1, 3, 0), (0, 0, 9, 0, 0, 0)]:
+        assert_cbc_is_exact(Problem(units, 40.0, jobs, current, cost_model), process)  # type: ignore[arg-type]
+
+
+def test_a_rescale_that_can_never_pay_does_not_blind_cbc_to_the_rest(process: SolverProcess) -> None:
+    random = np.random.default_rng(0)
+    for _ in range(60):
+        jobs = []
+        for index in range(4):
+            ns = np.concatenate([[0.0], np.cumsum(random.integers(1, 8, 5))])
+            os = np.concatenate([[0.0], np.cumsum(random.random(5) * np.diff(ns))])
+            jobs.append(Job(f"j{index}", 1, 30, ns, os, 18.0, 1e12 if index == 0 else 12.0))
+        problem = Problem(30, 120.0, tuple(jobs), (5, 0, 9, 0))
+        exact, cbc = solve(problem, backend="exact"), solve(problem, backend="cbc", ties="solver", process=process)
+        assert (cbc.status, cbc.objective) == ("optimal", pytest.approx(exact.objective, rel=1e-6))
+
+
+def test_cbc_solves_a_problem_without_jobs(process: SolverProcess) -> None:
+    solution = solve(Problem(5, 10.0, (), ()), backend="cbc", ties="solver", process=process)
+    assert (solution.status, solution.counts, solution.objective) == ("optimal", (), 0.0)
+
+
+def test_cbc_solves_a_problem_without_units(process: SolverProcess) -> None:
+    solution = solve(
+        Problem(0, 10.0, (shaped("a", "flat"), shaped("b", "flat")), (0, 0)),
+        backend="cbc",
+        ties="solver",
+        process=process,
+    )
+    assert (solution.status, solution.counts, solution.objective) == ("optimal", (0, 0), 0.0)
+
+
+# --- limits -------------------------------------------------------------------------------------------------------
+
+
+def assert_fair_under_limits(problem: Problem, process: SolverProcess, gap: float, **limits: float) -> None:
+    exact = solve(problem, backend="exact").objective
+    solution = solve(problem, backend="cbc", ties="solver", process=process, gap=gap, **limits)  # type: ignore[arg-type]
+    slack = 1e-9 * magnitude(problem) + 1e-6 * abs(exact)
+    if gap and solution.status == "fallback":  # see test_milp_process: an incumbent within the gap, worse than keeping
+        assert "keeping is worth" in solution.note
+        return
+    assert solution.status in ("optimal", "feasible")
+    assert worth_of(problem, solution.counts) == pytest.approx(solution.objective, rel=1e-9, abs=slack)
+    assert total_value(value_tables(problem), keep(problem)) - slack <= solution.objective <= exact + slack
+    assert solution.bound >= exact - slack
+    if solution.status == "optimal":
+        assert solution.objective >= exact - gap * max(abs(exact), abs(solution.objective)) - slack
+    else:
+        assert solution.note
+
+
+@pytest.mark.parametrize("time_limit", [1e-9, 1e-5, 1e-3])
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_an_absurd_time_limit_yields_an_answer_no_worse_than_keeping(
+    time_limit: float, data: st.DataObject, process: SolverProcess
+) -> None:
+    problem = data.draw(problems(max_jobs=8, max_units=60))
+    assert_fair_under_limits(problem, process, gap=0.0, time_limit=time_limit)
+
+
+def test_no_time_at_all_keeps_what_jobs_have(process: SolverProcess) -> None:
+    jobs = tuple(shaped(f"j{i}", "convex") for i in range(8))
+    problem = Problem(60, 40.0, jobs, (5, 0, 9, 1, 0, 0, 7, 2))
+    solution = solve(problem, backend="cbc", ties="solver", process=process, time_limit=1e-9)
+    assert (solution.status, solution.counts) == ("feasible", problem.current)
+    assert solution.gap > 0
+
+
+@settings(max_examples=80, deadline=None)
+@given(problem=problems(max_jobs=8, max_units=60), gap=st.sampled_from([1e-3, 0.1, 0.5, 0.99]))
+def test_an_answer_within_the_gap_has_a_bound_that_holds(problem: Problem, gap: float, process: SolverProcess) -> None:
+    assert_fair_under_limits(problem, process, gap=gap)
+
+
+def test_more_threads_find_the_same_optimum(process: SolverProcess) -> None:
+    problem = Problem(37, 40.0, tuple(shaped(f"j{i}", "convex", weight=1 + 0.1 * i) for i in range(6)), (0,) * 6)
+    solution = solve(problem, backend="cbc", ties="solver", process=process, threads=2)
+    assert (solution.status, solution.objective) == ("optimal", pytest.approx(solve(problem).objective, rel=1e-6))
+
+
+@pytest.mark.parametrize(
+    "time_limit",
+    [
+        3600.0,
+        1e7,
+        float("inf"),
+    ],
+)
+def test_a_generous_time_limit_is_no_limit(time_limit: float) -> None:
+    problem = Problem(8, 10.0, (shaped("a", "flat"), shaped("b", "convex")), (0, 1))
+    own = SolverProcess()
+    try:
+        solution = solve(problem, backend="cbc", ties="solver", process=own, time_limit=time_limit)
+    finally:
+        own.close()
+    assert (solution.status, solution.objective) == ("optimal", pytest.approx(solve(problem).objective))
+
+
+@settings(deadline=None)
+@given(problems(max_jobs=3, max_units=8))
+def test_models_of_equal_problems_are_equal(problem: Problem) -> None:
+    again = replace(problem, jobs=tuple(replace(job, ns=job.ns.copy()) for job in problem.jobs))
+    assert build(problem).model == build(again).model
+
+
+def test_a_table_entry_is_worth_what_the_formula_says_at_the_kinks() -> None:
+    # The model is built at breakpoints only: a job whose kinks lie between whole numbers must not lose the tops.
+    job = shaped("a", "step between whole numbers")
+    problem = Problem(12, 40.0, (job,), (4,))
+    best = {counts[0]: value for counts, value in best_of_each_count(problem).items()}
+    assert best == pytest.approx({n: worth(job, 4, n, 40.0, "bftrainer") for n in range(13)}, rel=1e-9)

@@ -1,0 +1,834 @@
+"""The solver process dies, hangs, grows, lies and is orphaned: the answer is right all the same."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from processes import AMPLE_S
+
+from bft.milp import Job, Problem, Solution, SolverProcess, keep, solve, total_value, value_tables
+from bft.milp.backends import process as process_module
+from bft.milp.backends.process import SolverFailure
+from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
+from bft.milp.formulations.modes import build
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at processes through Linux' /proc")
+
+
+def job(name: str, jmin: int = 1, jmax: int = 4) -> Job:
+    return Job(name, jmin, jmax, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 30.0]), 20.0, 10.0)
+
+
+# Keeping is worth 3,200, the optimum 4,600 at counts (3, 2).
+PROBLEM = Problem(5, 120.0, (job("a"), job("b")), (1, 2))
+KEPT = total_value(value_tables(PROBLEM), keep(PROBLEM))
+OPTIMUM = solve(PROBLEM, backend="exact").objective
+
+
+def problem_number(index: int) -> Problem:
+    """Problems of one size, each with an optimum of its own, so that a mixed-up answer shows."""
+    curve = np.array([0.0, 10.0 + index, 30.0 + 2 * index])
+    jobs = tuple(Job(name, 1, 4, np.array([0.0, 1.0, 4.0]), curve, 20.0, 10.0) for name in "ab")
+    return Problem(5, 120.0, jobs, (1, 0))
+
+
+@pytest.fixture
+def process() -> Iterator[SolverProcess]:
+    mine = SolverProcess(grace_s=0.2)
+    yield mine
+    mine.close(kill=True)
+
+
+def ask(process: SolverProcess, problem: Problem = PROBLEM, **options: float) -> Solution:
+    return solve(problem, backend="cbc", ties="solver", process=process, **options)  # type: ignore[arg-type]
+
+
+def running(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def descriptors() -> list[str]:
+    """File descriptors of this process, with what each is."""
+    return sorted(f"{path.name} {path.readlink()}" for path in Path("/proc/self/fd").iterdir() if path.is_symlink())
+
+
+def pid_of(process: SolverProcess) -> int:
+    assert process.pid is not None
+    return process.pid
+
+
+def eventually(what: Callable[[], bool]) -> bool:
+    """Whether it comes true, given ample time."""
+    end = time.monotonic() + 60.0
+    while not what():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def python(script: str, warnings: str = "error") -> subprocess.Popen[str]:
+    """Run a script with this interpreter, warnings being errors if not told otherwise."""
+    command = [sys.executable, "-W", warnings, "-c", textwrap.dedent(script)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+# Prelude of scripts: a problem, its optimum, and a question to the shared process.
+PRELUDE = """
+import os, signal, sys, time
+import numpy as np
+from bft.milp import Job, Problem, SolverProcess, solve
+from bft.milp.backends.process import shared_process
+
+curve = dict(ns=np.array([0.0, 1.0, 4.0]), os=np.array([0.0, 10.0, 30.0]), tcup=20.0, tcdw=10.0)
+problem = Problem(5, 120.0, (Job("a", 1, 4, **curve), Job("b", 1, 4, **curve)), (1, 2))
+
+def check(**options):
+    solution = solve(problem, backend="cbc", ties="solver", **options)
+    assert (solution.status, solution.counts) == ("optimal", (3, 2)), solution
+"""
+
+
+def run(script: str, warnings: str = "error") -> str:
+    """Run PRELUDE and a script to its end, which must be a good one, and return what it printed."""
+    child = python(PRELUDE + textwrap.dedent(script), warnings)
+    try:
+        out, err = child.communicate(timeout=AMPLE_S)
+    finally:
+        child.kill()
+    assert (child.returncode, err) == (0, ""), err
+    return out
+
+
+# --- death --------------------------------------------------------------------------------------------------------
+
+
+def test_one_worker_serves_many_questions_and_ends_when_closed(process: SolverProcess) -> None:
+    assert process.pid is None
+    assert [ask(process).status for _ in range(3)] == ["optimal"] * 3
+    worker = pid_of(process)
+    assert process.started == 1
+    process.close()
+    assert process.pid is None
+    assert not Path(f"/proc/{worker}").exists()
+    process.close()
+    assert (ask(process).status, process.started) == ("optimal", 2)
+
+
+def test_a_worker_killed_between_solves_costs_at_most_one_answer(process: SolverProcess) -> None:
+    ask(process)
+    for _ in range(3):
+        worker = pid_of(process)
+        os.kill(worker, signal.SIGKILL)
+        assert eventually(lambda pid=worker: not running(pid))  # type: ignore[misc]
+        after = ask(process)
+        assert after.objective == pytest.approx(OPTIMUM)
+        if after.status != "optimal":
+            assert (after.status, after.backend) == ("fallback", "exact")
+            assert "died (signal 9)" in after.note
+        assert ask(process).status == "optimal"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
+def test_a_worker_that_dies_during_a_solve_is_told_by_its_signal(process: SolverProcess, number: int) -> None:
+    ask(process)
+    worker = pid_of(process)
+    os.kill(worker, signal.SIGSTOP)  # so that the question waits for sure
+
+    def end() -> None:
+        os.kill(worker, number)
+        if number != signal.SIGKILL:  # pending until it goes on
+            os.kill(worker, signal.SIGCONT)
+
+    timer = threading.Timer(0.1, end)
+    timer.start()
+    solution = ask(process)
+    timer.join()
+    assert (solution.status, solution.backend, solution.counts) == ("fallback", "exact", (3, 2))
+    assert f"died (signal {int(number)})" in solution.note
+    assert not Path(f"/proc/{worker}").exists()
+    assert ask(process).status == "optimal"
+
+
+def test_answers_stay_right_while_workers_are_killed_at_random(process: SolverProcess) -> None:
+    random = np.random.default_rng(3)
+    ask(process)
+    for _ in range(6):
+        worker = process._worker
+        assert worker is not None
+        killer = threading.Timer(float(random.random()) * 0.02, worker.kill)
+        killer.start()
+        fallbacks = 0
+        for index in itertools.count():
+            problem = problem_number(index % 50)
+            solution = ask(process, problem)
+            assert solution.objective == pytest.approx(solve(problem, backend="exact").objective)
+            fallbacks += solution.status != "optimal"
+            if process._worker is not worker and solution.status == "optimal":
+                break
+        killer.join()
+        assert fallbacks <= 1
+
+
+def test_a_question_that_cannot_be_answered_leaves_the_worker_alive(process: SolverProcess) -> None:
+    broken = LinearModel([1.0], [1.0], [True], [([7], [1.0], "<", 1.0)])
+    with pytest.raises(SolverFailure, match="raised: IndexError"):
+        process.solve(broken, "CBC", Limits())
+    worker = process.pid
+    assert ask(process).status == "optimal"
+    assert (process.started, process.pid) == (1, worker)
+
+
+# --- hanging ------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_hangs_past_its_limit_is_killed(process: SolverProcess) -> None:
+    ask(process)
+    worker = pid_of(process)
+    os.kill(worker, signal.SIGSTOP)
+    solution = ask(process, time_limit=0.1)
+    assert (solution.status, solution.counts) == ("fallback", (3, 2))
+    assert "hung" in solution.note
+    assert not Path(f"/proc/{worker}").exists()
+    assert ask(process, time_limit=600.0).status == "optimal"
+    assert process.started == 2
+
+
+def test_a_pause_within_the_grace_is_forgiven() -> None:
+    patient = SolverProcess(grace_s=60.0)
+    try:
+        ask(patient)
+        os.kill(pid_of(patient), signal.SIGSTOP)
+        timer = threading.Timer(0.3, os.kill, (pid_of(patient), signal.SIGCONT))
+        timer.start()
+        # Its own clock may find the time limit passed; it is not dead.
+        solution = ask(patient, time_limit=0.1)
+        timer.join()
+        assert solution.status in ("optimal", "feasible")
+        assert patient.started == 1
+    finally:
+        patient.close()
+
+
+def test_a_worker_that_hangs_before_it_reads_a_large_model_is_killed(process: SolverProcess) -> None:
+    ask(process)
+    worker = pid_of(process)
+    os.kill(worker, signal.SIGSTOP)
+    rescue = threading.Timer(300.0, os.kill, (worker, signal.SIGKILL))
+    rescue.start()
+    try:
+        large = LinearModel([1.0] * 100_000, [1.0] * 100_000, [True] * 100_000)
+        with pytest.raises(SolverFailure, match="hung"):
+            process.solve(large, "CBC", Limits(seconds=0.1))
+    finally:
+        rescue.cancel()
+
+
+def test_an_interrupted_question_does_not_answer_the_next_one() -> None:
+    run(
+        """
+        class Interrupt(Exception):
+            pass
+
+        def interrupt(*_):
+            raise Interrupt
+
+        process = SolverProcess()
+        check(process=process)
+        signal.signal(signal.SIGALRM, interrupt)
+        os.kill(process.pid, signal.SIGSTOP)
+        worker = process.pid
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            solve(Problem(3, 120.0, problem.jobs[:1], (0,)), backend="cbc", process=process)
+        except Interrupt:
+            pass
+        else:
+            raise AssertionError("was not interrupted")
+        try:
+            os.kill(worker, signal.SIGCONT)
+        except ProcessLookupError:
+            pass  # ended, as good a way as any
+        for _ in range(3):
+            check(process=process)
+        process.close()
+        """
+    )
+
+
+# --- starting -----------------------------------------------------------------------------------------------------
+
+
+def executable(folder: Path, body: str) -> str:
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_worker_that_ends_at_its_start_is_a_fallback(
+    process: SolverProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "executable", executable(tmp_path, "exit 3"))
+    solution = ask(process)
+    assert (solution.status, solution.backend, solution.counts) == ("fallback", "exact", (3, 2))
+    assert "did not start (exit code 3)" in solution.note
+    assert process.pid is None
+    monkeypatch.undo()
+    assert ask(process).status == "optimal"
+
+
+def test_a_worker_that_never_reports_is_given_up(
+    process: SolverProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "executable", executable(tmp_path, "exec sleep 600"))
+    monkeypatch.setattr(process_module, "START_S", 0.2)
+    solution = ask(process)
+    assert (solution.status, solution.counts) == ("fallback", (3, 2))
+    assert "did not start (signal 9)" in solution.note
+
+
+def test_what_a_solver_needs_is_loaded_before_its_time_counts(process: SolverProcess) -> None:
+    # On a busy machine loading takes longer than a short limit and its grace.
+    process._connect("CBC")
+    assert "cbc" in Path(f"/proc/{pid_of(process)}/maps").read_text().lower()
+
+
+def test_a_worker_without_an_interpreter_is_a_fallback(
+    process: SolverProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere"))
+    solution = ask(process)
+    assert (solution.status, solution.counts) == ("fallback", (3, 2))
+    assert "did not start" in solution.note
+
+
+# --- growing and leaking ------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_grows_is_replaced() -> None:
+    process = SolverProcess(recycle_bytes=128 * 1024)
+    pids = set()
+    try:
+        for index in range(2000):
+            problem = problem_number(index)
+            solution = ask(process, problem)
+            assert solution.status == "optimal"
+            assert solution.objective == pytest.approx(solve(problem, backend="exact").objective)
+            pids.add(process.pid)
+            if process.started == 3:
+                break
+        assert process.started == 3
+    finally:
+        process.close()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids if pid is not None)
+
+
+def test_a_worker_that_does_not_grow_enough_is_kept(process: SolverProcess) -> None:
+    for index in range(100):
+        assert ask(process, problem_number(index)).status == "optimal"
+    assert process.started == 1
+
+
+def test_restarts_leak_no_descriptor_and_leave_no_zombie() -> None:
+    always = SolverProcess(recycle_bytes=-1, grace_s=0.1)
+    workers = []
+
+    def restart(how: int) -> None:
+        connection = always._connect("CBC")
+        workers.append(pid_of(always))
+        assert connection.fileno() > 2
+        if how == 1:
+            os.kill(pid_of(always), signal.SIGKILL)
+        if how == 2:
+            os.kill(pid_of(always), signal.SIGSTOP)
+        assert ask(always, time_limit=600.0 if how < 2 else 0.1).counts == (3, 2)
+        assert always.pid is None
+
+    try:
+        restart(0)
+        before = descriptors()
+        for index in range(9):
+            restart(index % 3)
+        assert descriptors() == before
+        assert always.started == 10
+    finally:
+        always.close(kill=True)
+    assert len(set(workers)) == 10
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+
+
+def test_failed_starts_leak_no_descriptor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "executable", executable(tmp_path, "exit 1"))
+    process = SolverProcess()
+    ask(process)
+    before = descriptors()
+    for _ in range(10):
+        assert ask(process).status == "fallback"
+    assert descriptors() == before
+
+
+# --- lies ---------------------------------------------------------------------------------------------------------
+
+# b takes 2 at least.
+STRICT = Problem(5, 120.0, (job("a"), job("b", jmin=2)), (1, 2))
+
+
+class Liar:
+    """Stands for a solver process, and answers what it is told to."""
+
+    def __init__(self, lie: Callable[[LinearModel], LinearAnswer]) -> None:
+        self.lie = lie
+
+    def solve(self, model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
+        return self.lie(model)
+
+
+def hear(problem: Problem, lie: Callable[[LinearModel], LinearAnswer], **options: Any) -> Solution:
+    """What becomes of a lie when the solver's own answer counts."""
+    return solve(problem, backend="cbc", process=Liar(lie), **({"ties": "solver"} | options))  # type: ignore[arg-type]
+
+
+def some_x(problem: Problem, counts: tuple[int, ...]) -> np.ndarray:
+    """Whole numbers within the bounds of the model's variables that decode to `counts`, whatever its rows say."""
+    formulated = build(problem)
+    axes = [range(int(upper) + 1) for upper in formulated.model.upper]
+    return next(
+        x for point in itertools.product(*axes) if formulated.decode(x := np.array(point, dtype=float)) == counts
+    )
+
+
+def feasible_x(problem: Problem, counts: tuple[int, ...]) -> np.ndarray:
+    """The best point of the model that decodes to `counts`."""
+    formulated = build(problem)
+    model = formulated.model
+    points = np.array(list(itertools.product(*[range(int(upper) + 1) for upper in model.upper])), dtype=float)
+    for indices, coefficients, sense, right in model.rows:
+        total = points[:, indices] @ np.array(coefficients)
+        points = points[np.isclose(total, right) if sense == "=" else total <= right + 1e-9]
+    fitting = [x for x in points if formulated.decode(x) == counts]
+    return max(fitting, key=lambda x: float(x @ np.array(model.objective)))
+
+
+def honest(model: LinearModel, x: np.ndarray, status: str = "optimal", bound: float | None = None) -> LinearAnswer:
+    """An answer that claims just what its x is worth to the model."""
+    value = float(np.array(model.objective) @ x)
+    return LinearAnswer(status, x, value, value if bound is None else bound)
+
+
+def assert_fell_back(problem: Problem, solution: Solution, says: str) -> None:
+    exact = solve(problem, backend="exact")
+    assert (solution.status, solution.backend) == ("fallback", "exact")
+    assert (solution.counts, solution.objective) == (exact.counts, exact.objective)
+    assert says in solution.note
+
+
+def test_a_true_answer_is_believed() -> None:
+    solution = hear(PROBLEM, lambda model: honest(model, feasible_x(PROBLEM, (3, 2))))
+    assert (solution.status, solution.counts, solution.backend) == ("optimal", (3, 2), "cbc")
+    assert solution.objective == solution.bound == pytest.approx(OPTIMUM)
+
+
+@pytest.mark.parametrize(
+    ("problem", "counts", "says"),
+    [
+        (PROBLEM, (4, 4), "8 units given, 5 idle"),
+        (STRICT, (0, 1), "'b' gets 1"),
+        (PROBLEM, (5, 0), "'a' gets 5"),
+    ],
+)
+@pytest.mark.parametrize("status", ["optimal", "feasible"])
+def test_an_infeasible_answer_is_not_believed(
+    problem: Problem, counts: tuple[int, ...], says: str, status: str
+) -> None:
+    solution = hear(problem, lambda model: honest(model, some_x(problem, counts), status))
+    assert_fell_back(problem, solution, says)
+
+
+def test_a_negative_answer_is_not_believed() -> None:
+    solution = hear(PROBLEM, lambda model: honest(model, -feasible_x(PROBLEM, (3, 2))))
+    assert_fell_back(PROBLEM, solution, "'a' gets -3")
+
+
+@pytest.mark.parametrize("factor", [1.0001, 1e6, float("inf"), float("nan")])
+@pytest.mark.parametrize("status", ["optimal", "feasible"])
+def test_a_wrong_objective_is_not_believed(factor: float, status: str) -> None:
+    def lie(model: LinearModel) -> LinearAnswer:
+        true = honest(model, feasible_x(PROBLEM, (3, 2)))
+        return LinearAnswer(status, true.x, true.objective * factor, true.bound)
+
+    assert_fell_back(PROBLEM, hear(PROBLEM, lie), "claims")
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.5, 0.99, -1.0])
+@pytest.mark.parametrize("status", ["optimal", "feasible"])
+def test_an_answer_worth_more_than_claimed_is_kept(factor: float, status: str) -> None:
+    """F4: within a gap segments are filled in any order, and what is decoded may be worth far more."""
+
+    def modest(model: LinearModel) -> LinearAnswer:
+        true = honest(model, feasible_x(PROBLEM, (3, 2)))
+        return LinearAnswer(status, true.x, true.objective * factor, true.bound)
+
+    solution = hear(PROBLEM, modest)
+    assert (solution.status, solution.counts) == (status, (3, 2))
+    assert solution.bound == pytest.approx(OPTIMUM)
+
+
+def test_a_bound_below_what_the_answer_is_worth_proves_nothing() -> None:
+    def lie(model: LinearModel) -> LinearAnswer:
+        true = honest(model, feasible_x(PROBLEM, (3, 2)))
+        return LinearAnswer("optimal", true.x, true.objective * 0.9, true.objective * 0.9)
+
+    solution = hear(PROBLEM, lie)
+    assert (solution.status, solution.counts) == ("feasible", (3, 2))
+    assert solution.bound >= OPTIMUM
+    assert "which was to be the most" in solution.note
+
+
+@pytest.mark.parametrize("claim", [-1e-12, 1e-12])
+def test_a_zero_to_a_solvers_tolerance_is_no_false_answer(claim: float) -> None:
+    """F4: nothing is worth 0, and a solver that claims -1e-12 for it is right."""
+    never = tuple(Job(one.name, 1, 4, one.ns, -one.os, one.tcup, one.tcdw) for one in PROBLEM.jobs)
+    problem = Problem(5, 120.0, never, (0, 0))
+    x = feasible_x(problem, (0, 0))
+    solution = hear(problem, lambda _: LinearAnswer("optimal", x, claim, claim))
+    assert (solution.status, solution.counts, solution.objective) == ("optimal", (0, 0), 0.0)
+
+
+def test_a_fractional_answer_is_not_believed() -> None:
+    # Worth what it claims, but not in whole units.
+    def lie(model: LinearModel) -> LinearAnswer:
+        return honest(model, 0.6 * feasible_x(PROBLEM, (3, 2)) + 0.4 * feasible_x(PROBLEM, (1, 4)))
+
+    assert_fell_back(PROBLEM, hear(PROBLEM, lie), "claims")
+
+
+def test_an_optimum_worse_than_keeping_is_not_believed() -> None:
+    solution = hear(PROBLEM, lambda model: honest(model, feasible_x(PROBLEM, (0, 0))))
+    assert_fell_back(PROBLEM, solution, "keeping is worth")
+
+
+def test_an_optimum_worse_than_keeping_is_not_believed_however_small_the_objective() -> None:
+    small = tuple(Job(one.name, 1, 4, one.ns, one.os * 1e-12, one.tcup, one.tcdw) for one in PROBLEM.jobs)
+    problem = Problem(5, 120.0, small, PROBLEM.current)
+    solution = hear(problem, lambda model: honest(model, feasible_x(problem, (0, 0))))
+    assert_fell_back(problem, solution, "keeping is worth")
+
+
+def test_a_wrong_objective_is_not_believed_however_small() -> None:
+    small = tuple(Job(one.name, 1, 4, one.ns, one.os * 1e-12, one.tcup, one.tcdw) for one in PROBLEM.jobs)
+    problem = Problem(5, 120.0, small, PROBLEM.current)
+    x = feasible_x(problem, (1, 3))
+    assert_fell_back(problem, hear(problem, lambda _: LinearAnswer("optimal", x, 1e-7, 1e-7)), "claims")
+
+
+@pytest.mark.parametrize("status", ["infeasible", "solver said UNBOUNDED", "solver said ERROR"])
+def test_a_false_infeasibility_is_not_believed(status: str) -> None:
+    solution = hear(PROBLEM, lambda _: LinearAnswer(status, None, float("nan"), float("nan")))
+    assert_fell_back(PROBLEM, solution, status)
+
+
+@pytest.mark.parametrize(
+    "garble",
+    [
+        lambda x: x * float("nan"),
+        lambda x: np.where(x > 0, float("inf"), x),
+        lambda x: x[:1],
+        lambda x: x[:0],
+    ],
+    ids=["NaN", "inf", "one number", "no numbers"],
+)
+def test_an_answer_that_is_no_answer_is_not_believed(garble: Callable[[np.ndarray], np.ndarray]) -> None:
+    def lie(model: LinearModel) -> LinearAnswer:
+        return LinearAnswer("optimal", garble(feasible_x(PROBLEM, (3, 2))), OPTIMUM, OPTIMUM)
+
+    assert_fell_back(PROBLEM, hear(PROBLEM, lie), "")
+
+
+# --- incumbents at the time limit ---------------------------------------------------------------------------------
+
+
+def test_an_incumbent_better_than_keeping_is_used() -> None:
+    solution = hear(PROBLEM, lambda model: honest(model, feasible_x(PROBLEM, (1, 3)), "feasible", 4900.0), time_limit=1)
+    assert (solution.status, solution.counts, solution.bound) == ("feasible", (1, 3), 4900.0)
+    assert KEPT < solution.objective < OPTIMUM
+    assert solution.gap == pytest.approx((4900 - solution.objective) / 4900)
+
+
+def test_an_incumbent_worse_than_keeping_is_not_used() -> None:
+    solution = hear(PROBLEM, lambda model: honest(model, feasible_x(PROBLEM, (0, 4)), "feasible", 4900.0), time_limit=1)
+    assert (solution.status, solution.counts, solution.objective) == ("feasible", (1, 2), KEPT)
+    assert "kept" in solution.note
+
+
+def test_without_an_incumbent_everybody_keeps() -> None:
+    solution = hear(PROBLEM, lambda _: LinearAnswer("nothing", None, float("nan"), float("nan")), time_limit=1)
+    assert (solution.status, solution.counts, solution.objective) == ("feasible", (1, 2), KEPT)
+    assert solution.bound >= OPTIMUM
+    assert "kept" in solution.note
+
+
+@pytest.mark.parametrize("bound", [float("nan"), float("inf"), 1e300, -1e300, 0.0])
+def test_a_nonsensical_bound_is_replaced_by_one_that_is_finite(bound: float) -> None:
+    lie = hear(PROBLEM, lambda model: honest(model, feasible_x(PROBLEM, (1, 3)), "feasible", bound), time_limit=1)
+    assert lie.objective <= lie.bound <= sum(float(table.max()) for table in value_tables(PROBLEM))
+
+
+def test_an_answer_within_the_gap_but_worse_than_keeping_is_no_failure() -> None:
+    solution = hear(PROBLEM, lambda model: honest(model, feasible_x(PROBLEM, (0, 4)), "optimal", OPTIMUM), gap=0.5)
+    assert (solution.counts, solution.objective) == ((1, 2), KEPT)
+    assert solution.status in ("optimal", "feasible")
+    assert solution.bound >= OPTIMUM - 1e-6
+
+
+# --- neighbours and parents ---------------------------------------------------------------------------------------
+
+
+def test_a_solve_prints_nothing() -> None:
+    assert (
+        run(
+            """
+            check()
+            check(time_limit=600.0)
+            check(gap=0.001)
+            solve(problem, backend="cbc", time_limit=1e-9)
+            solve(Problem(0, 10.0, problem.jobs, (0, 0)), backend="cbc")
+            assert solve(problem, backend="exact").counts == (3, 2)
+            """
+        )
+        == ""
+    )
+
+
+def test_what_a_solver_prints_does_not_reach_standard_output(tmp_path: Path) -> None:
+    chatter = 'import os; os.write(1, b"Welcome to the solver"); raise ImportError("no licence")'
+    (tmp_path / "mip.py").write_text(chatter)
+    replaced = f"""
+from bft.milp.backends import process
+process._WORKER = "import sys; sys.path.insert(0, {str(tmp_path)!r}); " + process._WORKER
+print(solve(problem, backend="cbc").note)
+"""
+    child = subprocess.run(
+        [sys.executable, "-c", PRELUDE + replaced],
+        capture_output=True,
+        text=True,
+        timeout=AMPLE_S,
+    )
+    assert child.returncode == 0, child.stderr
+    assert "no licence" in child.stdout
+    assert "Welcome" not in child.stdout
+
+
+def test_a_solve_leaves_standard_input_alone() -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", PRELUDE + "check()\nprint(sys.stdin.read())"],
+        input="mine",
+        capture_output=True,
+        text=True,
+        timeout=AMPLE_S,
+    )
+    assert (child.returncode, child.stdout) == (0, "mine\n"), child.stderr
+
+
+def test_the_shared_worker_ends_with_its_parent() -> None:
+    worker = int(run("check(); check(); assert shared_process().started == 1; print(shared_process().pid)"))
+    assert eventually(lambda: not running(worker))
+
+
+def test_the_worker_ends_when_its_parent_is_killed() -> None:
+    child = python(PRELUDE + "check(); print(shared_process().pid, flush=True); time.sleep(600)")
+    try:
+        assert child.stdout is not None
+        worker = int(child.stdout.readline())
+        assert running(worker)
+        child.kill()
+        child.wait()
+        assert eventually(lambda: not running(worker))
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_the_worker_ends_when_its_parent_is_killed_during_a_solve() -> None:
+    child = python(
+        PRELUDE
+        + textwrap.dedent(
+            """
+            from bft.milp.formulations.linear import Limits
+            from bft.milp.formulations.modes import build
+            check()
+            worker = shared_process().pid
+            print(worker, flush=True)
+            os.kill(worker, signal.SIGSTOP)
+            shared_process()._pipe.send(("CBC", build(problem).model, Limits()))
+            os.kill(os.getpid(), signal.SIGKILL)
+            """
+        )
+    )
+    assert child.stdout is not None
+    worker = int(child.stdout.readline())
+    try:
+        assert child.wait(timeout=AMPLE_S) == -signal.SIGKILL
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    assert eventually(lambda: not running(worker))
+    child.communicate()
+
+
+def test_the_worker_of_a_parent_killed_before_it_read_the_answer_ends_silently() -> None:
+    child = python(
+        PRELUDE
+        + textwrap.dedent(
+            """
+            from bft.milp.formulations.linear import Limits
+            from bft.milp.formulations.modes import build
+            check()
+            shared_process()._pipe.send(("CBC", build(problem).model, Limits()))
+            assert shared_process()._pipe.poll(60)
+            os.kill(os.getpid(), signal.SIGKILL)
+            """
+        )
+    )
+    assert child.communicate(timeout=AMPLE_S) == ("", "")
+
+
+def test_ctrl_c_is_not_the_workers(process: SolverProcess) -> None:
+    ask(process)
+    worker = pid_of(process)
+    assert os.getpgid(worker) != os.getpgid(0)
+    os.kill(worker, signal.SIGINT)
+    assert ask(process).status == "optimal"
+    assert (process.pid, process.started) == (worker, 1)
+
+
+def test_a_forked_child_has_a_worker_of_its_own() -> None:
+    run(
+        """
+        check()
+        mine = shared_process().pid
+        child = os.fork()
+        if not child:
+            assert shared_process().pid in (None, mine)
+            for _ in range(20):
+                check()
+            assert shared_process().pid != mine
+            sys.exit(0)  # runs what is registered to run at exit, as ours would
+        for _ in range(20):
+            check()
+        assert os.waitpid(child, 0)[1] == 0
+        check()
+        assert (shared_process().pid, shared_process().started) == (mine, 1)
+        """,
+        warnings="ignore",
+    )
+
+
+def test_a_forked_child_does_not_end_its_parents_worker() -> None:
+    run(
+        """
+        process = SolverProcess()
+        check(process=process)
+        mine = process.pid
+        child = os.fork()
+        if not child:
+            process.close(kill=True)
+            del process
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        check(process=process)
+        assert (process.pid, process.started) == (mine, 1)
+        process.close()
+        """,
+        warnings="ignore",
+    )
+
+
+def test_a_pool_of_forked_workers_solves_alike() -> None:
+    run(
+        """
+        import multiprocessing
+
+        def task(_):
+            solution = solve(problem, backend="cbc")
+            return solution.status, solution.counts, shared_process().pid
+
+        check()
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            answers = pool.map(task, range(40), chunksize=5)
+        assert {answer[:2] for answer in answers} == {("optimal", (3, 2))}
+        assert shared_process().pid not in {answer[2] for answer in answers}
+        check()
+        assert shared_process().started == 1
+        """,
+        warnings="ignore",
+    )
+
+
+def test_a_forked_child_warns_of_nothing() -> None:
+    run(
+        """
+        check()
+        child = os.fork()
+        if not child:
+            check()
+            sys.exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        """,
+        warnings="error::ResourceWarning",
+    )
+
+
+@pytest.mark.parametrize("path", [None, "", ".", f"{os.pathsep}/nowhere"])
+def test_nothing_beside_the_users_data_is_imported_by_the_solver_process(tmp_path: Path, path: str | None) -> None:
+    for name in ("mip", "cffi", "bisect", "traceback", "sitecustomize", "usercustomize"):
+        code = f"from pathlib import Path; Path({str(tmp_path)!r}, '{name}.ran').touch()\nraise ImportError('stray')\n"
+        (tmp_path / f"{name}.py").write_text(code)
+    # This process is not ours to protect: it has all that it needs before it comes to where the stray files lie.
+    code = f"""
+import os, sys
+from bft.milp import Job, Problem, SolverProcess, solve
+import numpy as np
+os.chdir({str(tmp_path)!r})
+sys.path.insert(0, "")
+if {path!r} is not None:
+    os.environ["PYTHONPATH"] = {path!r}
+jobs = (Job("a", 1, 4, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 30.0]), 20.0, 10.0),)
+print(solve(Problem(5, 120.0, jobs, (1,)), backend="cbc", ties="solver").backend)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["cbc"], ended.stderr
+    assert not list(tmp_path.glob("*.ran"))
+
+
+def test_a_package_that_lies_on_the_search_path_only_is_found_by_the_solver_process(tmp_path: Path) -> None:
+    """As where environment modules set PYTHONPATH: without it, nothing of ours would be there."""
+    (tmp_path / "bft").mkdir()
+    for name in ("milp", "models", "replay", "datasets"):
+        (tmp_path / "bft" / name).symlink_to(Path(__file__).parents[2] / name, target_is_directory=True)
+    path = [str(tmp_path), *(entry for entry in sys.path if entry)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    code = """
+from bft.milp import Job, Problem, solve
+import numpy as np
+jobs = (Job("a", 1, 4, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 30.0]), 20.0, 10.0),)
+print(solve(Problem(5, 120.0, jobs, (1,)), backend="cbc").backend)
+"""
+    bare = [str(Path(sys.executable).resolve()), "-c", code]  # of no virtual environment
+    ended = subprocess.run(bare, capture_output=True, text=True, check=True, env=environment)
+    assert ended.stdout.split() == ["cbc"], ended.stderr

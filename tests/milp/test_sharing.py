@@ -1,0 +1,319 @@
+"""Sharing: `items` with its refinements and `flow` against full enumeration, each other, and the exact programme."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from bft.milp import Job, Pair, Problem, ProblemError, solve
+from bft.milp.backends.process import shared_process
+from bft.milp.formulations.items import build, pair_tables
+from bft.milp.formulations.linear import Limits
+from bft.milp.formulations.matching import start
+from bft.milp.formulations.transfers import complaint_about, keep_shared, transport, value_of
+from bft.milp.placement import settle_shared
+from bft.milp.values import table_of
+
+Holders = tuple[int, ...]
+
+
+def random_job(rng: np.random.Generator, name: str, units: int) -> Job:
+    jmax = int(rng.integers(1, units + 2))
+    jmin = int(rng.integers(1, jmax + 1)) if rng.random() < 0.5 else 1
+    points = min(int(rng.integers(2, 5)), jmax + 3)
+    ns = np.concatenate([[0], np.sort(rng.choice(np.arange(1, jmax + 4), size=points, replace=False))])
+    os = np.concatenate([[0], np.cumsum(rng.random(points) * 100)])
+    return Job(
+        name,
+        jmin,
+        jmax,
+        ns.astype(float),
+        os,
+        tcup=float(rng.choice([0, 5, 18, 60])),
+        tcdw=float(rng.choice([0, 3, 12, 40])),
+        weight=float(rng.choice([1, 1, 2])),
+    )
+
+
+def random_problem(
+    rng: np.random.Generator, jobs: int, units: int, pairs: float = 0.7, *, by_units: bool = False
+) -> Problem:
+    """Random jobs, holders and asymmetric ratios, on request by units; a job shares with one other at most."""
+    holding: list[Holders] = []
+    partner: dict[int, int] = {}
+    for _ in range(units):
+        draw = rng.random()
+        if draw < 0.3:
+            holding.append(())
+        elif draw < 0.7:
+            holding.append((int(rng.integers(jobs)),))
+        else:
+            a, b = sorted(int(j) for j in rng.choice(jobs, 2, replace=False))
+            if partner.setdefault(a, b) == b and partner.setdefault(b, a) == a:
+                holding.append((a, b))
+            else:
+                holding.append((a,))
+    shared = Counter(holders for holders in holding if len(holders) == 2)
+
+    def ratio() -> float:
+        return float(1 + rng.random() * 1.2)
+
+    def sized(j: int) -> tuple[float, tuple[tuple[int, float], ...]]:
+        """A ratio, and others on some counts, where some are not allowed but what is held now."""
+        if not by_units:
+            return ratio(), ()
+        held = sum(j in holders for holders in holding)
+        some = {int(n): ratio() if rng.random() < 0.8 else np.inf for n in rng.integers(1, units + 1, 2)}
+        return (ratio() if rng.random() < 0.8 else np.inf), tuple(sorted((some | {held: ratio()}).items()))
+
+    def pair(a: int, b: int) -> Pair:
+        (xi_a, at_a), (xi_b, at_b) = sized(a), sized(b)
+        return Pair(a, b, xi_a, xi_b, shared[a, b], at_a, at_b)
+
+    chosen = [pair(a, b) for a, b in itertools.combinations(range(jobs), 2) if (a, b) in shared or rng.random() < pairs]
+    return Problem(
+        units,
+        float(rng.choice([10, 60, 120])),
+        tuple(random_job(rng, f"j{j}", units) for j in range(jobs)),
+        tuple(sum(j in holders for holders in holding) for j in range(jobs)),
+        "stall" if rng.random() < 0.2 else "bftrainer",
+        tuple(chosen),
+    )
+
+
+def holdings(problem: Problem) -> list[list[int]]:
+    """Unit numbers of each job, as one way to hold what the problem says is held."""
+    held: list[list[int]] = [[] for _ in problem.jobs]
+    unit = 0
+    alone = list(problem.current)
+    for pair in problem.pairs:
+        for _ in range(pair.shared):
+            held[pair.a].append(unit)
+            held[pair.b].append(unit)
+            unit += 1
+        alone[pair.a] -= pair.shared
+        alone[pair.b] -= pair.shared
+    for j, units in enumerate(alone):
+        held[j].extend(range(unit, unit + units))
+        unit += units
+    return held
+
+
+def every_allocation(problem: Problem) -> Iterator[tuple[list[int], dict[int, int]]]:
+    """Counts and partners of every allocation without migration: every unit to every possible set of holders."""
+    held = holdings(problem)
+    before = [tuple(j for j, units in enumerate(held) if unit in units) for unit in range(problem.units)]
+    targets: list[Holders] = [(), *((j,) for j in range(len(problem.jobs))), *((p.a, p.b) for p in problem.pairs)]
+    groups = Counter(before)
+    ways = [itertools.combinations_with_replacement(targets, size) for size in groups.values()]
+    for choice in itertools.product(*(list(way) for way in ways)):
+        counts = [0] * len(problem.jobs)
+        gains, losses = [0] * len(problem.jobs), [0] * len(problem.jobs)
+        partners: dict[int, int] = {}
+        possible = True
+        for was, becomes in zip(groups, choice, strict=True):
+            for holders in becomes:
+                for j in holders:
+                    counts[j] += 1
+                    gains[j] += j not in was
+                for j in was:
+                    losses[j] += j not in holders
+                if len(holders) == 2:
+                    a, b = holders
+                    possible &= partners.setdefault(a, b) == b and partners.setdefault(b, a) == a
+        if possible and not any(up and down for up, down in zip(gains, losses, strict=True)):
+            yield counts, partners
+
+
+def best_by_enumeration(problem: Problem) -> float:
+    def pair_of(a: int, b: int) -> Pair:
+        return next(pair for pair in problem.pairs if {pair.a, pair.b} == {a, b})
+
+    tables = {(j, None): table_of(problem, j) for j in range(len(problem.jobs))}
+    for pair in problem.pairs:
+        tables[pair.a, pair.b] = table_of(problem, pair.a, pair)
+        tables[pair.b, pair.a] = table_of(problem, pair.b, pair)
+    best = -np.inf
+    for counts, partners in every_allocation(problem):
+        worth = 0.0
+        for j, n in enumerate(counts):
+            table = tables[j, partners.get(j)]
+            worth += table[n] if n < len(table) else -np.inf
+        best = max(best, worth)
+    return float(best)
+
+
+@pytest.mark.parametrize(("seed", "by_units"), [*((s, False) for s in range(8)), *((s, True) for s in range(21, 25))])
+def test_items_and_flow_equal_full_enumeration(seed: int, by_units: bool) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(32):
+        problem = random_problem(rng, int(rng.integers(2, 4)), int(rng.integers(1, 6)), by_units=by_units)
+        best = best_by_enumeration(problem)
+        for formulation in ("items", "flow") if problem.pairs else ():
+            solution = solve(problem, backend="cbc", formulation=formulation)
+            assert solution.status == "optimal", solution
+            assert solution.objective == pytest.approx(best, rel=1e-6, abs=1e-6)
+            assert complaint_about(problem, solution.counts, solution.transfers) == ""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_matching_bound_is_a_bound_and_its_start_feasible(seed: int) -> None:
+    rng = np.random.default_rng(100 + seed)
+    starts = 0
+    for _ in range(25):
+        problem = random_problem(rng, int(rng.integers(2, 4)), int(rng.integers(1, 6)))
+        best = best_by_enumeration(problem)
+        found = start(problem, pair_tables(problem))
+        if found is not None:
+            starts += 1
+            assert found.bound >= best - 1e-6 * max(1, abs(best))
+            assert found.objective <= best + 1e-6 * max(1, abs(best))
+            assert transport(problem, found.counts, found.shares) is not None
+    assert starts > 10
+
+
+def test_without_pairs_a_sharing_formulation_equals_modes() -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(30):
+        problem = random_problem(rng, 3, 12, pairs=0.0)
+        if any(pair.shared for pair in problem.pairs):
+            continue
+        alone = Problem(problem.units, problem.tfwd, problem.jobs, problem.current, problem.cost_model)
+        for formulation in ("items", "flow"):
+            shared = solve(alone, backend="cbc", formulation=formulation, ties="solver")
+            assert shared.objective == pytest.approx(solve(alone, backend="exact").objective, rel=1e-6, abs=1e-6)
+
+
+def test_sharing_for_free_never_loses_to_exclusive() -> None:
+    rng = np.random.default_rng(8)
+    for _ in range(30):
+        problem = random_problem(rng, 4, 15, pairs=0.0)
+        if problem.pairs:
+            continue
+        free = tuple(Pair(a, b, 1.0, 1.0) for a, b in itertools.combinations(range(4), 2))
+        shared = Problem(problem.units, problem.tfwd, problem.jobs, problem.current, problem.cost_model, free)
+        assert solve(shared, backend="cbc").objective >= solve(problem, backend="exact").objective - 1e-6
+
+
+def test_a_pair_that_doubles_both_is_not_chosen_when_both_fit_alone() -> None:
+    rng = np.random.default_rng(9)
+    for _ in range(40):
+        jobs = tuple(random_job(rng, f"j{j}", 6) for j in range(3))
+        pairs = tuple(Pair(a, b, *(2 + rng.random(2)).tolist()) for a, b in itertools.combinations(range(3), 2))
+        problem = Problem(sum(job.jmax for job in jobs), 60.0, jobs, (0, 0, 0), pairs=pairs)
+        assert all(len(transfer.after) < 2 for transfer in solve(problem, backend="cbc").transfers)
+
+
+def test_medium_problems_agree_between_items_and_flow() -> None:
+    rng = np.random.default_rng(10)
+    for _ in range(6):
+        problem = random_problem(rng, 6, 30, pairs=0.4)
+        if problem.pairs:
+            items = solve(problem, backend="cbc", formulation="items")
+            flow = solve(problem, backend="cbc", formulation="flow")
+            assert items.status == flow.status == "optimal"
+            assert items.objective == pytest.approx(flow.objective, rel=1e-6)
+
+
+def test_keeping_is_always_possible() -> None:
+    rng = np.random.default_rng(11)
+    for _ in range(200):
+        problem = random_problem(rng, 4, 9)
+        counts, shares = keep_shared(problem)
+        moves = transport(problem, counts, shares)
+        assert moves is not None
+        assert complaint_about(problem, counts, moves) == ""
+        assert value_of(problem, counts, shares) > -np.inf
+
+
+def test_units_are_placed_as_the_transfers_say_and_nobody_migrates() -> None:
+    rng = np.random.default_rng(12)
+    for _ in range(60):
+        problem = random_problem(rng, 4, 10)
+        if not problem.pairs:
+            continue
+        before = holdings(problem)
+        solution = solve(problem, backend="cbc")
+        after = settle_shared(before, solution.transfers, problem.units)
+        assert tuple(len(units) for units in after) == solution.counts
+        occupants = Counter(unit for units in after for unit in units)
+        assert all(count <= 2 for count in occupants.values())
+        for was, becomes in zip(before, after, strict=True):
+            assert set(was) <= set(becomes) or set(becomes) <= set(was)
+            assert set(becomes) <= set(range(problem.units))
+
+
+def test_a_time_limit_yields_the_best_known_never_worse_than_keeping() -> None:
+    rng = np.random.default_rng(13)
+    problem = random_problem(rng, 8, 60)
+    solution = solve(problem, backend="cbc", time_limit=1e-9)
+    assert solution.status in ("feasible", "optimal")
+    assert solution.objective >= value_of(problem, *keep_shared(problem)) - 1e-9
+    assert solution.bound >= solve(problem, backend="cbc").objective - 1e-6
+
+
+@pytest.mark.parametrize(
+    ("pairs", "what"),
+    [
+        ((Pair(1, 0, 1.0, 1.0),), "a before b"),
+        ((Pair(0, 3, 1.0, 1.0),), "two jobs"),
+        ((Pair(0, 1, 0.9, 1.0),), "ratios >= 1"),
+        ((Pair(0, 1, 1.0, float("nan")),), "ratios >= 1"),
+        ((Pair(0, 1, 1.0, 1.0, 0, ((1, 0.9),)),), "ratios >= 1"),
+        ((Pair(0, 1, float("inf"), 1.0),), "finite ratios >= 1"),
+        ((Pair(0, 1, 1.0, 1.0, 1, ((1, float("inf")),)),), "finite ratios on as many as they hold"),
+        ((Pair(0, 1, 1.0, 1.0), Pair(0, 1, 1.0, 1.0)), "twice"),
+        ((Pair(0, 1, 1.0, 1.0, 2),), "cannot share 2"),
+        ((Pair(0, 1, 1.0, 1.0, 1), Pair(0, 2, 1.0, 1.0, 1)), "third job"),
+    ],
+)
+def test_pairs_that_make_no_sense_are_refused(pairs: tuple[Pair, ...], what: str) -> None:
+    rng = np.random.default_rng(14)
+    jobs = tuple(random_job(rng, f"j{j}", 5) for j in range(3))
+    with pytest.raises(ProblemError, match=what):
+        Problem(6, 60.0, jobs, (1, 1, 1), pairs=pairs)
+
+
+def test_the_exact_programme_and_modes_refuse_sharing() -> None:
+    rng = np.random.default_rng(15)
+    jobs = tuple(random_job(rng, f"j{j}", 5) for j in range(2))
+    problem = Problem(6, 60.0, jobs, (0, 0), pairs=(Pair(0, 1, 1.1, 1.2),))
+    with pytest.raises(ProblemError, match="'exact' cannot solve formulation 'items'"):
+        solve(problem, backend="exact")
+    with pytest.raises(ProblemError, match="no sharing"):
+        solve(problem, formulation="modes")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_cbc_and_highs_agree_on_eight_jobs_and_fifty_units(seed: int) -> None:
+    pytest.importorskip("highspy")
+    rng = np.random.default_rng(200 + seed)
+    solved = 0
+    while solved < 5:
+        problem = random_problem(rng, 8, 50, pairs=0.4)
+        if not problem.pairs:
+            continue
+        solved += 1
+        # Each solver on a model of its own; and on `items` itself, where the matching often needs no solver.
+        cbc = solve(problem, backend="cbc", formulation="items")
+        highs = solve(problem, backend="highs", formulation="flow")
+        model = build(problem, pair_tables(problem)).model
+        by_cbc, by_highs = (shared_process().solve(model, name, Limits()) for name in ("CBC", "HIGHS"))
+        assert cbc.status == highs.status == by_cbc.status == by_highs.status == "optimal"
+        assert cbc.objective == pytest.approx(highs.objective, rel=1e-6, abs=1e-6)
+        assert by_cbc.objective == pytest.approx(by_highs.objective, rel=1e-6, abs=1e-6)
+
+
+def test_gurobi_agrees_where_its_licence_allows() -> None:
+    pytest.importorskip("gurobipy")
+    rng = np.random.default_rng(300)
+    for _ in range(10):
+        problem = random_problem(rng, 6, 20, pairs=0.5)
+        if problem.pairs:
+            cbc, gurobi = (solve(problem, backend=backend) for backend in ("cbc", "gurobi"))
+            assert gurobi.status == "optimal", gurobi.note
+            assert gurobi.objective == pytest.approx(cbc.objective, rel=1e-6, abs=1e-6)

@@ -1,0 +1,300 @@
+"""Models in files: what comes back is what went in, and nothing that was not ours gets in."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bft.models import InputError
+from bft.models.prediction.duration import DurationEstimator
+from bft.models.prediction.forecast import Forecaster
+from bft.models.prediction.packing import PackingAnalyser
+from bft.models.prediction.regressors import KINDS
+from bft.models.prediction.saved_models import read_model, write_model
+
+
+def jobs(rows: int = 240) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "user": rng.choice(["ana", "bo"], rows),
+            "jobname": "Übung-7",
+            "gpu_num": rng.choice([1, 8], rows),
+            "submit_time": np.arange(rows) * 600.0,
+            "duration": rng.exponential(1e3, rows),
+        }
+    )
+
+
+def slots(rows: int = 200) -> pd.DataFrame:
+    return pd.DataFrame({"time": np.arange(rows) * 600, "jobs": np.random.default_rng(0).poisson(3, rows)})
+
+
+def profiles() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({name: rng.uniform(0, 100, 40) for name in ("gpu_util", "gmem_util", "gmem", "amp")})
+    return frame.assign(label=(frame["gpu_util"] // 34).astype(int))
+
+
+MODELS: dict[str, Any] = {
+    **{f"duration {kind}": DurationEstimator.train(jobs(), kind=kind) for kind in KINDS},
+    "forecast": Forecaster.train(slots()),
+    "packing": PackingAnalyser.train(profiles()),
+}
+
+
+def answers(model: Any) -> np.ndarray:
+    if isinstance(model, DurationEstimator):
+        return model.predict(jobs())
+    return model.predict(slots()) if isinstance(model, Forecaster) else model.scores(profiles())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_comes_back_answers_the_same_to_the_last_bit(name: str, tmp_path: Path) -> None:
+    write_model(MODELS[name], tmp_path / "a.json")
+    again = read_model(tmp_path / "a.json", type(MODELS[name]))
+    assert type(again) is type(MODELS[name])
+    assert answers(again).tobytes() == answers(MODELS[name]).tobytes()
+    write_model(again, tmp_path / "b.json")
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    assert type(read_model(tmp_path / "a.json")) is type(again)
+
+
+USE = """
+import sys
+blocked = ("interpret", "sklearn", "lightgbm", "xgboost", "skops", "matplotlib")
+for name in blocked:
+    sys.modules[name] = None
+import pandas as pd
+from bft.models.prediction.saved_models import read_model
+import json
+told = json.loads(sys.stdin.read())
+for path, rows in told:
+    model = read_model(path)
+    answer = model.scores if hasattr(model, "scores") else model.predict
+    print([float(value).hex() for value in answer(pd.DataFrame(rows))])
+"""
+
+
+def test_no_library_is_needed_to_predict_and_nothing_depends_on_the_process(tmp_path: Path) -> None:
+    told, expected = [], []
+    for name, model in MODELS.items():
+        write_model(model, tmp_path / f"{name}.json")
+        table = {DurationEstimator: jobs, Forecaster: slots, PackingAnalyser: profiles}[type(model)]()
+        told.append([str(tmp_path / f"{name}.json"), table.to_dict(orient="list")])
+        expected.append(str([float(value).hex() for value in answers(model)]))
+    done = subprocess.run([sys.executable, "-c", USE], input=json.dumps(told), capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == expected
+
+
+TRAIN = """
+import sys
+sys.path.insert(0, {folder!r})
+from test_saved_models import MODELS, write_model
+from pathlib import Path
+for name, model in MODELS.items():
+    write_model(model, Path({out!r}, name))
+"""
+
+
+def test_learning_again_in_another_process_gives_the_same_bytes(tmp_path: Path) -> None:
+    script = TRAIN.format(folder=str(Path(__file__).parents[1]), out=str(tmp_path))
+    environment = {**os.environ, "PYTHONHASHSEED": "12345", "OMP_NUM_THREADS": "2"}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+    for name, model in MODELS.items():
+        write_model(model, tmp_path / "here")
+        assert (tmp_path / "here").read_bytes() == (tmp_path / name).read_bytes(), name
+
+
+class Evil:
+    """What a hostile pickle does when it is opened."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.marker,)
+
+
+def hostile(marker: Path) -> dict[str, bytes]:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("data.pkl", pickle.dumps(Evil(marker)))
+    skops = io.BytesIO()
+    call = {"__class__": "system", "__module__": "os", "__loader__": "FunctionNode", "content": "system", "protocol": 2}
+    with zipfile.ZipFile(skops, "w") as archive:
+        archive.writestr("schema.json", json.dumps(call))
+    return {
+        **{f"pickle {protocol}": pickle.dumps(Evil(marker), protocol) for protocol in range(6)},
+        "archive": packed.getvalue(),
+        "skops": skops.getvalue(),
+    }
+
+
+@pytest.mark.parametrize("kind", list(hostile(Path("m"))))
+def test_hostile_files_are_refused_and_run_nothing(kind: str, tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    file = tmp_path / "model.json"
+    file.write_bytes(hostile(marker)[kind])
+    with pytest.raises(InputError, match=r"model.json: (refused: a pickle or an archive|not a model of bft-replay)"):
+        read_model(file)
+    assert not marker.exists()
+    if kind.startswith("pickle"):
+        pickle.loads(file.read_bytes())
+        assert marker.exists()  # it would have
+
+
+def written(document: Any, file: Path) -> Path:
+    """A file whose digest fits its content, as someone who means harm would write it."""
+    told = json.dumps(document["model"], sort_keys=True, separators=(",", ":"))
+    document = {**document, "sha256": hashlib.sha256(told.encode()).hexdigest()}
+    file.write_text(json.dumps(document))
+    return file
+
+
+def document(name: str) -> dict[str, Any]:
+    model = MODELS[name]
+    told = {"format": "bft-replay model", "version": 1, "kind": model.document_kind, "model": model.to_document()}
+    return json.loads(json.dumps(told))
+
+
+def paths(node: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Places in a document; of long lists the first, middle and last."""
+    found = [at]
+    items: list[tuple[Any, Any]] = []
+    if isinstance(node, dict):
+        items = list(node.items())
+    elif isinstance(node, list) and node:
+        items = [(i, node[i]) for i in sorted({0, len(node) // 2, len(node) - 1})]
+    for key, value in items:
+        found += paths(value, (*at, key))
+    return found
+
+
+ODD = [None, True, -1, 0, 1, 10**9, 10**400, 1e31, -1e30, 0.5, "x", "", [], {}, [[]], [1], {"a": 1}]
+
+
+@given(data=st.data())
+@settings(max_examples=120)
+def test_a_changed_model_is_refused_or_still_answers_sensibly(data: st.DataObject, tmp_path_factory: Any) -> None:
+    name = data.draw(st.sampled_from(sorted(MODELS)))
+    told = document(name)
+    place = data.draw(st.sampled_from(paths(told["model"])[1:]))
+    *above, last = place
+    parent = told["model"]
+    for key in above:
+        parent = parent[key]
+    action = data.draw(st.sampled_from(["replace", "remove", "repeat", "swap"]))
+    if action == "replace":
+        parent[last] = data.draw(st.sampled_from(ODD))
+    elif action == "remove":
+        del parent[last]
+    elif isinstance(parent, list):
+        parent.insert(last, copy.deepcopy(parent[last if action == "repeat" else 0]))
+    file = written(told, tmp_path_factory.mktemp("fuzz") / "m.json")
+    try:
+        model = read_model(file)
+        with np.errstate(all="raise"):
+            result = answers(model)
+    except InputError:  # refused, or it wants other columns now
+        return
+    assert np.isfinite(result).all()
+    assert (result >= 0).all()
+
+
+@pytest.mark.parametrize("name", ["packing", "duration lightgbm"])
+def test_trees_that_lead_in_a_circle_are_refused(name: str, tmp_path: Path) -> None:
+    told = document(name)
+    tree = told["model"]["tree" if name == "packing" else "regressor"]
+    inner = next(i for i, feature in enumerate(tree["feature"]) if feature >= 0)
+    tree["left"][inner] = inner
+    with pytest.raises(InputError, match="the nodes of a tree do not lead from its root to leaves"):
+        read_model(written(told, tmp_path / "m.json"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.update(version=2), "a model of version 2, expected 1 (train it again)"),
+        (lambda d: d.update(format="x"), "not a model of bft-replay"),
+        (lambda d: d.update(kind="curve"), "a model of kind 'curve', expected one of duration, forecast, packing"),
+        (lambda d: d.pop("model"), "not a model that can be used: 'model' should be there and be a dict"),
+        (
+            lambda d: d["model"]["features"].reverse(),
+            "not a model that can be used: its features are not those of this",
+        ),
+    ],
+)
+def test_other_documents_are_refused_by_what_they_are(change: Any, message: str, tmp_path: Path) -> None:
+    told = document("packing")
+    change(told)
+    file = tmp_path / "m.json"
+    if "model" in told:
+        written(told, file)
+    else:
+        file.write_text(json.dumps(told))
+    with pytest.raises(InputError) as caught:
+        read_model(file)
+    assert str(caught.value).startswith(f"{file}: {message}")
+
+
+def test_damage_is_noticed(tmp_path: Path) -> None:
+    file = tmp_path / "m.json"
+    write_model(MODELS["packing"], file)
+    content = file.read_text()
+    for end in range(0, len(content) - 2, 97):
+        file.write_text(content[:end])
+        with pytest.raises(InputError, match="not a model of bft-replay"):
+            read_model(file)
+    file.write_text(content.replace('"threshold": [', '"threshold": [1', 1))
+    with pytest.raises(InputError, match=r"damaged: its content does not match its sha256 \(copy it again\)"):
+        read_model(file)
+
+
+def test_another_model_than_expected_is_refused(tmp_path: Path) -> None:
+    write_model(MODELS["packing"], tmp_path / "m.json")
+    with pytest.raises(InputError, match="a model of kind packing, expected duration"):
+        read_model(tmp_path / "m.json", DurationEstimator)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not a model of bft-replay: not JSON"),
+        (b"\xff\xfe\x00", "not a model of bft-replay: not JSON"),
+        (b"[1, 2]", "not a model of bft-replay: expected a JSON object"),
+        (b'{"format": NaN}', "not a model of bft-replay: not JSON: NaN is no number"),
+        (b'{"a":' * 100_000, "not a model of bft-replay: not JSON"),
+        (b"[" * 900 + b"]" * 900, "not a model of bft-replay"),
+        (b'{"a": ' + b"9" * 10_000 + b"}", "not a model of bft-replay"),
+    ],
+)
+def test_files_that_are_no_models_are_refused(content: bytes, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "m.json"
+    file.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        read_model(file)
+    assert str(caught.value).startswith(f"{file}: {message}")
+
+
+def test_no_file_and_a_folder_are_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nothing: no such file"):
+        read_model(tmp_path / "nothing")
+    with pytest.raises(InputError, match="is a directory, expected a file"):
+        read_model(tmp_path)

@@ -1,0 +1,984 @@
+"""`bft-replay [replay]` as its users meet it: options, run directory, exit codes, interrupts, and wrong input."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import pickle
+import pty
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from processes import AMPLE_S, SCRIPT, result_of, signalled
+
+from bft.models import read_table
+from bft.replay import always_idle
+from bft.replay.cli.main import run
+from bft.replay.inputs.default_workload import default_workload, load
+
+START = pd.Timestamp("2021-02-10T00:00:00Z")
+PARQUETS = ("steps.parquet", "jobs.parquet", "allocations.parquet")
+
+
+def trace_frame(rows: int = 40, nodes: int = 6, every_s: float = 60.0) -> pd.DataFrame:
+    idle = (np.random.default_rng(0).random((rows, nodes)) < 0.6).astype(np.int8)
+    idle[0, 0] = 1
+    times = START.tz_localize(None) + pd.to_timedelta(np.arange(rows) * every_s, unit="s")
+    return pd.DataFrame(idle, index=pd.DatetimeIndex(times), columns=[f"n{k}" for k in range(nodes)])
+
+
+def job_frame(count: int = 5, pmax: float = 20_000.0) -> pd.DataFrame:
+    submits = START.tz_localize(None) + pd.to_timedelta(np.arange(count) * 100, unit="s")
+    return pd.DataFrame(
+        {
+            "Tcup": 5.0,
+            "Tcdw": 3.0,
+            "Jmin": 1,
+            "Jmax": 4,
+            "Pmax": [pmax * (k + 1) for k in range(count)],
+            "Tsub": submits,
+            "Ns": [[0, 1, 2, 4]] * count,
+            "Ps": [[0.0, 10.0, 18.0, 30.0]] * count,
+            "Os": [[0.0, 10.0, 18.0, 30.0]] * count,
+        },
+        index=pd.Index([f"j{k}" for k in range(count)], name="name"),
+    )
+
+
+def to_csv(frame: pd.DataFrame, path: Path) -> Path:
+    lists = {column: frame[column].map(json.dumps) for column in ("Ns", "Ps", "Os") if column in frame}
+    frame.assign(**lists).to_csv(path)
+    return path
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder with a trace, a published pair of job tables, and a native one."""
+    monkeypatch.chdir(tmp_path)
+    for variable in [name for name in os.environ if name.startswith("BFT_REPLAY")]:
+        monkeypatch.delenv(variable)
+    trace_frame().to_pickle("trace.pkl")
+    jobs = job_frame()
+    jobs[["Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub"]].to_pickle("bd.pkl")
+    jobs[["Ns", "Ps", "Os"]].to_pickle("sc.pkl")
+    to_csv(jobs, Path("jobs.csv"))
+    return tmp_path
+
+
+INPUT = ["-ndmap", "trace.pkl", "--jobs", "jobs.csv", "--backend", "exact"]
+
+
+def summary(folder: str = "debug-itrOut") -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(Path(folder, "summary.json").read_text(encoding="utf-8"))
+    return content
+
+
+def options(folder: str = "debug-itrOut") -> dict[str, Any]:
+    found: dict[str, Any] = summary(folder)["options"]
+    return found
+
+
+def refused(capsys: pytest.CaptureFixture[str], args: list[str], *told: str) -> str:
+    """Run, expect exit code 2, a message with all of `told`, an empty standard output, and nothing new on disk."""
+    before = {path: path.stat().st_mtime_ns for path in Path().rglob("*")}
+    code = run(args)
+    out, err = capsys.readouterr()
+    assert code == 2, err
+    assert out == ""
+    assert "Traceback" not in err
+    message = err[err.index("Error: ") :]
+    for text in told:
+        assert text in message
+    assert {path: path.stat().st_mtime_ns for path in Path().rglob("*")} == before
+    return message
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+def test_published_options_and_their_long_names_mean_the_same(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = {
+        ("-ndmap", "--node-trace"): "trace.pkl",
+        ("-bdfn", "--job-bounds"): "bd.pkl",
+        ("-scfn", "--job-curves"): "sc.pkl",
+        ("-Tfwd", "--forward-window"): "120",
+        ("-optTL", "--time-limit"): "7",
+        ("-maxJ", "--max-jobs"): "3",
+        ("-nis", "--first-node"): "1",
+        ("-nN", "--node-count"): "4",
+        ("-mip", "--mip"): "0",
+        ("-print", "--print"): "1",
+    }
+    for form, name in ((0, "-name"), (1, "--name")):
+        args = [word for names, value in values.items() for word in (names[form], value)]
+        assert run([*args, name, f"form{form}"]) == 0
+    short, long = options("form0-itrOut"), options("form1-itrOut")
+    assert short == long
+    assert {key: short[key] for key in ("node_trace", "job_bounds", "job_curves")} == {
+        "node_trace": "trace.pkl",
+        "job_bounds": "bd.pkl",
+        "job_curves": "sc.pkl",
+    }
+    assert (short["tfwd_s"], short["time_limit_s"], short["max_jobs"]) == (120.0, 7.0, 3)
+    assert (short["first_node"], short["node_count"], short["policy"]) == (1, 4, "equal-share")
+
+
+def test_defaults_are_the_published_ones(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["-ndmap", "trace.pkl", "-bdfn", "bd.pkl", "-scfn", "sc.pkl", "--no-u"]) == 0
+    found = options("debug-itrOut")
+    assert (found["tfwd_s"], found["time_limit_s"], found["max_jobs"], found["first_node"]) == (10.0, 10.0, 10, 0)
+    assert (found["node_count"], found["policy"], found["backend"]) == (None, "milp", "cbc")
+    assert "Results: debug-itrOut" in capsys.readouterr().out
+
+
+def test_published_names_without_suffix_are_found(here: Path) -> None:
+    assert run(["-ndmap", "trace", "-bdfn", "bd", "-scfn", "sc", "--backend", "exact", "--no-u"]) == 0
+    digests = summary()["inputs"]["digests_sha256"]
+    assert set(digests) == {"node_trace", "job_bounds", "job_curves"}
+
+
+def test_the_pair_and_the_native_table_replay_alike(here: Path) -> None:
+    assert run([*INPUT, "--name", "native", "--no-u"]) == 0
+    pair = ["-ndmap", "trace.pkl", "-bdfn", "bd.pkl", "-scfn", "sc.pkl", "--backend", "exact"]
+    assert run([*pair, "--name", "pair", "--no-u"]) == 0
+    for name in PARQUETS:
+        assert Path("native-itrOut", name).read_bytes() == Path("pair-itrOut", name).read_bytes()
+
+
+def test_without_arguments_the_bundled_data_set_is_replayed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # The backend by its variable: CBC takes ten seconds for the bundled data.
+    process = subprocess.run(
+        SCRIPT,
+        capture_output=True,
+        text=True,
+        timeout=AMPLE_S,
+        env={**os.environ, "BFT_REPLAY_REPLAY_BACKEND": "exact"},
+    )
+    assert process.returncode == 0, process.stderr
+    found = summary()
+    share = found["inputs"]["jobs"]["generated_load"]
+    assert 0 < share < 2
+    assert found["inputs"]["trace"]["source"].startswith("bundled")
+    assert found["inputs"]["jobs"] == {
+        "count": 60,
+        "source": "bundled: jobs-60",
+        "never_run": [],
+        "generated_load": share,
+    }
+    assert found["options"]["node_trace"] is None
+    assert 0 < found["metrics"]["U"] < 1
+    assert "\x1b" not in process.stdout + process.stderr
+    assert "training outcome" in process.stdout
+
+
+def test_a_trace_without_jobs_gets_a_generated_workload_of_its_size(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["-ndmap", "trace.pkl", "--policy", "equal-share", "--no-u"]) == 0
+    out, err = capsys.readouterr()
+    assert "no jobs given: 10 generated image-recognition trainings, one every 234 s" in err
+    assert "a load of 1.00" in err
+    lines = [line for line in out.splitlines() if line.startswith(("job completion time", "queueing time"))]
+    assert all("(of a generated workload, load 1.00)" in line for line in lines)
+    assert any(line.startswith("queueing time") for line in lines)
+    assert summary()["inputs"]["jobs"]["generated_load"] == pytest.approx(1.0)
+    assert any("no jobs given" in note for note in summary()["notes"])
+    assert run(["report", "debug-itrOut"]) == 0
+    page = next(Path().glob("*.html")).read_text("utf-8")
+    assert page.count("generated workload") >= 3
+    # Jobs of one's own are not called so.
+    capsys.readouterr()
+    assert run([*INPUT, "--no-u", "--name", "own"]) == 0
+    assert "generated" not in capsys.readouterr().out
+    assert summary("own-itrOut")["inputs"]["jobs"]["generated_load"] is None
+
+
+@pytest.mark.parametrize(("nodes", "count"), [(2, 29), (40, 587), (3000, 10_000)])
+def test_the_generated_workload_needs_what_the_trace_offers(nodes: int, count: int) -> None:
+    trace = always_idle(nodes, START.value, START.value + 10 * 86_400 * 10**9)
+    jobs, note = default_workload(trace)
+    assert load(jobs, trace) == pytest.approx(1.0)
+    assert len(jobs) == count  # a job takes 16.4 h of one node on the mean
+    assert trace.start == jobs.jobs[0].tsub_ns
+    assert jobs.jobs[-1].tsub_ns < trace.end
+    assert f"{len(jobs):,} generated" in note
+
+
+def test_mip_0_and_policy_equal_share_are_the_same(here: Path) -> None:
+    for name, args in (("a", ["-mip", "0"]), ("b", ["--policy", "equal-share"]), ("c", ["-mip=false"])):
+        assert run([*INPUT, *args, "--name", name]) == 0
+    assert options("a-itrOut") == options("b-itrOut") == options("c-itrOut")
+    assert Path("a-itrOut", "steps.parquet").read_bytes() == Path("b-itrOut", "steps.parquet").read_bytes()
+
+
+def test_no_u_leaves_out_the_second_replay(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*INPUT, "--no-u", "--name", "without"]) == 0
+    assert run([*INPUT, "--name", "with"]) == 0
+    without, found = summary("without-itrOut")["metrics"], summary("with-itrOut")["metrics"]
+    assert without["U"] is None
+    assert found["U"] == pytest.approx(found["outcome"] / found["dedicated_outcome"])
+    assert {k: v for k, v in found.items() if "U" not in k and "dedic" not in k} == {
+        k: v for k, v in without.items() if "U" not in k and "dedic" not in k
+    }
+
+
+def test_verify_holds_every_answer_of_cbc_against_the_exact_programme(here: Path) -> None:
+    assert run(["-ndmap", "trace.pkl", "--jobs", "jobs.csv", "--verify", "--no-u"]) == 0
+    metrics = summary()["metrics"]
+    assert metrics["verify_mismatches"] == 0
+    assert 0 < metrics["verified"] <= metrics["decisions"]
+
+
+def test_compat_reference_writes_the_published_log(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = [*INPUT, "--compat", "reference", "--skip-rows", "0", "-mip", "0"]
+    assert run([*args, "--verify"]) == 0
+    assert "--verify has no effect with --compat reference" in capsys.readouterr().err
+    log = pd.read_csv("debug-itrOut/step-logs.csv")
+    assert {"evtTime", "Thr", "Rate", "ReScost", "PreCost", "nJrun"} <= set(log.columns)
+    assert len(log) == summary()["metrics"]["rows"]
+
+
+def test_compat_reference_says_that_it_skips_the_published_rows(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*INPUT, "--compat", "reference"]) == 2
+    err = capsys.readouterr().err
+    assert "first 1000 rows are skipped, as published" in err
+    assert "leaves none of the 40 rows" in err
+
+
+def test_min_interval_and_events_node_decide_less(here: Path) -> None:
+    decisions = []
+    for k, args in enumerate(([], ["--events", "node"], ["--min-interval", "300"])):
+        assert run([*INPUT, "--no-u", "--name", str(k), *args]) == 0
+        decisions.append(summary(f"{k}-itrOut")["metrics"]["decisions"])
+    assert decisions[0] > decisions[1] > decisions[2] > 0
+
+
+# --- configuration and environment ------------------------------------------------------------------------------------
+
+
+def test_config_gives_defaults_and_flags_win(here: Path) -> None:
+    Path("site.toml").write_text(
+        'node-trace = "trace.pkl"\njobs = "jobs.csv"\nbackend = "exact"\nTfwd = 55\nmax_jobs = 3\nno-u = true\n'
+    )
+    assert run(["--config", "site.toml", "-Tfwd", "66"]) == 0
+    found = options()
+    assert (found["tfwd_s"], found["max_jobs"], found["dedicated"], found["backend"]) == (66.0, 3, False, "exact")
+
+
+def test_variables_have_the_long_names_win_over_the_config_and_lose_to_flags(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("site.toml").write_text('Tfwd = 55\nmax-jobs = 3\nname = "cfg"\n')
+    monkeypatch.setenv("BFT_REPLAY_REPLAY_FORWARD_WINDOW", "77")
+    monkeypatch.setenv("BFT_REPLAY_REPLAY_MAX_JOBS", "4")
+    monkeypatch.setenv("BFT_REPLAY_REPLAY_PRINT", "0")
+    monkeypatch.setenv("BFT_REPLAY_REPLAY_NO_U", "1")
+    assert run([*INPUT, "--config", "site.toml", "-maxJ", "5"]) == 0
+    found = options("cfg-itrOut")
+    assert (found["tfwd_s"], found["max_jobs"], found["dedicated"]) == (77.0, 5, False)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_wrong_variable_is_an_error(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BFT_REPLAY_REPLAY_MAX_JOBS", "many")
+    refused(capsys, INPUT, "--max-jobs", "'many'")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("Tfw = 3\n", ["unknown option 'Tfw'", "forward-window"]),
+        ("[replay]\nTfwd = 3\n", ["unknown option 'replay'"]),
+        ('config = "other.toml"\n', ["unknown option 'config'"]),
+        ("Tfwd = \n", ["not TOML", "line 1"]),
+        ("Tfwd = -1\n", ["Tfwd", "> 0", "-1"]),
+        ("Tfwd = true\n", ["Tfwd", "a number", "True"]),
+        ("Tfwd = nan\n", ["Tfwd", "> 0", "nan"]),
+        ("max-jobs = 2.9\n", ["max-jobs", "whole number", "2.9"]),
+        ("max-jobs = true\n", ["max-jobs", "whole number"]),
+        ('jobs = ["jobs.csv"]\n', ["jobs", "text in quotes"]),
+        ("name = 3\n", ["name", "text in quotes"]),
+        ('sort = "maybe"\n', ["sort", "true or false"]),
+        ('mip = "maybe"\n', ["mip", "true or false", "'maybe'"]),
+        ('policy = "roulette"\n', ["policy", "'roulette'"]),
+        ('name = "a\\u0000b"\n', ["name", "UTF-8"]),
+    ],
+)
+def test_a_wrong_config_is_told_by_file_and_key(
+    here: Path, capsys: pytest.CaptureFixture[str], content: str, told: list[str]
+) -> None:
+    Path("site.toml").write_text(content)
+    refused(capsys, [*INPUT, "--config", "site.toml"], *([] if "u0000" in content else ["site.toml"]), *told)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("nope.toml", "no such file"), (".", "directory"), ("trace.pkl", "not TOML")]
+)
+def test_a_config_that_cannot_be_read_is_told(
+    here: Path, capsys: pytest.CaptureFixture[str], name: str, told: str
+) -> None:
+    refused(capsys, [*INPUT, "--config", name], name, told)
+
+
+# --- the run directory ------------------------------------------------------------------------------------------------
+
+
+def test_out_names_the_run_directory_and_makes_its_parents(here: Path) -> None:
+    assert run([*INPUT, "--no-u", "--out", "some/where/else", "--name", "ignored"]) == 0
+    assert {path.name for path in Path("some/where/else").iterdir()} == {*PARQUETS, "summary.json", "timing.json"}
+    assert not Path("ignored-itrOut").exists()
+    assert sorted(path.name for path in Path("some/where").iterdir()) == ["else"]
+
+
+def test_an_earlier_run_is_replaced_with_force_only(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*INPUT, "--no-u"]) == 0
+    capsys.readouterr()
+    refused(capsys, [*INPUT, "-Tfwd", "99"], "debug-itrOut", "earlier run", "--force", "--out")
+    assert options()["tfwd_s"] == 10.0
+    assert run([*INPUT, "--no-u", "-Tfwd", "99", "--force"]) == 0
+    assert options()["tfwd_s"] == 99.0
+    assert [path.name for path in here.iterdir() if path.name.startswith(".")] == []
+
+
+def test_force_keeps_the_earlier_run_when_the_new_one_fails(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*INPUT, "--no-u"]) == 0
+    capsys.readouterr()
+    refused(capsys, ["-ndmap", "nope.pkl", "--jobs", "jobs.csv", "--force"], "nope.pkl", "no such file")
+    assert options()["node_trace"] == "trace.pkl"
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+@pytest.mark.parametrize("alien", ["thesis.tex", "summary.json"])
+def test_a_folder_that_is_not_ours_is_never_touched(
+    here: Path, capsys: pytest.CaptureFixture[str], force: list[str], alien: str
+) -> None:
+    Path("precious").mkdir()
+    Path("precious", alien).write_text('{"format": "something else"}')
+    refused(capsys, [*INPUT, "--out", "precious", *force], "precious", "not a run of ours", "--out")
+
+
+def test_an_empty_folder_is_filled_also_the_current_one(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("empty").mkdir()
+    monkeypatch.chdir("empty")
+    assert run(["-ndmap", "../trace.pkl", "--jobs", "../jobs.csv", "--backend", "exact", "--no-u", "--out", "."]) == 0
+    assert Path(here, "empty", "summary.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("out", "told"),
+    [
+        ("jobs.csv", "not a folder"),
+        ("jobs.csv/run", "jobs.csv"),
+        (".", "not a run of ours"),
+        ("x" * 300, "File name too long"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_refused_before_the_replay(
+    here: Path, capsys: pytest.CaptureFixture[str], out: str, told: str
+) -> None:
+    refused(capsys, [*INPUT, "--out", out], told)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("locked").mkdir(mode=0o500)
+    refused(capsys, [*INPUT, "--out", "locked/run"], "locked", "no permission")
+
+
+def test_what_does_not_fit_a_name_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(capsys, [*INPUT, "-name", "a/b"], "-name", "'a/b'")
+    refused(capsys, [*INPUT, "-name", ""], "-name", "''")
+    refused(capsys, ["-ndmap", os.fsdecode(b"m\xff.pkl"), "--jobs", "jobs.csv"], "--node-trace", "UTF-8")
+
+
+# --- what is printed --------------------------------------------------------------------------------------------------
+
+
+def test_json_is_all_that_standard_output_gets(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*INPUT, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out, parse_constant=pytest.fail) == summary()
+    assert "100 %" in err
+
+
+def test_print_0_writes_the_log_and_is_silent(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*INPUT, "-print", "0"]) == 0
+    assert capsys.readouterr() == ("", "")
+    log = Path("debug-itrOut/replay.log").read_text(encoding="utf-8")
+    assert "100 %" in log
+    assert "training outcome" in log
+    assert not Path("debug-itrOut/timing.json").read_text().count(str(here))
+
+
+def test_print_0_and_json_give_the_log_and_nothing_but_json(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*INPUT, "-print", "0", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == summary()
+    assert err == ""
+    assert Path("debug-itrOut/replay.log").exists()
+
+
+def on_terminal(args: list[str], **env: str) -> tuple[int, str]:
+    """Exit code and output of the command on a pseudo-terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([*SCRIPT, *args], stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, **env})
+    os.close(theirs)
+    seen = b""
+    try:
+        while block := os.read(ours, 65536):
+            seen += block
+    except OSError:  # how Linux tells that the other end has closed
+        pass
+    finally:
+        os.close(ours)
+    return process.wait(timeout=AMPLE_S), seen.decode()
+
+
+def test_on_a_terminal_there_is_a_bar_and_the_cursor_comes_back(here: Path) -> None:
+    code, seen = on_terminal([*INPUT, "--name", "umlaut-ä"], TERM="xterm", COLUMNS="100")
+    assert code == 0, seen
+    assert "replay" in seen
+    assert "for U" in seen
+    assert seen.count("100%") >= 2
+    assert seen.rindex("\x1b[?25h") > seen.rindex("\x1b[?25l")
+    assert "\x1b" not in seen[seen.index("training outcome") :]
+    assert seen.rstrip().endswith("Results: umlaut-ä-itrOut")
+
+
+def test_an_error_on_a_terminal_gives_the_cursor_back_too(here: Path) -> None:
+    code, seen = on_terminal(["-ndmap", "nope.pkl"], TERM="xterm")
+    assert code == 2
+    assert "nope.pkl: no such file" in seen
+    assert seen.count("\x1b[?25h") == seen.count("\x1b[?25l")
+
+
+def test_a_dumb_terminal_is_served(here: Path) -> None:
+    code, seen = on_terminal([*INPUT, "--no-u"], TERM="dumb")
+    assert code == 0
+    assert "Traceback" not in seen
+    assert "training outcome" in seen
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", "2>/dev/full >/dev/null", "2>&1 | true"])
+def test_closed_and_full_outputs_do_not_cost_the_results(here: Path, redirection: str) -> None:
+    words = " ".join(f"'{word}'" for word in [*SCRIPT, *INPUT, "--no-u"])
+    process = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {words} {redirection}"], capture_output=True, text=True, timeout=AMPLE_S
+    )
+    assert "Traceback" not in process.stderr
+    assert process.returncode == 0
+    assert summary()["metrics"]["jobs"] == 5
+
+
+def test_a_full_disk_under_standard_output_is_an_error_without_traceback(here: Path) -> None:
+    words = " ".join(f"'{word}'" for word in [*SCRIPT, *INPUT, "--no-u", "-print", "1"])
+    process = subprocess.run(["bash", "-c", f"{words} >/dev/full"], capture_output=True, text=True, timeout=AMPLE_S)
+    assert process.returncode == 2
+    assert process.stderr.endswith("Error: No space left on device\n")
+    assert summary()["metrics"]["jobs"] == 5
+
+
+# --- determinism ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["cbc", "exact"])
+def test_the_same_command_gives_the_same_bytes(here: Path, backend: str) -> None:
+    contents = []
+    for _ in range(2):
+        process = subprocess.run(
+            [*SCRIPT, *INPUT, "--backend", backend, "-Tfwd", "120", "-print", "0", "--force"], timeout=AMPLE_S
+        )
+        assert process.returncode == 0
+        contents.append({path.name: path.read_bytes() for path in Path("debug-itrOut").iterdir()})
+    assert contents[0].keys() == {*PARQUETS, "summary.json", "timing.json", "replay.log"}
+    for name in contents[0].keys() - {"timing.json"}:
+        assert contents[0][name] == contents[1][name], name
+
+
+def test_both_backends_reach_the_same_objective_at_the_first_decision(here: Path) -> None:
+    steps = {}
+    for backend in ("cbc", "exact"):
+        assert run([*INPUT, "--backend", backend, "-Tfwd", "120", "--no-u", "--name", backend]) == 0
+        steps[backend] = pd.read_parquet(f"{backend}-itrOut/steps.parquet")
+    assert steps["cbc"]["objective"].iloc[0] == pytest.approx(steps["exact"]["objective"].iloc[0])
+
+
+# --- exit codes 3 and 130 ---------------------------------------------------------------------------------------------
+
+
+def test_a_solver_that_does_not_start_degrades_and_does_not_end_a_replay(here: Path) -> None:
+    trace_frame(rows=8).to_pickle("trace.pkl")
+    broken = {"PMIP_CBC_LIBRARY": str(Path("broken", "libCbc.so").absolute())}
+    args = ["-ndmap", "trace.pkl", "--jobs", "jobs.csv", "-Tfwd", "120", "--no-u"]
+    process = subprocess.run(
+        [*SCRIPT, *args], env={**os.environ, **broken}, capture_output=True, text=True, timeout=AMPLE_S
+    )
+    assert process.returncode == 3, process.stderr
+    assert "Degraded" in process.stderr.splitlines()[-1]
+    assert "Traceback" not in process.stderr
+    found = summary()
+    assert found["degraded"] is True
+    assert found["metrics"]["decisions_by_status"]["fallback"] > 0
+    # The fallback is the exact programme: what it gives is what that backend gives.
+    assert run([*args, "--backend", "exact", "--name", "exact"]) == 0
+    steps, exact = (pd.read_parquet(f"{name}-itrOut/steps.parquet") for name in ("debug", "exact"))
+    assert (steps["status"] == "fallback").any()
+    pd.testing.assert_series_equal(steps["used"], exact["used"])
+    pd.testing.assert_series_equal(steps["progress"], exact["progress"])
+
+
+def endless(rows: int = 200_000) -> None:
+    """Rewrite the trace so that a replay of it takes long: a change every second."""
+    times = START.tz_localize(None) + pd.to_timedelta(np.arange(rows), unit="s")
+    idle = np.ones((rows, 6), dtype=np.int8)
+    idle[::2, 5] = 0
+    trace = pd.DataFrame(idle, index=pd.DatetimeIndex(times), columns=[f"n{k}" for k in range(6)])
+    trace.to_pickle("trace.pkl")
+    to_csv(job_frame(pmax=1e12), Path("jobs.csv"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("backend", ["exact", "cbc"])
+def test_an_interrupted_replay_keeps_what_it_has(here: Path, number: signal.Signals, backend: str) -> None:
+    endless()
+    process = result_of([*signalled([(20, number)]), *INPUT, "--backend", backend])
+    assert process.returncode == 130, process.stderr
+    assert "Traceback" not in process.stderr
+    assert process.stderr.endswith("Interrupted: what had been replayed is kept and marked.\n")
+    metrics = summary()["metrics"]
+    assert metrics["interrupted"] is True
+    assert metrics["U"] is None
+    steps = pd.read_parquet("debug-itrOut/steps.parquet")
+    assert 0 < metrics["decisions"] <= len(steps) <= 21
+    assert metrics["duration_s"] < 200_000
+    assert [path.name for path in here.iterdir() if path.name.startswith(".")] == []
+
+
+def test_an_interrupt_that_arrives_twice_is_one(here: Path) -> None:
+    # As from timeout(1), which signals the process and then its group.
+    endless()
+    process = result_of([*signalled([(20, signal.SIGINT), (20, signal.SIGINT)]), *INPUT, "--backend", "exact"])
+    assert process.returncode == 130, process.stderr
+    assert summary()["metrics"]["interrupted"] is True
+
+
+def test_a_second_interrupt_ends_at_once_and_leaves_nothing_behind(here: Path) -> None:
+    endless()
+    # A replay that asks once whether it should stop, and no more: only the second interrupt gets through.
+    deaf = (
+        "run = engine.Replay.run\n"
+        "def deaf(self, **given):\n"
+        "    given.pop('should_stop')()\n"
+        "    return run(self, **given)\n"
+        "engine.Replay.run = deaf\n"
+    )
+    twice = signalled([(20, signal.SIGINT), (40, signal.SIGINT)], pause_s=0.5, more=deaf)
+    process = result_of([*twice, *INPUT, "--backend", "exact"])
+    assert process.returncode == 130
+    assert "Traceback" not in process.stderr
+    assert process.stderr.endswith("\nInterrupted.\n")
+    assert not Path("debug-itrOut").exists()
+    assert [path.name for path in here.iterdir() if path.name.startswith(".")] == []
+
+
+def test_an_interrupt_during_the_replay_for_u_is_told_too(here: Path) -> None:
+    # The main replay is short, the dedicated one is held until the interrupt has come.
+    slow = (
+        "import os, signal, bft.replay.results.dedicated as dedicated\n"
+        "plain = dedicated.always_idle\n"
+        "def held(*args, **given):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return plain(*args, **given)\n"
+        "dedicated.always_idle = held\n"
+        "from bft.replay.cli import main; main()\n"
+    )
+    process = result_of([sys.executable, "-c", slow, *INPUT])
+    assert process.returncode == 130, process.stderr
+    metrics = summary()["metrics"]
+    assert metrics["interrupted"] is True
+    assert metrics["U"] is None
+    assert metrics["duration_s"] == pytest.approx(39 * 60)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("command", ["replay", "convert"])
+def test_an_interrupt_while_inputs_are_read_ends_at_once_and_leaves_nothing(
+    here: Path, number: signal.Signals, command: str
+) -> None:
+    os.mkfifo("endless.csv")  # whoever reads it waits until somebody writes
+    args = ["replay", "-ndmap", "endless.csv"] if command == "replay" else ["convert", "endless.csv", "-o", "a.parquet"]
+    before = sorted(path.name for path in here.iterdir())
+    process = subprocess.Popen([*SCRIPT, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipe = None
+    while pipe is None and process.poll() is None:
+        try:
+            pipe = os.open("endless.csv", os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody reads yet
+            time.sleep(0.01)
+    process.send_signal(number)
+    _, told = process.communicate(timeout=AMPLE_S)
+    assert pipe is not None, told
+    os.close(pipe)
+    assert (process.returncode, told.strip()) == (130, "Interrupted.")
+    assert sorted(path.name for path in here.iterdir()) == before
+
+
+def test_an_end_of_file_that_nobody_expected_is_no_interrupt(here: Path) -> None:
+    broken = (
+        "import bft.replay.run as run\n"
+        "def load(*_):\n"
+        "    raise EOFError('of a file')\n"
+        "run.load = load\n"
+        "from bft.replay.cli import main; main()\n"
+    )
+    process = result_of([sys.executable, "-c", broken, *INPUT])
+    assert process.returncode == 1
+    assert process.stderr.endswith("EOFError: of a file\n")
+    assert "Interrupted" not in process.stderr
+
+
+# --- wrong options ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["-Tfwd", "0"], ["-Tfwd", "> 0", "'0'"]),
+        (["-Tfwd", "-5"], ["-Tfwd", "> 0", "'-5'"]),
+        (["-Tfwd", "nan"], ["-Tfwd", "> 0", "'nan'"]),
+        (["-Tfwd", "inf"], ["-Tfwd", "at most", "'inf'"]),
+        (["-Tfwd", "1e308"], ["-Tfwd", "at most", "'1e308'"]),
+        (["-Tfwd", "two minutes"], ["-Tfwd", "seconds", "'two minutes'"]),
+        (["-Tfwd", ""], ["-Tfwd", "seconds", "''"]),
+        (["-Tfwd"], ["-Tfwd", "argument"]),
+        (["-optTL", "0"], ["-optTL", "> 0"]),
+        (["-optTL", "1e8"], ["-optTL", "at most"]),
+        (["-maxJ", "-1"], ["-maxJ", "0"]),
+        (["-maxJ", "2.5"], ["-maxJ", "'2.5'"]),
+        (["-nis", "-1"], ["-nis", "-1"]),
+        (["-nN", "0"], ["-nN", "0"]),
+        (["-mip", "perhaps"], ["-mip", "true or false", "'perhaps'"]),
+        (["-print", "2"], ["-print", "true or false", "'2'"]),
+        (["--min-interval", "-1"], ["--min-interval", ">= 0"]),
+        (["--min-interval", "1e300"], ["--min-interval", "at most"]),
+        (["--gap", "nan"], ["--gap", "finite"]),
+        (["--gap", "1"], ["--gap"]),
+        (["--threads", "0"], ["--threads"]),
+        (["--skip-rows", "-1"], ["--skip-rows"]),
+        (["--policy", "roulette"], ["--policy", "'roulette'", "'milp'", "'equal-share'"]),
+        (["--backend", "abacus"], ["--backend", "'abacus'", "'cbc'", "'exact'"]),
+        (["--formulation", "sos2"], ["--formulation", "'modes'"]),
+        (["--cost-model", "free"], ["--cost-model", "'stall'"]),
+        (["--events", "none"], ["--events", "'node'"]),
+        (["--compat", "gavel"], ["--compat", "'reference'"]),
+        (["--policy", "milp", "-mip", "0"], ["-mip 0", "--policy is milp"]),
+        (["-bdfn", "bd.pkl"], ["--jobs", "-bdfn", "-scfn"]),
+        (["-Tfw", "3"], ["-Tfw", "-Tfwd"]),
+        (["-maxj", "3"], ["-maxj", "-maxJ"]),
+        (["--max-job", "3"], ["--max-job", "--max-jobs"]),
+        (["--frobnicate"], ["--frobnicate"]),
+        (["extra"], ["extra"]),
+    ],
+)
+def test_a_wrong_option_is_named_with_what_was_expected(
+    here: Path, capsys: pytest.CaptureFixture[str], args: list[str], told: list[str]
+) -> None:
+    refused(capsys, [*INPUT, *args], *told)
+
+
+def test_an_unknown_command_is_told_with_those_that_exist(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(capsys, ["frobnicate"], "'frobnicate'", "replay", "solve", "trace", "convert", "generate")
+    refused(capsys, ["trace.pkl"], "bft-replay -ndmap trace.pkl")
+
+
+@pytest.mark.parametrize(("given", "missing"), [("-bdfn", "-scfn"), ("-scfn", "-bdfn")])
+def test_half_a_published_job_set_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str], given: str, missing: str
+) -> None:
+    refused(capsys, ["-ndmap", "trace.pkl", given, "bd.pkl"], f"{given} needs {missing}")
+
+
+# --- wrong traces -----------------------------------------------------------------------------------------------------
+
+
+class Hostile:
+    """A pickle of it asks to run a command."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, ("touch owned",)
+
+
+def truncated(path: str, content: bytes) -> str:
+    Path(path).write_bytes(content[: len(content) * 2 // 3])
+    return path
+
+
+def packed(frame: pd.DataFrame, as_tar: bool) -> bytes:
+    plain = io.BytesIO()
+    # Random bits do not compress away: what is cut off is content.
+    frame.to_pickle(plain)
+    if not as_tar:
+        return gzip.compress(plain.getvalue())
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w:gz") as archive:
+        member = tarfile.TarInfo("trace.pkl")
+        member.size = len(plain.getvalue())
+        archive.addfile(member, io.BytesIO(plain.getvalue()))
+    return target.getvalue()
+
+
+def as_parquet(frame: pd.DataFrame) -> bytes:
+    target = io.BytesIO()
+    frame.to_parquet(target)
+    return target.getvalue()
+
+
+def wrong_trace(case: str) -> tuple[str, list[str]]:
+    """Make a wrong trace; its name, and what the message must say beyond it."""
+    frame = trace_frame()
+    columns = "n0,n1"
+    stamps = [f"2021-02-10T00:0{k}:00Z" for k in range(3)]
+    csv: dict[str, tuple[list[str], list[str]]] = {
+        "empty file": ([], ["empty"]),
+        "header only": ([f"time,{columns}"], ["empty", "header"]),
+        "native header only": (["time,node,idle"], ["empty", "header"]),
+        "nan": ([f"time,{columns}", f"{stamps[0]},1,0", f"{stamps[1]},,1"], ["row 2", "n0", "nan"]),
+        "negative": ([f"time,{columns}", f"{stamps[0]},1,0", f"{stamps[1]},1,-1"], ["row 2", "n1", "-1"]),
+        "two": ([f"time,{columns}", f"{stamps[0]},2,0"], ["row 1", "n0", "2"]),
+        "word": ([f"time,{columns}", f"{stamps[0]},1,busy", f"{stamps[1]},1,0"], ["n1", "0"]),
+        "unsorted": (
+            [f"time,{columns}", f"{stamps[0]},1,0", f"{stamps[2]},0,0", f"{stamps[1]},1,1"],
+            ["row 3", "order of time", "--sort"],
+        ),
+        "native unsorted": (
+            ["time,node,idle", f"{stamps[1]},a,1", f"{stamps[0]},a,0"],
+            ["row 2", "order of time", "--sort"],
+        ),
+        "native nan": (["time,node,idle", f"{stamps[0]},a,1", f"{stamps[1]},a,"], ["row 2", "idle", "nan"]),
+        "native no name": (["time,node,idle", f"{stamps[0]},a,1", f"{stamps[1]},,1"], ["row 2", "node"]),
+        "native missing column": (["time,node", f"{stamps[0]},a"], ["missing column idle"]),
+        "bad time": ([f"time,{columns}", f"{stamps[0]},1,0", "yesterday,1,1"], ["row 2", "time", "'yesterday'"]),
+        "times as numbers": ([f"time,{columns}", "1612915200,1,0"], ["row 1", "date and time"]),
+        "never idle": ([f"time,{columns}", f"{stamps[0]},0,0", f"{stamps[1]},0,0"], ["no node is ever idle"]),
+        "ragged": ([f"time,{columns}", f"{stamps[0]},1,0,1"], ["more fields"]),
+        "no nodes": (["time", stamps[0]], ["no node columns"]),
+    }
+    if case in csv:
+        lines, told = csv[case]
+        Path("wrong.csv").write_text("".join(f"{line}\n" for line in lines))
+        return "wrong.csv", told
+    if case == "missing":
+        return "nowhere/trace.parquet", ["no such file"]
+    if case == "missing without suffix":
+        return "nowhere", ["no such file", "nowhere.pkl"]
+    if case == "directory":
+        Path("folder").mkdir()
+        return "folder", ["is a directory", "expected a file"]
+    if case == "job table":
+        return "jobs.csv", ["row 1", "name", "date and time", "'j0'"]
+    if case == "bounds":
+        return "bd.pkl", ["not a node trace", "Tcup"]
+    if case == "text":
+        Path("wrong.txt").write_text("Dear admin,\nhere is the trace.\n")
+        return "wrong.txt", ["suffixes", ".parquet"]
+    if case == "text as csv":
+        Path("wrong.csv").write_text("Dear admin,\nhere is the trace.\n")
+        return "wrong.csv", ["date and time", "'here is the trace.'"]
+    if case == "text as parquet":
+        Path("wrong.parquet").write_text("Dear admin,\nhere is the trace.\n")
+        return "wrong.parquet", ["not a Parquet file"]
+    if case in ("png", "png as csv"):
+        name = "wrong.png" if case == "png" else "wrong.csv"
+        Path(name).write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
+        return name, ["suffixes"] if case == "png" else ["UTF-8"]
+    if case == "web page":
+        Path("wrong.csv").write_text("<!DOCTYPE html><html><body>Please log in</body></html>\n")
+        return "wrong.csv", ["a web page"]
+    if case == "truncated parquet":
+        return truncated("wrong.parquet", as_parquet(frame)), ["Parquet"]
+    if case == "truncated pickle":
+        plain = io.BytesIO()
+        frame.to_pickle(plain)
+        return truncated("wrong.pkl", plain.getvalue()), []
+    if case == "truncated gzip":
+        return truncated("wrong.pkl.gz", packed(frame, as_tar=False)), ["end"]
+    if case == "truncated tar":
+        return truncated("wrong.tar.gz", packed(frame, as_tar=True)), ["cut short"]
+    if case == "one name twice":
+        frame.set_axis(["n0", *frame.columns[:-1]], axis=1).to_pickle("wrong.pkl")
+        return "wrong.pkl", ["n0", "two columns"]
+    if case == "empty matrix":
+        frame.iloc[:0].to_pickle("wrong.pkl")
+        return "wrong.pkl", ["empty"]
+    raise AssertionError(case)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "empty file", "header only", "native header only", "nan", "negative", "two", "word", "unsorted",
+        "native unsorted", "native nan", "native no name", "native missing column", "bad time", "times as numbers",
+        "never idle", "one name twice", "ragged", "no nodes", "missing", "missing without suffix", "directory",
+        "job table", "bounds", "text", "text as csv", "text as parquet", "png", "png as csv", "web page",
+        "truncated parquet", "truncated pickle", "truncated gzip", "truncated tar", "empty matrix",
+    ],
+)  # fmt: skip
+def test_a_wrong_trace_is_refused_by_place(here: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
+    name, told = wrong_trace(case)
+    refused(capsys, ["-ndmap", name, "--jobs", "jobs.csv", "--backend", "exact"], name, *told)
+
+
+@pytest.mark.parametrize("option", ["-ndmap", "--jobs"])
+def test_a_hostile_pickle_is_refused_by_name_and_nothing_runs(
+    here: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    Path("wrong.pkl").write_bytes(pickle.dumps(Hostile()))
+    args = [*INPUT]
+    args[args.index(option) + 1] = "wrong.pkl"
+    refused(capsys, args, "wrong.pkl", "system")
+    assert not Path("owned").exists()
+
+
+def test_sort_accepts_what_is_out_of_order(here: Path) -> None:
+    shuffled = trace_frame().sample(frac=1.0, random_state=0)
+    shuffled.to_pickle("shuffled.pkl")
+    args = ["--jobs", "jobs.csv", "--backend", "exact", "--no-u"]
+    assert run(["-ndmap", "shuffled.pkl", *args, "--sort", "--name", "sorted"]) == 0
+    assert run(["-ndmap", "trace.pkl", *args]) == 0
+    assert Path("sorted-itrOut/steps.parquet").read_bytes() == Path("debug-itrOut/steps.parquet").read_bytes()
+
+
+def test_columns_beyond_the_trace(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(capsys, [*INPUT, "-nis", "6"], "-nis 6", "6 nodes")
+    assert run([*INPUT, "--no-u", "-nis", "2", "-nN", "99"]) == 0
+    assert "-nN 99 reaches beyond" in capsys.readouterr().err
+    assert summary()["inputs"]["trace"]["nodes"] == 4
+
+
+def test_columns_that_are_never_idle_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace_frame().assign(n5=0).to_pickle("trace.pkl")
+    refused(capsys, [*INPUT, "-nis", "5"], "trace.pkl", "no node is ever idle")
+
+
+# --- wrong jobs -------------------------------------------------------------------------------------------------------
+
+
+def wrong_jobs(case: str) -> tuple[pd.DataFrame, list[str]]:
+    """A job table with one thing wrong in it, and what the message must say."""
+    jobs = job_frame()
+    late = jobs["Tsub"] + pd.Timedelta(days=400)
+    cells: dict[str, tuple[str, Any, list[str]]] = {
+        "nan Pmax": ("Pmax", np.nan, ["finite", "nan"]),
+        "negative Pmax": ("Pmax", -1.0, ["> 0", "-1"]),
+        "infinite Pmax": ("Pmax", np.inf, ["finite", "inf"]),
+        "zero Pmax": ("Pmax", 0.0, ["> 0"]),
+        "negative Tcup": ("Tcup", -1.0, [">= 0", "-1"]),
+        "nan Tcdw": ("Tcdw", np.nan, ["finite", "nan"]),
+        "half Jmin": ("Jmin", 1.5, ["whole", "1.5"]),
+        "negative Jmin": ("Jmin", -1, [">= 0", "-1"]),
+        "Jmin > Jmax": ("Jmin", 5, ["Jmin", "5", "4"]),
+        "zero Jmax": ("Jmax", 0, ["Jmax", "0"]),
+        "word Jmax": ("Jmax", "many", ["number", "many"]),
+        "no Tsub": ("Tsub", None, ["date and time"]),
+        "word Tsub": ("Tsub", "soon", ["date and time", "soon"]),
+        "short Ps": ("Ps", [0.0, 10.0], ["4", "2"]),
+        "negative Ps": ("Ps", [0.0, -10.0, 18.0, 30.0], [">= 0", "-10"]),
+        "nan Os": ("Os", [0.0, float("nan"), 18.0, 30.0], ["finite"]),
+        "Ns not from 0": ("Ns", [1, 2, 3, 4], ["0"]),
+        "Ns decreasing": ("Ns", [0, 2, 1, 4], ["increase"]),
+        "Ps not from 0": ("Ps", [5.0, 10.0, 18.0, 30.0], ["Ps[0] = 0"]),
+        "word Ns": ("Ns", "all", ["list"]),
+    }
+    if case in cells:
+        column, value, told = cells[case]
+        jobs = jobs.astype({column: object})
+        jobs.at["j2", column] = value
+        where = "Jmax" if case == "Jmin > Jmax" else column
+        return jobs, ["row 3", f"column {where}", "job j2", *told]
+    if case == "missing columns":
+        return jobs.drop(columns=["Jmin", "Tcup"]), ["missing columns", "Jmin", "Tcup"]
+    if case == "no jobs":
+        return jobs.iloc[:0], ["empty"]
+    if case == "all late":
+        return jobs.assign(Tsub=late), ["after the trace ends", "Tsub", "2021-02-10T00:39:00"]
+    if case == "duplicates":
+        return pd.concat([jobs, jobs.iloc[[1]]]), ["row 6", "job j1", "twice"]
+    raise AssertionError(case)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "nan Pmax", "negative Pmax", "infinite Pmax", "zero Pmax", "negative Tcup", "nan Tcdw", "half Jmin",
+        "negative Jmin", "Jmin > Jmax", "zero Jmax", "word Jmax", "no Tsub", "word Tsub", "short Ps", "negative Ps",
+        "nan Os", "Ns not from 0", "Ns decreasing", "Ps not from 0", "word Ns", "missing columns", "no jobs",
+        "all late", "duplicates",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("pair", [False, True], ids=["native", "pair"])
+def test_wrong_jobs_are_refused_by_row_column_and_job(
+    here: Path, capsys: pytest.CaptureFixture[str], case: str, pair: bool
+) -> None:
+    jobs, told = wrong_jobs(case)
+    curves = [column for column in ("Ns", "Ps", "Os") if column in jobs]
+    if pair:
+        jobs.drop(columns=curves).to_pickle("b.pkl")
+        jobs[curves].to_pickle("s.pkl")
+        args, files = ["-bdfn", "b.pkl", "-scfn", "s.pkl"], r"\b[bs]\.pkl"
+    else:
+        to_csv(jobs, Path("wrong.csv"))
+        args, files = ["--jobs", "wrong.csv"], r"wrong\.csv"
+    message = refused(capsys, ["-ndmap", "trace.pkl", *args, "--backend", "exact"], *told)
+    assert re.search(files, message)
+
+
+def test_a_trace_as_job_table_and_swapped_tables_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    to_csv(trace_frame(), Path("trace.csv"))
+    refused(capsys, ["-ndmap", "trace.pkl", "--jobs", "trace.csv"], "trace.csv")
+    swapped = ["-ndmap", "trace.pkl", "-bdfn", "sc.pkl", "-scfn", "bd.pkl"]
+    refused(capsys, swapped, "sc.pkl", "missing columns", "Jmin")
+
+
+def test_a_pair_of_two_sets_is_refused_by_job(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    read_table("sc.pkl").drop(index="j3").to_pickle("other.pkl")
+    refused(capsys, ["-ndmap", "trace.pkl", "-bdfn", "bd.pkl", "-scfn", "other.pkl"], "other.pkl", "j3", "bd.pkl")
+
+
+def test_jobs_submitted_before_the_trace_wait_for_it_and_late_ones_are_noted(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = job_frame()
+    jobs.loc["j0", "Tsub"] -= pd.Timedelta(days=3)
+    jobs.loc["j4", "Tsub"] += pd.Timedelta(days=3)
+    to_csv(jobs, Path("jobs.csv"))
+    assert run([*INPUT, "--no-u"]) == 0
+    err = capsys.readouterr().err
+    assert "1 of 5 jobs are submitted after the trace ends" in err
+    assert "1 of 5 jobs are submitted before the trace begins, by up to 3.0 days" in err
+    started_at = pd.read_parquet("debug-itrOut/jobs.parquet").set_index("name")["start"]
+    assert started_at["j0"] == START
+    assert pd.isna(started_at["j4"])
+
+
+def test_a_jmax_beyond_the_curve_is_noted_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    to_csv(job_frame().assign(Jmax=6), Path("jobs.csv"))
+    assert run([*INPUT, "--no-u"]) == 0
+    assert capsys.readouterr().err.count("5 jobs have a Jmax beyond") == 1
+
+
+def test_a_trace_of_which_nothing_is_left_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(capsys, [*INPUT, "--skip-rows", "40"], "--skip-rows 40", "40 rows")
+    refused(capsys, [*INPUT, "--skip-rows", "39"], "no time passes", "2021-02-10T00:39:00")

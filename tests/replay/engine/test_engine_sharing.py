@@ -1,0 +1,405 @@
+"""Two jobs on one unit: the engine's books against an integration of who held what beside whom."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bft.milp import solve
+from bft.models import Curve, InputError, Job, JobTable, xi_from_frame
+from bft.models.sharing.xi_table import Measurement
+from bft.replay.engine.ledger import Outcome
+from bft.replay.engine.loop import Replay, Rules
+from bft.replay.engine.sharing_rules import Interference
+from bft.replay.engine.watcher import Silent
+from bft.replay.inputs.load import load
+from bft.replay.options.options import Options
+from bft.replay.policies import Decision, Kind, MilpPolicy, MilpSharingPolicy, PolicyError, State
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle, from_changes
+
+MODELS = ("a", "b", "c")
+
+
+def interference(rng: np.random.Generator, *, by_units: bool = False) -> Interference:
+    rows = [
+        {"model_a": a, "model_b": b, "xi_a": 1 + 0.5 * rng.random(), "xi_b": 1 + 0.5 * rng.random()} | units
+        for i, a in enumerate(MODELS)
+        for b in MODELS[i:]
+        if rng.random() < 0.8
+        for units in ([{"units": n} for n in (1, 2, 4, None)] if by_units else [{}])
+    ]
+    rows.append({"model_a": "a", "model_b": "b", "xi_a": 1.05, "xi_b": 1.1})
+    return Interference(xi_from_frame(pd.DataFrame(rows)), xi_max=1.4 if by_units else float("inf"))
+
+
+def world(rng: np.random.Generator, nodes: int = 12, events: int = 60, jobs: int = 9) -> tuple[NodeTrace, JobTable]:
+    times = np.sort(rng.integers(0, 3600, events)) * SECOND_NS
+    trace = from_changes(
+        [f"n{i}" for i in range(nodes)],
+        times,
+        rng.integers(0, nodes, events).astype(np.int32),
+        rng.random(events) < 0.65,
+        start=0,
+        end=3600 * SECOND_NS,
+    )
+    table = []
+    for j in range(jobs):
+        jmax = int(rng.integers(2, 9))
+        ns = np.array([0, 1, jmax], dtype=float)
+        curve = Curve(ns, np.array([0.0, 10.0, 10.0 * jmax ** rng.uniform(0.5, 1.0)]))
+        model = MODELS[int(rng.integers(len(MODELS)))]
+        jmin = int(rng.integers(1, 3))
+        submit = int(rng.integers(0, 1800)) * SECOND_NS
+        table.append(Job(f"j{j}", submit, jmin, jmax, 2e4, 8.0, 5.0, curve, curve, model=model))
+    return trace, JobTable(tuple(table))
+
+
+def holders_over_time(outcome: Outcome) -> list[tuple[int, int, dict[int, set[int]]]]:
+    """Elementary intervals (start, end, unit -> jobs that hold it), from the allocations alone."""
+    held = outcome.allocations
+    instants = np.unique(np.concatenate([held["start_ns"], held["end_ns"]]))
+    intervals = []
+    for start, end in zip(instants[:-1].tolist(), instants[1:].tolist(), strict=True):
+        by_unit: dict[int, set[int]] = defaultdict(set)
+        live = held[(held["start_ns"] <= start) & (held["end_ns"] >= end)]
+        for job, first, last in zip(live["job"], live["first_unit"], live["last_unit"], strict=True):
+            for unit in range(first, last + 1):
+                assert job not in by_unit[unit], "a job holds a unit twice"
+                by_unit[unit].add(job)
+        intervals.append((start, end, by_unit))
+    return intervals
+
+
+def check(outcome: Outcome, between: Interference) -> float:
+    """Integrate anew what the allocations yield; return the unit-seconds that two jobs shared."""
+    jobs = [record.job for record in outcome.records]
+    gained = np.zeros(len(jobs))
+    unit_seconds = np.zeros(len(jobs))
+    used = shared = 0.0
+    for start, end, by_unit in holders_over_time(outcome):
+        seconds = (end - start) / SECOND_NS
+        count: dict[int, int] = defaultdict(int)
+        beside: dict[int, set[int]] = defaultdict(set)
+        for holding in by_unit.values():
+            assert len(holding) <= 2
+            used += seconds
+            shared += seconds * (len(holding) == 2)
+            for job in holding:
+                count[job] += 1
+                beside[job] |= holding - {job}
+        for job, n in count.items():
+            assert len(beside[job]) <= 1
+            rate = float(jobs[job].scalability.at(n)) if n >= jobs[job].jmin else 0.0
+            if beside[job]:
+                sides = between.sides(jobs[job], jobs[next(iter(beside[job]))])
+                assert sides is not None
+                rate /= sides[0].of(n)
+            gained[job] += rate * seconds
+            unit_seconds[job] += n * seconds
+    for record, work, units in zip(outcome.records, gained, unit_seconds, strict=True):
+        assert record.gained == pytest.approx(work, rel=1e-9, abs=1e-6)
+        assert record.unit_seconds == pytest.approx(units, rel=1e-9)
+        assert record.work == pytest.approx(record.gained - record.lost, abs=1e-6)
+    assert outcome.used_unit_seconds == pytest.approx(used, rel=1e-9)
+    assert outcome.used_unit_seconds <= outcome.idle_unit_seconds * (1 + 1e-9)
+    return shared
+
+
+def units_are_idle_while_held(outcome: Outcome) -> None:
+    state: dict[int, int] = {}
+    idle: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    trace = outcome.trace
+    for event, instant in enumerate(trace.times.tolist()):
+        for node in trace.leaves(event).tolist():
+            idle[node].append((state.pop(node), instant))
+        for node in trace.joins(event).tolist():
+            state[node] = instant
+    for node, since in state.items():
+        idle[node].append((since, trace.end))
+    for row in outcome.allocations.itertuples():
+        for unit in range(row.first_unit, row.last_unit + 1):
+            assert any(begin <= row.start_ns and row.end_ns <= end for begin, end in idle[unit])
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("cost_model", ["bftrainer", "stall"])
+@pytest.mark.parametrize("by_units", [False, True])
+def test_the_books_agree_with_who_held_what_beside_whom(seed: int, cost_model: str, by_units: bool) -> None:
+    rng = np.random.default_rng(seed)
+    trace, jobs = world(rng)
+    between = interference(rng, by_units=by_units)
+    policy = MilpSharingPolicy(120.0, cost_model=cost_model, interference=between)  # type: ignore[arg-type]
+    outcome = Replay(trace, jobs, policy, Rules(6, cost_model), between).run()  # type: ignore[arg-type]
+    assert check(outcome, between) > 0, "nothing was shared: the test shows nothing"
+    units_are_idle_while_held(outcome)
+    assert set(outcome.steps["status"]) <= {"optimal", "nothing idle", "end"}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_the_milp_prices_by_units_is_what_the_engine_charges(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    trace, jobs = world(rng)
+    free = JobTable(tuple(replace(job, tcup_s=0.0, tcdw_s=0.0) for job in jobs))
+    between = interference(rng, by_units=True)
+    outcome = Replay(trace, free, MilpSharingPolicy(120.0, interference=between), Rules(6), between).run()
+    decided = outcome.steps[outcome.steps["status"] == "optimal"]
+    assert len(decided) > 20
+    np.testing.assert_allclose(decided["objective"], 120.0 * decided["rate"], rtol=1e-9)
+    assert check(outcome, between) > 0
+
+
+def xi_by_units(**given: float) -> Interference:
+    rows = [("a", "b", 1.1, 1.2, 1), ("a", "b", 1.8, 1.9, 8), ("a", "c", 1.5, 1.5, 2), ("a", "c", 1.3, 1.3, None)]
+    return Interference(
+        xi_from_frame(pd.DataFrame(rows, columns=["model_a", "model_b", "xi_a", "xi_b", "units"])), **given
+    )
+
+
+def test_a_ratio_is_that_of_as_many_units_as_the_job_has() -> None:
+    a, b, c = (Job(m, 0, 1, 8, 1.0, 0.0, 0.0, *[two_jobs().jobs[0].scalability] * 2, model=m) for m in "abc")
+    between = xi_by_units()
+    assert between.xi(a, b, 1, 1) == (1.1, 1.2)
+    assert between.xi(b, a, 1, 1) == (1.2, 1.1)
+    assert between.xi(a, b, 8, 1) == (1.8, 1.2), "each side by its own units"
+    assert between.xi(a, b, 3, 1) == (1.8, 1.2), "on as many as no row states the largest counts"
+    assert between.xi(a, b) == (1.8, 1.9)
+    assert between.xi(a, c, 2, 3) == (1.5, 1.3), "or that of rows without units"
+    limited = xi_by_units(xi_max=1.5)
+    assert limited.xi(a, b, 1, 1) == (1.1, 1.2)
+    assert limited.xi(a, b, 8, 1) is limited.xi(a, b) is None
+    assert limited.ever(a, b)
+    assert not xi_by_units(xi_max=1.15).ever(a, b)
+
+
+@pytest.mark.parametrize(
+    ("values", "column"),
+    [
+        ((float("nan"), 1.0), "xi_a"),
+        ((1.0, 0.0), "xi_b"),
+        ((1.0, 1.0, -8.0), "batch_a"),
+        ((1.0, 1.0, 8, 8, 0.0), "units"),
+    ],
+)
+def test_measurements_check_themselves(values: tuple[float, ...], column: str) -> None:
+    with pytest.raises(InputError, match=f"column {column}: a beside b: expected a number > 0"):
+        Measurement("a", "b", *values)
+
+
+@pytest.mark.parametrize("given", [{"xi_max": float("nan")}, {"unit_memory_gib": 0.0}, {"sub_batch_threshold": 2.0}])
+def test_limits_of_sharing_check_themselves(given: dict[str, float]) -> None:
+    with pytest.raises(InputError, match=f"{next(iter(given))}: expected a number"):
+        xi_by_units(**given)
+
+
+def test_a_pair_may_share_on_few_units_that_may_not_on_many() -> None:
+    curve = Curve(np.array([0.0, 1.0, 8.0]), np.array([0.0, 10.0, 80.0]))
+    jobs = JobTable(tuple(Job(m, 0, 1, 8, 1e9, 0.0, 0.0, curve, curve, model=m) for m in "ab"))
+    between = xi_by_units(xi_max=1.5)
+    for nodes, rate in ((1, 10 / 1.1 + 10 / 1.2), (8, 80.0)):
+        outcome = Replay(
+            always_idle(nodes, 0, 100 * SECOND_NS),
+            jobs,
+            MilpSharingPolicy(120.0, interference=between),
+            Rules(),
+            between,
+        ).run()
+        assert outcome.steps["rate"][0] == pytest.approx(rate)
+
+
+def test_after_a_leave_a_pair_is_charged_what_its_size_costs() -> None:
+    """Both hold two units at 1.1; a unit leaves, and on one unit it is 2.0, which no decision might choose."""
+    frame = pd.DataFrame(
+        [("a", "b", 1.1, 1.1, 2), ("a", "b", 2.0, 2.0, 1)], columns=["model_a", "model_b", "xi_a", "xi_b", "units"]
+    )
+    between = Interference(xi_from_frame(frame), xi_max=1.5)
+    trace = from_changes(
+        ["n0", "n1"],
+        np.array([0, 0, 50]) * SECOND_NS,
+        np.array([0, 1, 1], dtype=np.int32),
+        np.array([True, True, False]),
+        start=0,
+        end=100 * SECOND_NS,
+    )
+    outcome = Replay(trace, two_jobs(), TogetherOnce(), Rules(), between).run()
+    assert outcome.steps["rate"].tolist()[:2] == pytest.approx([40 / 1.1, 20 / 2.0])
+    policy = MilpSharingPolicy(120.0, interference=between)
+    assert Replay(trace, two_jobs(), policy, Rules(), between).run().steps["status"].tolist() == ["optimal"] * 2 + [
+        "end"
+    ]
+    with pytest.raises(PolicyError, match="share units, which no xi allows"):
+        Replay(always_idle(1, 0, 100 * SECOND_NS), two_jobs(), TogetherOnce(), Rules(), between).run()
+
+
+class TogetherOnce:
+    """Gives both jobs all units, and then lets them keep what they have."""
+
+    name = "together"
+    kind = Kind(shares=True)
+
+    def decide(self, state: State) -> Decision:
+        if state.jobs[0].units:
+            return Decision.keep(state)
+        return Decision.placed(state, dict.fromkeys(range(2), tuple(range(state.idle))))
+
+
+def test_two_runs_with_sharing_are_alike() -> None:
+    def once() -> pd.DataFrame:
+        rng = np.random.default_rng(3)
+        trace, jobs = world(rng)
+        between = interference(rng)
+        return Replay(trace, jobs, MilpSharingPolicy(120.0, interference=between), Rules(), between).run().steps
+
+    pd.testing.assert_frame_equal(once(), once(), check_exact=True)
+
+
+def two_jobs(pmax: float = 1e9) -> JobTable:
+    curve = Curve(np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 40.0]))
+    return JobTable(tuple(Job(m, 0, 1, 4, pmax, 6.0, 3.0, curve, curve, model=m) for m in ("a", "b")))
+
+
+def rates(xi_a: float, xi_b: float) -> Interference:
+    frame = pd.DataFrame([{"model_a": "a", "model_b": "b", "xi_a": xi_a, "xi_b": xi_b}])
+    return Interference(xi_from_frame(frame))
+
+
+def test_sharing_divides_both_rates_by_their_own_ratio() -> None:
+    between = rates(1.25, 2.0)
+    outcome = Replay(
+        always_idle(4, 0, 1000 * SECOND_NS),
+        two_jobs(),
+        MilpSharingPolicy(120.0, interference=between),
+        Rules(),
+        between,
+    ).run()
+    a, b = outcome.records
+    assert a.unit_seconds == b.unit_seconds == 4000
+    assert (a.work, b.work) == (pytest.approx(40 / 1.25 * 1000), pytest.approx(40 / 2.0 * 1000))
+
+
+def test_a_partner_that_finishes_leaves_the_other_at_full_rate() -> None:
+    between = rates(1.25, 2.0)
+    jobs = two_jobs()
+    short = Job("a", 0, 1, 4, 3200.0, 6.0, 3.0, jobs.jobs[0].scalability, jobs.jobs[0].objective, model="a")
+    outcome = Replay(
+        always_idle(4, 0, 300 * SECOND_NS),
+        JobTable((short, jobs.jobs[1])),
+        MilpSharingPolicy(120.0, interference=between),
+        Rules(),
+        between,
+    ).run()
+    a, b = outcome.records
+    assert a.finish_ns == 100 * SECOND_NS  # 3200 / (40 / 1.25)
+    assert b.work == pytest.approx(100 * 20 + 200 * 40)
+
+
+def test_a_preemption_hits_both_that_share_and_each_pays_at_its_shared_rate() -> None:
+    trace = from_changes(
+        ["n0", "n1"],
+        np.array([0, 0, 100]) * SECOND_NS,
+        np.array([0, 1, 0], dtype=np.int32),
+        np.array([True, True, False]),
+        start=0,
+        end=200 * SECOND_NS,
+    )
+    between = rates(1.25, 2.0)
+    policy = MilpSharingPolicy(120.0, interference=between)
+    outcome = Replay(trace, two_jobs(), policy, Rules(), between).run()
+    a, b = outcome.records
+    assert (a.preemptions, b.preemptions) == (1, 1)
+    assert a.lost_to_preemption == pytest.approx(3.0 * 20 / 1.25)
+    assert b.lost_to_preemption == pytest.approx(3.0 * 20 / 2.0)
+
+
+def test_nobody_shares_what_the_ratios_make_a_loss() -> None:
+    between = rates(2.5, 2.5)
+    outcome = Replay(
+        always_idle(4, 0, 1000 * SECOND_NS),
+        two_jobs(),
+        MilpSharingPolicy(120.0, interference=between),
+        Rules(),
+        between,
+    ).run()
+    assert sum(record.unit_seconds for record in outcome.records) == 4000
+
+
+def test_a_policy_may_not_let_jobs_share_that_no_ratio_allows() -> None:
+    between = rates(1.25, 2.0)
+    policy = MilpSharingPolicy(120.0, interference=between)
+    with pytest.raises(PolicyError, match="no xi allows"):
+        Replay(always_idle(4, 0, 1000 * SECOND_NS), two_jobs(), policy, Rules(), None).run()
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [({"counts": (3, 4)}, "do not lead to its counts"), ({"transfers": "doubled"}, "it moved|free units")],
+)
+def test_transfers_that_make_no_sense_stop_the_policy(change: dict[str, object], what: str) -> None:
+    between = rates(1.25, 2.0)
+
+    class Liar(MilpSharingPolicy):
+        def decide(self, state: State) -> Decision:
+            honest = super().decide(state)
+            moves = honest.transfers * 2 if "transfers" in change else honest.transfers
+            return Decision(change.get("counts", honest.counts), transfers=moves)  # type: ignore[arg-type]
+
+    with pytest.raises(PolicyError, match=what):
+        Replay(
+            always_idle(4, 0, 1000 * SECOND_NS), two_jobs(), Liar(120.0, interference=between), Rules(), between
+        ).run()
+
+
+# Each DNN of the bundled jobs stands in for a measured model of another kind.
+STAND_INS = {
+    "AlexNet": "DCGAN",
+    "VGG16": "VGG",
+    "ResNet18": "ResNet18",
+    "DenseNet": "EfficientNet",
+    "MnasNet": "MobileNetV3",
+    "ShuffleNet": "PointNet",
+    "MobileNet": "MobileNetV2",
+}
+
+
+def measured(reference: Path) -> Interference:
+    pairs = pd.read_csv(reference / "lucid" / "xi_pairs_from_colocate_info.csv")
+    medians = pairs.groupby(["model1", "model2"])[["xi1", "xi2"]].median().to_dict(orient="index")
+    rows = []
+    for a, as_a in STAND_INS.items():
+        for b, as_b in STAND_INS.items():
+            if (as_a, as_b) in medians and a <= b:
+                found = medians[as_a, as_b]
+                rows.append({"model_a": a, "model_b": b, "xi_a": found["xi1"], "xi_b": found["xi2"]})
+            elif (as_b, as_a) in medians and a <= b:
+                found = medians[as_b, as_a]
+                rows.append({"model_a": a, "model_b": b, "xi_a": found["xi2"], "xi_b": found["xi1"]})
+    return Interference(xi_from_frame(pd.DataFrame(rows)))
+
+
+@pytest.mark.reference
+def test_a_replay_with_measured_ratios_beats_the_exclusive_optimum_at_every_step(reference: Path) -> None:
+    inputs = load(Options(), Silent())
+    between = measured(reference)
+    compared = 0
+
+    class Compared(MilpSharingPolicy):
+        def decide(self, state: State) -> Decision:
+            nonlocal compared
+            decision = super().decide(state)
+            if all(view.partner is None for view in state.jobs):
+                alone = solve(MilpPolicy.problem(self, state).without_pairs(), backend="exact")
+                assert decision.objective >= alone.objective * (1 - 1e-9)
+                compared += 1
+            return decision
+
+    policy = Compared(120.0, interference=between)
+    outcome = Replay(inputs.pools[0].trace, inputs.jobs, policy, Rules(), between).run()
+    assert set(outcome.steps["status"]) <= {"optimal", "nothing idle", "end"}
+    assert compared > 10
+    assert check(outcome, between) > 0
+    alone = Replay(inputs.pools[0].trace, inputs.jobs, MilpPolicy(120.0, backend="exact")).run()
+    assert outcome.work > alone.work

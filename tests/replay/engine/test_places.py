@@ -1,0 +1,120 @@
+"""Free units by node: consolidated placement against enumeration."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bft.replay.engine.holdings import Holdings
+from bft.replay.engine.places import Places
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> tuple[int, list[int]]:
+    per = draw(st.integers(1, 4))
+    nodes = draw(st.integers(1, 4))
+    return per, draw(st.lists(st.sampled_from(range(per * nodes)), unique=True, max_size=per * nodes))
+
+
+def nodes_of(units: tuple[int, ...], per: int) -> set[int]:
+    return {unit // per for unit in units}
+
+
+@given(machines(), st.integers(1, 9))
+def test_consolidated_units_lie_on_the_fewest_nodes_there_can_be(machine: tuple[int, list[int]], units: int) -> None:
+    per, free = machine
+    places = Places(free, per)
+    taken = places.take(units)
+    whole = sum(len([u for u in free if u // per == node]) == per for node in {u // per for u in free})
+    if taken is None:
+        assert len(places) == len(free)
+        needed, rest = divmod(units, per)
+        spare = [len([u for u in free if u // per == node]) for node in {u // per for u in free}]
+        # So many whole nodes are not free, or beside them no node has room for the rest.
+        assert whole < needed or sum(room >= rest for room in spare) < needed + (rest > 0) or units > len(free)
+        return
+    assert len(taken) == len(set(taken)) == units
+    assert set(taken) <= set(free)
+    assert len(nodes_of(taken, per)) == -(-units // per)
+    assert len(places) == len(free) - units
+
+
+@given(machines(), st.integers(1, 9))
+def test_scattered_units_need_as_few_nodes_as_any_choice(machine: tuple[int, list[int]], units: int) -> None:
+    per, free = machine
+    taken = Places(free, per).take(units, spread=True)
+    if units > len(free):
+        assert taken is None
+        return
+    assert taken is not None
+    assert len(set(taken)) == units
+    fewest = min(len(nodes_of(choice, per)) for choice in combinations(free, units))
+    assert len(nodes_of(taken, per)) == fewest
+
+
+@given(machines(), st.lists(st.integers(1, 4), max_size=4))
+def test_what_is_given_back_can_be_taken_again(machine: tuple[int, list[int]], sizes: list[int]) -> None:
+    per, free = machine
+    places = Places(free, per)
+    taken = [got for size in sizes if (got := places.take(size, spread=True)) is not None]
+    for got in taken:
+        places.give_back(got)
+    assert len(places) == len(free)
+    assert sum(places.by_node().values()) == len(free)
+    everything = places.take(len(free), spread=True) if free else ()
+    assert everything is not None
+    assert sorted(everything) == sorted(free)
+
+
+def test_the_node_with_the_least_room_that_suffices_is_filled() -> None:
+    places = Places([0, 1, 2, 3, 5, 6, 7, 10, 11], 4)  # 4, 3 and 2 units free
+    assert places.take(2) == (10, 11)
+    assert places.take(2) == (5, 6)
+    assert places.take(2) == (0, 1)
+    assert places.take(3) is None
+    assert places.take(3, spread=True) == (2, 3, 7)
+
+
+def test_more_than_a_node_takes_whole_nodes_and_the_rest_on_one_more() -> None:
+    places = Places([0, 1, 2, 3, 4, 5, 8, 9, 10, 11], 4)
+    assert places.take(10) == (0, 1, 2, 3, 8, 9, 10, 11, 4, 5)
+    places.give_back((0, 1, 2, 3, 8, 9, 10, 11, 4, 5))
+    assert places.take(6) == (0, 1, 2, 3, 4, 5)
+    assert places.take(5) is None  # node 2 is whole, and no other has room for the fifth
+    assert places.take(4) == (8, 9, 10, 11)
+
+
+def test_a_growing_job_fills_up_its_own_nodes_first() -> None:
+    places = Places([1, 4, 5, 6, 7, 9, 10], 4)
+    assert places.take(1, spread=True, near=[8, 11]) == (9,)
+    assert places.take(3, spread=True, near=[0, 2, 3]) == (1, 4, 5)
+
+
+def test_whole_nodes_are_handed_out_in_the_order_given() -> None:
+    places = Places([7, 3, 5])
+    assert places.take(2) == (7, 3)
+    places.give_back((3,))
+    assert places.take(2) == (3, 5)
+    assert places.take(1) is None
+
+
+def test_a_shrinking_job_leaves_the_nodes_that_it_uses_least() -> None:
+    holdings = Holdings(12, 4)
+    holdings.join(range(12), 0)
+    assert holdings.newest([0, 1, 2, 4, 8, 9], 3) == [4, 9, 8]
+    assert Holdings(12).newest([5, 3, 8], 2) == [3, 8]
+
+
+@pytest.mark.parametrize("per", [1, 4])
+def test_holdings_give_what_is_free_and_no_more(per: int) -> None:
+    holdings = Holdings(8, per)
+    holdings.join(range(8), 0)
+    taken = holdings.take(6)
+    holdings.grant(0, taken)
+    assert len(set(taken)) == 6
+    assert len(holdings.places()) == len(holdings.free) == 2
+    with pytest.raises(IndexError):
+        holdings.take(3)

@@ -1,0 +1,159 @@
+"""A policy of somebody else's fails in every way there is: it is named, and what was replayed before is kept."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bft.replay import EqualShare, Replay, Rules
+from bft.replay.cli.main import run
+from bft.replay.engine.watcher import Silent
+from bft.replay.inputs.load import load
+from bft.replay.options.options import Options
+from bft.replay.policies import Decision, PolicyError, State, registry
+
+HEAD = """
+import os, sys, time
+from bft.replay import Decision, EqualShare
+
+
+class Foreign(EqualShare):
+    name = "foreign"
+    asked = 0
+
+    def decide(self, state):
+        self.asked += 1
+        if self.asked <= 5:
+            return super().decide(state)
+        return self.fail(state)
+
+    def fail(self, state):
+"""
+FAILURES = {
+    "raises": ("raise KeyError('no such job')", r"it raised KeyError: 'no such job' \(foreign_policy\.py, line 1\d\)"),
+    "raises below": ("return int('x')", r"it raised ValueError: invalid literal.*foreign_policy\.py, line 1\d"),
+    "exits": ("sys.exit(0)", r"it tried to end the programme \(foreign_policy\.py"),
+    "answers None": ("return None", "it answered None; expected a Decision"),
+    "answers text": ("return 'all to the first'", "it answered 'all to the first'; expected a Decision"),
+    "answers a number": ("return Decision(7)", "counts must be whole numbers, one for each job in play, not 7"),
+    "counts in text": ("return Decision('1' * len(state.jobs))", "counts must be whole numbers"),
+    "counts too few": ("return Decision(())", "it answered 0 counts for"),
+    "places text": ("return Decision.placed(state, {0: 'ab'})", "units of a placement must be whole numbers, not 'ab'"),
+    "places nobody": (
+        "return Decision((0,) * len(state.jobs), placement={'j': (1,)})",
+        "placement must map positions of jobs to units",
+    ),
+    "wakes at a fraction": (
+        "return Decision.keep(state, wake_ns=state.time_ns + 0.5)",
+        "wake_ns must be whole nanoseconds",
+    ),
+    "states text as bound": (
+        "return Decision((0,) * len(state.jobs), bound='high')",
+        "bound must be a number, not 'high'",
+    ),
+    "sets a job's work": ("state.jobs[0].job.pmax = 1.0", "it raised FrozenInstanceError"),
+    "speeds a job up": ("state.jobs[0].job.rates[:] *= 2", "it raised ValueError: .*read-only"),
+    "bends a curve": ("state.jobs[0].job.scalability.ps[1] = 1e9", "it raised ValueError: .*read-only"),
+    "adds a column": ("state.jobs[0].job.extra['x'] = 1", "it raised TypeError: .*mappingproxy"),
+    "hangs": ("while True: pass", "no answer within 3 s"),
+    "hangs and does not let go": (
+        "\n            ".join(
+            ("while True:", "try:", "    time.sleep(60)", "except Exception:", "    pass"),
+        ),
+        "no answer within 3 s",
+    ),
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.delitem(sys.modules, "foreign_policy", raising=False)
+    point = EntryPoint("foreign", "foreign_policy:Foreign", registry.GROUP)
+    monkeypatch.setattr(registry, "_registered", lambda: {"foreign": point})
+    return tmp_path
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_policy_that_fails_is_named_and_what_was_replayed_is_kept(
+    failure: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body, told = FAILURES[failure]
+    (here / "foreign_policy.py").write_text(f"{HEAD}        {body}\n")
+    limit = ["--policy-time-limit", "3"] if "hangs" in failure else []
+    assert run(["--policy", "foreign", "--out", "out", *limit]) == 2
+    error = capsys.readouterr().err
+    assert re.search(rf"Error: policy 'foreign' was stopped: .*{told}", error), error
+    assert "what was replayed before is kept in out" in error
+    assert "Traceback" not in error
+    summary = json.loads(Path("out", "summary.json").read_text())
+    assert summary["metrics"]["interrupted"] is True
+    assert re.search(told, summary["metrics"]["policy_error"])
+    assert summary["metrics"]["U"] is None
+    # The five decisions before are those of the policy that it is until then.
+    assert run(["--policy", "equal-share", "--out", "whole", "--no-u"]) == 0
+    steps, whole = (pd.read_parquet(Path(folder, "steps.parquet")) for folder in ("out", "whole"))
+    assert len(steps) >= 5
+    pd.testing.assert_frame_equal(steps.iloc[:-1], whole.iloc[: len(steps) - 1])
+    assert run(["report", "out"]) == 0
+    assert re.search("policy &#x27;foreign&#x27; was stopped", Path("out.html").read_text())
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import sys\nsys.exit(0)\n", "cannot be loaded: SystemExit"),
+        ("raise MemoryError\n", "cannot be loaded: MemoryError"),
+        (f"{HEAD}        pass\n    def __init__(self):\n        sys.exit(0)\n", "policy 'foreign': SystemExit: 0"),
+        (f"{HEAD}        pass\n    def __init__(self):\n        {{}}['x']\n", "policy 'foreign': KeyError: 'x'"),
+    ],
+)
+def test_a_policy_that_fails_before_the_replay_is_named(
+    code: str, told: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "foreign_policy.py").write_text(code)
+    assert run(["--policy", "foreign", "--out", "out"]) == 2
+    assert told in capsys.readouterr().err
+    assert not Path("out").exists()
+
+
+def test_a_memory_that_no_checkpoint_can_hold_is_the_policys_failure(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = "    def state(self):\n        return {'seen': object()}\n    def restore(self, state): ...\n"
+    (here / "foreign_policy.py").write_text(f"{HEAD}        return super().decide(state)\n{more}")
+    assert run(["--policy", "foreign", "--out", "out", "--checkpoint-every", "0"]) == 2
+    error = capsys.readouterr().err
+    assert "policy 'foreign' was stopped: it raised" in error
+    assert "Traceback" not in error
+
+
+class Failing(EqualShare):
+    """Fails at its third decision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def decide(self, state: State) -> Decision:
+        self.asked += 1
+        if self.asked == 3:
+            raise RuntimeError("broken")
+        return super().decide(state)
+
+
+def test_the_error_carries_what_was_replayed() -> None:
+    inputs = load(Options(), Silent())
+    pool = inputs.pools[0]
+    with pytest.raises(PolicyError, match="it raised RuntimeError: broken") as caught:
+        Replay(pool.trace, pool.jobs, Failing(), Rules()).run()
+    assert caught.value.outcome.interrupted
+    assert len(caught.value.outcome.steps) >= 3

@@ -1,0 +1,214 @@
+"""Policies by name: what a user sets, and what another package brings."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from bft.models import InputError
+from bft.replay.cli.main import run
+from bft.replay.options.options import Options
+from bft.replay.policies import (
+    Decision,
+    Kind,
+    State,
+    make_policy,
+    policy_factory,
+    policy_names,
+    policy_options,
+    registry,
+)
+from bft.replay.run import policy_settings
+
+ROOT = Path(__file__).parents[3]
+
+
+@dataclass
+class Knobs:
+    """Has a constant of every kind."""
+
+    count: int = 1
+    share: float = 0.5
+    on: bool = True
+    limits: tuple[float, ...] = (1.0, 2.0)
+    order: Literal["up", "down"] = "up"
+    most: int | None = None
+    seed: int = 0
+    name: str = field(default="knobs", init=False)
+    _memory: int = 0
+
+    def decide(self, state: State) -> Decision:
+        return Decision.keep(state)
+
+
+@pytest.fixture
+def knobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "policy_factory", lambda name: Knobs)
+
+
+@pytest.mark.parametrize("name", registry.BUILT_IN)
+def test_every_built_in_policy_can_be_made_and_tells_what_it_is(name: str) -> None:
+    policy = make_policy(name, policy_settings(Options()))
+    assert policy.name == name
+    assert (policy_factory(name).__doc__ or "").splitlines()[0].endswith(".")
+    assert all(option.help for option in policy_options(policy_factory(name), list(policy_settings(Options()))))
+
+
+@pytest.mark.usefixtures("knobs")
+def test_texts_become_what_the_fields_are() -> None:
+    given = {"count": "3", "share": "1e-2", "on": "no", "limits": "5, 6.5", "order": "down", "most": "7"}
+    made = make_policy("knobs", {"seed": 9, "unknown": 1}, given)
+    assert made == Knobs(3, 0.01, False, (5.0, 6.5), "down", 7, 9)
+    assert make_policy("knobs", {}, {"most": "none"}) == Knobs()
+
+
+@pytest.mark.usefixtures("knobs")
+@pytest.mark.parametrize(
+    ("key", "text", "told"),
+    [
+        ("count", "2.5", "a whole number"),
+        ("share", "half", "a number"),
+        ("on", "maybe", "yes or no"),
+        ("limits", "1,x", "several with commas"),
+        ("order", "sideways", "one of up, down"),
+        ("most", "x", "a whole number or none"),
+        ("nothing", "1", "it has count, share, on, limits, order, most"),
+        ("seed", "1", "no option 'seed'"),
+        ("_memory", "1", "no option '_memory'"),
+    ],
+)
+def test_a_wrong_constant_is_told_with_what_was_expected(key: str, text: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        make_policy("knobs", {"seed": 9}, {key: text})
+
+
+def test_an_unknown_policy_is_told_with_those_that_there_are() -> None:
+    with pytest.raises(InputError, match=r"'magic'.*milp.*equal-share"):
+        make_policy("magic", {})
+
+
+@pytest.mark.parametrize("option", ["most", "=3", ""])
+def test_a_set_without_name_or_value_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--set", option]) == 2
+    assert "expected NAME=VALUE" in capsys.readouterr().err
+
+
+def test_the_command_lists_policies_and_their_constants(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["policies"]) == 0
+    listed = capsys.readouterr().out
+    assert [line.split()[0] for line in listed.splitlines()] == policy_names()
+    assert run(["policies", "equal-share"]) == 0
+    assert "no constants" in capsys.readouterr().out
+    assert run(["policies", "milp", "--json"]) == 0
+    assert run(["policies", "magic"]) == 2
+
+
+def test_a_broken_package_is_told_and_hides_no_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = EntryPoint("broken", "nowhere.at_all:Policy", registry.GROUP)
+    monkeypatch.setattr(registry, "_registered", lambda: {"broken": broken})
+    assert run(["policies"]) == 0
+    listed = capsys.readouterr().out
+    assert re.search(r"^broken +.*nowhere.*cannot be loaded.*ModuleNotFoundError", listed, re.MULTILINE)
+    assert "equal-share" in listed
+    for command in (["policies", "broken"], ["--policy", "broken"]):
+        assert run(command) == 2
+        assert "cannot be loaded" in capsys.readouterr().err
+
+
+def test_a_policy_of_another_package_is_installed_and_run(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    quiet = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-index"]
+    # From a copy: a build leaves files beside its source.
+    source = tmp_path / "own-policy"
+    source.mkdir()
+    for name in ("pyproject.toml", "smallest_first.py"):
+        (source / name).write_text((ROOT / "docs" / "own-policy" / name).read_text("utf-8"), "utf-8")
+    pip = [sys.executable, "-m", "pip", "install", *quiet, "--target", str(site), str(source)]
+    subprocess.run(pip, check=True, capture_output=True, text=True)
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    command = [sys.executable, "-c", "from bft.replay.cli import main; main()"]
+    own = ["--policy", "smallest-first", "--set", "most=8", "--no-u", "--json", "--out", str(tmp_path / "out")]
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*command, *arguments], env=environment, capture_output=True, text=True, check=False)
+
+    listed = call("policies")
+    assert re.search("^smallest-first +Serve jobs by Jmin", listed.stdout, re.MULTILINE), listed.stderr
+    ended = call(*own)
+    assert ended.returncode == 0, ended.stderr
+    assert '"policy": "smallest-first"' in ended.stdout
+    refused = call("--policy", "smallest-first", "--set", "least=8")
+    assert refused.returncode == 2
+    assert "no option 'least'; it has most" in refused.stderr
+
+
+def test_the_documented_example_is_short() -> None:
+    assert len((ROOT / "docs" / "own-policy" / "smallest_first.py").read_text("utf-8").splitlines()) <= 30
+
+
+# --- what kind of policy it is ----------------------------------------------------------------------------------------
+
+
+def test_a_word_that_is_no_kind_is_an_error() -> None:
+    with pytest.raises(TypeError, match="ridgid"):
+        Kind(ridgid=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="rigid must be True or False, not 'yes'"):
+        Kind(rigid="yes")  # type: ignore[arg-type]
+
+
+TYPOS = {
+    "class Typo:\n    name = 'typo'\n    kind = Kind(ridgid=True)": r"cannot be loaded.*ridgid",
+    "class Typo:\n    name = 'typo'\n    kind = 'rigid'": r"its kind must be a Kind, such as Kind\(rigid=True\)",
+    "class Typo:\n    name = 'typo'\n    rigid = True": r"write kind = Kind\(rigid=True\)",
+    "class Typo:\n    kind = Kind(rigid=True)\n    def decide(self, state): ...": "it needs a `name`",
+    "class Typo:\n    name = 'typo'": r"it needs a method decide\(state\)",
+}
+
+
+@pytest.mark.parametrize(("body", "told"), TYPOS.items())
+def test_a_typo_in_a_policy_of_another_package_is_an_error_at_load(
+    body: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "typo_policy.py").write_text(f"from bft.replay import Kind\n\n{body}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "typo_policy", raising=False)
+    point = EntryPoint("typo", "typo_policy:Typo", registry.GROUP)
+    monkeypatch.setattr(registry, "_registered", lambda: {"typo": point})
+    out = tmp_path / "out"
+    assert run(["--policy", "typo", "--no-u", "--out", str(out)]) == 2
+    assert re.search(told, capsys.readouterr().err)
+    assert not out.exists()
+
+
+def test_the_kinds_of_our_own_are_what_they_were() -> None:
+    """Who is what decides how the engine charges them; written down a second time, so that no kind is lost unseen."""
+    kinds = {name: Kind.of(policy_factory(name)).stated for name in registry.BUILT_IN}
+    rigid, seeing = ("rigid",), ("rigid", "clairvoyant")
+    assert kinds == {
+        "milp": (),
+        "milp-sharing": ("shares",),
+        "equal-share": (),
+        "fifo": rigid,
+        "sjf": seeing,
+        "srtf": seeing,
+        "qssf": rigid,
+        "optimus": ("migrates", "clairvoyant"),
+        "tiresias-l": rigid,
+        "tiresias-g": rigid,
+        "tiresias-pollux": rigid,
+        "pollux": ("migrates", "tunes"),
+        "lucid": rigid,
+        "srtf-ars": (*seeing, "shares"),
+        "srtf-wrs": (*seeing, "shares"),
+        "sjf-bsbf": (*seeing, "shares"),
+    }

@@ -1,0 +1,414 @@
+"""The run directory: all or nothing, nothing of others harmed, the same bytes for the same run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from bft.models import Curve, InputError, Job, JobTable
+from bft.replay.engine.ledger import BOOKS, STEP_COLUMNS
+from bft.replay.engine.loop import Replay
+from bft.replay.options.options import Options
+from bft.replay.policies import EqualShare
+from bft.replay.results import run_directory as results
+from bft.replay.results.run_directory import check_writable, digest, is_run, run_directory, write_json, write_outcome
+from bft.replay.run import execute
+from bft.replay.trace.node_trace import always_idle
+
+BUNDLED = Options(tfwd_s=120.0, backend="exact", max_jobs=10)
+
+
+def pretend(folder: Path, mark: str = "first") -> None:
+    """A run of ours, without the replay."""
+    folder.mkdir(parents=True)
+    write_json(folder / results.SUMMARY, {"format": results.FORMAT, "mark": mark})
+    (folder / results.STEPS).write_text(mark)
+
+
+def tree(folder: Path) -> dict[str, Any]:
+    """Everything below a folder, links not followed."""
+    found: dict[str, Any] = {}
+    for root, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(root) / name
+            key = str(path.relative_to(folder))
+            if path.is_symlink():
+                found[key] = ("link", str(path.readlink()))
+            else:
+                found[key] = path.read_bytes() if path.is_file() else "folder"
+    return found
+
+
+def fill(folder: Path, *, force: bool = False, mark: str = "new") -> None:
+    with run_directory(folder, force=force) as draft:
+        write_json(draft / results.SUMMARY, {"format": results.FORMAT, "mark": mark})
+
+
+def mark_of(folder: Path) -> str:
+    return str(json.loads((folder / results.SUMMARY).read_text())["mark"])
+
+
+# --- all or nothing ---------------------------------------------------------------------------------------------------
+
+
+def test_a_run_directory_appears_with_all_it_holds(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "run"
+    with run_directory(folder, force=False) as draft:
+        (draft / "part").write_text("x")
+        assert not folder.exists()
+    assert tree(tmp_path) == {"deep": "folder", "deep/run": "folder", "deep/run/part": b"x"}
+
+
+@pytest.mark.parametrize("problem", [ValueError, KeyboardInterrupt, SystemExit])
+def test_an_exception_leaves_nothing(tmp_path: Path, problem: type[BaseException]) -> None:
+    def interrupted() -> None:
+        with run_directory(tmp_path / "run", force=False) as draft:
+            (draft / "part").write_text("x")
+            raise problem
+
+    with pytest.raises(problem):
+        interrupted()
+    assert tree(tmp_path) == {}
+
+
+def test_an_exception_leaves_the_earlier_run_as_it_was(tmp_path: Path) -> None:
+    pretend(tmp_path / "run")
+    before = tree(tmp_path)
+    with pytest.raises(ValueError, match="mid"), run_directory(tmp_path / "run", force=True):
+        raise ValueError("mid")
+    assert tree(tmp_path) == before
+
+
+def test_a_replay_that_fails_midway_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(results, "write_outcome", fail)
+    with pytest.raises(InputError, match="run: cannot be written: disk full"):
+        execute(BUNDLED, tmp_path / "run")
+    assert tree(tmp_path) == {}
+
+
+def test_the_folder_has_the_permissions_of_any_new_folder(tmp_path: Path) -> None:
+    fill(tmp_path / "run")
+    (tmp_path / "other").mkdir()
+    assert (tmp_path / "run").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+# --- earlier runs, and what is not ours -------------------------------------------------------------------------------
+
+
+def test_an_earlier_run_is_kept_without_force(tmp_path: Path) -> None:
+    pretend(tmp_path / "run")
+    before = tree(tmp_path)
+    with pytest.raises(InputError, match="--force replaces it"):
+        fill(tmp_path / "run")
+    assert tree(tmp_path) == before
+
+
+def test_an_earlier_run_is_replaced_whole_with_force(tmp_path: Path) -> None:
+    pretend(tmp_path / "run")
+    fill(tmp_path / "run", force=True)
+    assert list(tree(tmp_path)) == ["run", "run/summary.json"]
+    assert mark_of(tmp_path / "run") == "new"
+
+
+def test_an_empty_folder_is_used(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    fill(tmp_path / "run")
+    assert mark_of(tmp_path / "run") == "new"
+
+
+def foreign(folder: Path, kind: str) -> None:
+    if kind == "a file in its place":
+        folder.write_text("mine")
+        return
+    if kind == "a dangling link in its place":
+        folder.symlink_to(folder.parent / "nowhere")
+        return
+    folder.mkdir()
+    if kind == "a hidden file":
+        (folder / ".keep").write_text("")
+    elif kind == "a file":
+        (folder / "thesis.tex").write_text("years")
+    elif kind == "a folder":
+        (folder / "sub").mkdir()
+    elif kind == "a link to a folder":
+        (folder.parent / "data").mkdir()
+        (folder.parent / "data" / "x").write_text("mine")
+        (folder / "link").symlink_to(folder.parent / "data")
+    elif kind == "a dangling link":
+        (folder / "link").symlink_to(folder / "nowhere")
+    else:
+        (folder / results.SUMMARY).write_text(kind)
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "a file in its place",
+        "a dangling link in its place",
+        "a hidden file",
+        "a file",
+        "a folder",
+        "a link to a folder",
+        "a dangling link",
+        '{"format": "something else"}',
+        '["bft-replay run"]',
+        '"bft-replay run"',
+        "not json",
+        "",
+    ],
+)
+def test_what_is_not_ours_is_never_touched(tmp_path: Path, kind: str, force: bool) -> None:
+    foreign(tmp_path / "run", kind)
+    before = tree(tmp_path)
+    for attempt in (check_writable, fill):
+        with pytest.raises(InputError) as caught:
+            attempt(tmp_path / "run", force=force)  # type: ignore[operator]
+        assert caught.value.file == tmp_path / "run"
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_comes_to_the_folder_meanwhile_stays_and_the_run_is_kept_beside_it(tmp_path: Path, force: bool) -> None:
+    def fill_late() -> None:
+        with run_directory(tmp_path / "run", force=force) as draft:
+            (draft / "new").write_text("hours")
+            (tmp_path / "run").mkdir()
+            (tmp_path / "run" / "thesis.tex").write_text("years")
+
+    with pytest.raises(InputError, match=r"something else is there by now \(it is kept as .*/run\.draft-"):
+        fill_late()
+    (kept,) = tmp_path.glob("run.draft-*")
+    found = {"run": "folder", "run/thesis.tex": b"years", kept.name: "folder", f"{kept.name}/new": b"hours"}
+    assert tree(tmp_path) == found
+
+
+def test_a_run_that_comes_meanwhile_is_replaced_with_force_only(tmp_path: Path) -> None:
+    def fill_late(*, force: bool) -> None:
+        with run_directory(tmp_path / "run", force=force) as draft:
+            write_json(draft / results.SUMMARY, {"format": results.FORMAT, "mark": "late"})
+            fill(tmp_path / "run", force=force, mark="early")
+
+    with pytest.raises(InputError, match="is kept as"):
+        fill_late(force=False)
+    assert mark_of(tmp_path / "run") == "early"
+    (kept,) = tmp_path.glob("run.draft-*")
+    assert mark_of(kept) == "late"
+    fill_late(force=True)
+    assert mark_of(tmp_path / "run") == "late"
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_link_to_a_folder_of_others_is_never_followed(tmp_path: Path, force: bool) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "x").write_text("mine")
+    (tmp_path / "run").symlink_to(tmp_path / "data")
+    before = tree(tmp_path)
+    with pytest.raises(InputError, match="left alone"):
+        fill(tmp_path / "run", force=force)
+    assert tree(tmp_path) == before
+
+
+def test_through_a_link_the_run_it_leads_to_is_replaced_and_the_link_stays(tmp_path: Path) -> None:
+    pretend(tmp_path / "scratch" / "real")
+    (tmp_path / "run").symlink_to(tmp_path / "scratch" / "real")
+    fill(tmp_path / "run", force=True)
+    assert (tmp_path / "run").is_symlink()
+    assert mark_of(tmp_path / "scratch" / "real") == "new"
+    assert list(tree(tmp_path / "scratch")) == ["real", "real/summary.json"]
+
+
+def test_through_a_link_an_empty_folder_is_used(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "scratch")
+    fill(tmp_path / "run")
+    assert (tmp_path / "run").is_symlink()
+    assert mark_of(tmp_path / "scratch") == "new"
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o755])
+def test_a_place_below_a_file_is_refused_early(tmp_path: Path, mode: int) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "file").chmod(mode)
+    before = tree(tmp_path)
+    for folder in (tmp_path / "file" / "run", tmp_path / "file" / "deep" / "run"):
+        with pytest.raises(InputError):
+            fill(folder)
+        with pytest.raises(InputError):
+            check_writable(folder, force=False)
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_a_place_without_permission_is_refused_early(tmp_path: Path) -> None:
+    tmp_path.chmod(0o555)
+    try:
+        with pytest.raises(InputError, match="no permission"):
+            check_writable(tmp_path / "run", force=False)
+    finally:
+        tmp_path.chmod(0o755)
+
+
+def test_a_run_is_known_by_its_summary(tmp_path: Path) -> None:
+    assert not is_run(tmp_path)
+    assert not is_run(tmp_path / "missing")
+    (tmp_path / results.SUMMARY).write_bytes(b"\xff\xfe")
+    assert not is_run(tmp_path)
+    write_json(tmp_path / results.SUMMARY, {"format": results.FORMAT})
+    assert is_run(tmp_path)
+
+
+# --- what is in it ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bundled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("results") / "one"
+    execute(BUNDLED, folder)
+    return folder
+
+
+def test_two_runs_give_the_same_bytes(bundled: Path, tmp_path: Path) -> None:
+    execute(BUNDLED, tmp_path / "two")
+    one, other = tree(bundled), tree(tmp_path / "two")
+    assert one.keys() == other.keys() == {"summary.json", "timing.json", *(f"{n}.parquet" for n in NAMES)}
+    for name in one.keys() - {results.TIMING}:
+        assert one[name] == other[name], name
+
+
+NAMES = ("steps", "jobs", "allocations")
+
+
+def test_forcing_a_run_over_itself_changes_nothing_but_timing(bundled: Path) -> None:
+    before = tree(bundled)
+    execute(BUNDLED, bundled, force=True)
+    after = tree(bundled)
+    assert {n: b for n, b in after.items() if n != results.TIMING} == {
+        n: b for n, b in before.items() if n != results.TIMING
+    }
+
+
+def test_wall_clock_is_in_the_timing_alone(bundled: Path) -> None:
+    summary = json.loads((bundled / results.SUMMARY).read_text())
+    timing = json.loads((bundled / results.TIMING).read_text())
+    assert {"started_at", "total_s", "replay_s", "peak_memory_mib"} <= timing.keys()
+    assert not any(key.startswith(("load", "total", "started", "peak")) for key in summary)
+    assert "seconds" not in pq.read_schema(bundled / results.STEPS).names
+
+
+@pytest.mark.parametrize("policy", ["fifo", "equal-share"])
+def test_the_timing_holds_the_decisions_of_every_policy(policy: str, tmp_path: Path) -> None:
+    summary = execute(replace(BUNDLED, policy=policy, dedicated=False), tmp_path / "run")
+    timing = json.loads((tmp_path / "run" / results.TIMING).read_text())["decision_s"]
+    assert 0 < timing["count"] <= summary["metrics"]["decisions"]
+    assert 0 < timing["median"] <= timing["max"] <= timing["sum"]
+
+
+def test_files_agree_with_each_other(bundled: Path) -> None:
+    summary = json.loads((bundled / results.SUMMARY).read_text())
+    metrics = summary["metrics"]
+    steps, jobs, held = (pd.read_parquet(bundled / f"{name}.parquet") for name in NAMES)
+    assert tuple(steps.columns) == STEP_COLUMNS
+    assert steps["time"].is_monotonic_increasing
+    assert steps["progress"].sum() == pytest.approx(metrics["outcome"], rel=1e-9)
+    assert jobs["work"].sum() == pytest.approx(metrics["outcome"], rel=1e-9)
+    assert jobs["unit_seconds"].sum() == pytest.approx(metrics["used_unit_s"], rel=1e-9)
+    assert jobs["preemptions"].sum() == steps["preempted"].sum() == metrics["preemptions"]
+    assert jobs["rescales"].sum() == steps["rescaled"].sum() == metrics["rescales"]
+    for book in BOOKS:
+        assert steps[f"{book}_cost"].sum() == pytest.approx(jobs[f"lost_to_{book}"].sum(), rel=1e-9)
+        assert metrics[f"{book}_cost"] == pytest.approx(jobs[f"lost_to_{book}"].sum(), rel=1e-9)
+    assert jobs["finish"].notna().sum() == metrics["jobs_finished"]
+    units = held["last_unit"] - held["first_unit"] + 1
+    assert (units * (held["end"] - held["start"]).dt.total_seconds()).sum() == pytest.approx(
+        metrics["used_unit_s"], rel=1e-9
+    )
+    assert (steps["used"] <= steps["idle"]).all()
+    assert len(steps) == metrics["decisions"] + 1
+    assert 0 < metrics["U"] <= 1.05
+    assert summary["degraded"] is False
+    assert summary["options"]["tfwd_s"] == 120.0
+
+
+def test_an_interrupted_run_is_written_and_marked(tmp_path: Path) -> None:
+    asked = iter(range(10**6))
+    summary = execute(BUNDLED, tmp_path / "run", should_stop=lambda: next(asked) >= 25)
+    assert summary["metrics"]["interrupted"] is True
+    assert summary["metrics"]["U"] is None
+    assert len(pd.read_parquet(tmp_path / "run" / results.STEPS)) <= 26
+
+
+def test_times_in_the_files_are_exact_and_missing_ones_are_missing(tmp_path: Path) -> None:
+    curve = Curve(np.array([0, 1]), np.array([0.0, 3.0]))
+    start = 1_613_000_000_000_000_001
+    jobs = [Job(n, start + k, 1, 1, 7.0, 0.0, 0.0, curve, curve) for k, n in enumerate(("a", "never"))]
+    nodes = always_idle(1, start, start + 3 * 10**9)
+    write_outcome(tmp_path, Replay(nodes, JobTable(tuple(jobs)), EqualShare()).run())
+    frame = pd.read_parquet(tmp_path / results.JOBS)
+    assert str(frame["finish"].dtype) == "datetime64[ns, UTC]"
+    assert frame["submit"].astype("int64").tolist() == [start, start + 1]
+    assert frame["finish"].iloc[0].value == start + 2_333_333_334
+    assert frame["finish"].isna().tolist() == [False, True]
+    assert frame["jct_s"].iloc[0] == pytest.approx(7 / 3, abs=1e-9)
+    assert np.isnan(frame["jct_s"].iloc[1])
+    held = pd.read_parquet(tmp_path / results.ALLOCATIONS)
+    assert held["job"].tolist() == ["a", "never"]
+    assert json.loads(pq.read_schema(tmp_path / results.ALLOCATIONS).metadata[b"nodes"]) == ["n00000"]
+
+
+def test_the_table_of_jobs_says_whose_they_are_and_what_they_asked_for(tmp_path: Path) -> None:
+    curve = Curve(np.array([0, 1, 2, 4]), np.array([0.0, 3.0, 6.0, 6.5]))
+    told = {"model": "resnet", "user": "ada", "vc": "physics"}
+    jobs = [
+        Job("states", 0, 1, 4, 7.0, 0.0, 0.0, curve, curve, jreq=3, **told),  # type: ignore[arg-type]
+        Job("says-nothing", 0, 2, 4, 7.0, 0.0, 0.0, curve, curve),
+    ]
+    write_outcome(tmp_path, Replay(always_idle(4, 0, 10**9), JobTable(tuple(jobs)), EqualShare()).run())
+    columns = ["name", "vc", "user", "model", "Jmin", "Jmax", "Jreq", "units_asked"]
+    for frame in (
+        pd.read_parquet(tmp_path / results.JOBS),
+        results.finish_frame(JobTable(tuple(jobs)), [1, 2], [0, 0]),
+    ):
+        rows = frame[columns].astype(object).where(frame[columns].notna(), None).to_numpy().tolist()
+        assert rows == [
+            ["states", "physics", "ada", "resnet", 1, 4, 3, 3],
+            ["says-nothing", "", "", "", 2, 4, None, 2],  # Jreq by default: the least that reaches 80 % of P(Jmax)
+        ]
+
+
+def test_a_replay_of_no_jobs_can_be_written(tmp_path: Path) -> None:
+    write_outcome(tmp_path, Replay(always_idle(1, 0, 9), JobTable(()), EqualShare()).run())
+    assert len(pd.read_parquet(tmp_path / results.STEPS)) == 1
+
+
+def test_a_digest_is_sha256(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"x" * (2**20 + 3))
+    assert digest(tmp_path / "f") == hashlib.sha256(b"x" * (2**20 + 3)).hexdigest()
+
+
+def test_json_is_sorted_utf8_and_ends_with_a_line(tmp_path: Path) -> None:
+    write_json(tmp_path / "j.json", {"b": "ξ", "a": float("nan")})
+    assert (tmp_path / "j.json").read_text(encoding="utf-8") == '{\n  "a": null,\n  "b": "ξ"\n}\n'
+
+
+def test_the_frame_of_a_published_replay_keeps_exact_times() -> None:
+    curve = Curve(np.array([0, 1]), np.array([0.0, 3.0]))
+    start = 1_613_000_000_000_000_001
+    jobs = JobTable(tuple(Job(name, start, 1, 1, 7.0, 0.0, 0.0, curve, curve) for name in "ab"))
+    frame = results.finish_frame(jobs, [start + 2_333_333_334, None], [7.0, 1.0])
+    assert frame["finish"].iloc[0].value == start + 2_333_333_334
+    assert frame["submit"].astype("int64").tolist() == [start, start]
+    assert frame["finish"].isna().tolist() == frame["jct_s"].isna().tolist() == [False, True]
+    assert float(frame["jct_s"].iloc[0]) == pytest.approx(2.333333334)

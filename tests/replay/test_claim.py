@@ -1,0 +1,188 @@
+"""Several runs and one folder: none is lost, none is replaced unasked, and what a killed one leaves is mended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from processes import AMPLE_S, SCRIPT, result_of, signalled
+
+from bft.models import InputError
+from bft.replay.claim import claimed
+from bft.replay.cli.main import run
+from bft.replay.results import run_directory as results
+
+ARGS = ["-Tfwd", "120", "--policy", "equal-share", "--no-u", "--out", "run"]
+FILES = {"summary.json", "timing.json", "steps.parquet", "jobs.parquet", "allocations.parquet"}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def jobs_in_play(folder: str = "run") -> int:
+    """By which the runs of these tests differ."""
+    return int(json.loads(Path(folder, "summary.json").read_text())["options"]["max_jobs"])
+
+
+def stopped(command: list[str]) -> subprocess.Popen[str]:
+    """A command that stops itself on its way, when it has."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    return process
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_a_second_run_into_a_folder_fails_while_the_first_is_under_way(here: Path, force: list[str]) -> None:
+    first = stopped([*signalled([(20, signal.SIGSTOP)]), *ARGS])
+    try:
+        second = result_of([*SCRIPT, *ARGS, "-maxJ", "3", *force])
+        assert second.returncode == 2
+        assert second.stderr.endswith("run: another replay is writing here; wait for its end or choose another --out\n")
+    finally:
+        first.send_signal(signal.SIGCONT)
+        _, told = first.communicate(timeout=AMPLE_S)
+    assert first.returncode == 0, told
+    assert (names(here), jobs_in_play()) == (["run"], 10)
+    assert set(names(here / "run")) >= FILES
+
+
+def test_of_runs_started_together_one_wins_and_the_others_say_so(here: Path) -> None:
+    together = [
+        subprocess.Popen(
+            [*SCRIPT, *ARGS, "-maxJ", str(most)], stderr=subprocess.PIPE, text=True, stdout=subprocess.PIPE
+        )
+        for most in (1, 2, 3)
+    ]
+    told = [process.communicate(timeout=AMPLE_S)[1] for process in together]
+    codes = [process.returncode for process in together]
+    assert sorted(codes) == [0, 2, 2], told
+    for code, text in zip(codes, told, strict=True):
+        assert code == 0 or "another replay is writing here" in text or "holds an earlier run" in text
+    assert (names(here), jobs_in_play()) == (["run"], codes.index(0) + 1)
+
+
+def test_a_claim_ends_with_its_holder_and_leaves_no_folder_behind(here: Path) -> None:
+    folder = here / "deep" / "er" / "run"
+    with claimed(folder):
+        assert names(folder.parent) == [".run.lock"]
+        with pytest.raises(InputError, match="another replay is writing here"), claimed(folder):
+            pass
+        with claimed(folder.with_name("other")):
+            pass
+    assert names(here) == []
+    killed = result_of([*signalled([(20, signal.SIGKILL)]), *ARGS])
+    assert (killed.returncode, names(here)) == (-signal.SIGKILL, [".run.lock"])
+    assert run(ARGS) == 0
+    assert names(here) == ["run"]
+
+
+def test_a_run_through_a_link_and_one_beside_it_are_two_into_one_folder(here: Path) -> None:
+    (here / "real").mkdir()
+    (here / "link").symlink_to(here / "real")
+    with claimed(here / "link"), pytest.raises(InputError, match="another replay"), claimed(here / "real"):
+        pass
+
+
+# --- killed while an earlier run is replaced --------------------------------------------------------------------------
+
+# A run with --force: its draft, then the earlier run is moved aside, the draft put in its place, notes brought over.
+KILLED = """
+from pathlib import Path
+import signal
+rename, renames = Path.rename, 0
+def counted(self, target):
+    global renames
+    moved = rename(self, target)
+    renames += 1
+    if renames == {count}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return moved
+Path.rename = counted
+"""
+SHUTIL = """
+import shutil, signal
+shutil.rmtree = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def killed_while_replacing(more: str) -> None:
+    assert run([*ARGS, "-maxJ", "1"]) == 0
+    Path("run/notes.txt").write_text("mine")
+    killed = result_of([*signalled([], more=more), *ARGS, "-maxJ", "2", "--force"])
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "back"),
+    [(KILLED.format(count=1), True), (KILLED.format(count=2), False), (KILLED.format(count=3), False), (SHUTIL, False)],
+    ids=["between the renames", "after them", "notes brought over", "before the earlier run is removed"],
+)
+def test_a_kill_while_an_earlier_run_is_replaced_loses_none(
+    here: Path, more: str, back: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    killed_while_replacing(more)
+    assert Path("run").exists() is not back
+    assert run([*ARGS, "-maxJ", "3"]) == 2  # finds it
+    told = capsys.readouterr().err
+    assert "run: holds an earlier run; --force replaces it" in told
+    assert ("note: run is back: a replay with --force was killed" in told) is back
+    assert jobs_in_play() == 2
+    assert Path("run/notes.txt").read_text() == "mine"
+    assert names(here) == ["run"]
+    assert set(names(here / "run")) == FILES | {"notes.txt"}
+
+
+def test_a_report_finds_the_run_that_was_being_put_in_place(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    killed_while_replacing(KILLED.format(count=1))
+    capsys.readouterr()
+    assert run(["report", "run"]) == 0
+    assert "note: run is back" in capsys.readouterr().err
+    assert (names(here), jobs_in_play()) == (["run", "run.html"], 2)
+
+
+def test_an_earlier_run_whose_replacement_is_lost_comes_back(here: Path) -> None:
+    assert run([*ARGS, "-maxJ", "1"]) == 0
+    Path("run").rename(results.hidden(here / "run", results.OLD, "0123abcd"))
+    with claimed(here / "run") as notes:
+        assert len(notes) == 1
+    assert (names(here), jobs_in_play()) == (["run"], 1)
+
+
+def test_a_draft_that_a_killed_run_left_is_removed_and_nothing_else(here: Path) -> None:
+    writing = "import bft.replay.results.run_directory as r\nr.write_json = lambda *_: os.kill(os.getpid(), 9)\n"
+    killed = result_of([*signalled([], more=writing), *ARGS])
+    assert killed.returncode == -signal.SIGKILL
+    assert sum(name.startswith(".run.draft-") for name in names(here)) == 1
+    mine = [".run.draft-", ".run.drafts", ".run.old-mine", ".run.txt", ".runs.draft-0123abcd", "run.draft-0123abcd"]
+    for name in mine:
+        Path(name).mkdir()
+    for name in ("run.checkpoint.json.bak", ".run.checkpoint.json.draft-0123abcd"):
+        Path(name).write_text("")
+    assert run(ARGS) == 0
+    assert names(here) == sorted([*mine, "run", "run.checkpoint.json.bak"])
+
+
+def test_drafts_have_names_of_their_own(here: Path) -> None:
+    def fill(folder: Path) -> None:
+        with results.run_directory(folder, force=False) as one, results.run_directory(folder, force=False) as other:
+            assert one != other
+            (one / "one").touch()
+            (other / "other").touch()
+
+    with pytest.raises(InputError, match="is kept as"):
+        fill(here / "run")
+    assert names(here / "run") == ["other"]
+    (kept,) = here.glob("run.draft-*")
+    assert names(kept) == ["one"]

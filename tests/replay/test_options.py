@@ -1,0 +1,201 @@
+"""Options check themselves: the command line, config files and Python share one set of errors."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+
+from bft.models import InputError
+from bft.replay import Options, Rules, execute
+from bft.replay.cli.main import cli, run
+from bft.replay.options.options import CHECKS, FLAGS
+
+# A wrong value: field, what Python gives, what the command line gives, what both are told.
+WRONG: list[tuple[str, Any, list[str], list[str]]] = [
+    ("tfwd_s", math.nan, ["-Tfwd", "nan"], ["-Tfwd", "seconds > 0 and at most 1e+09"]),
+    ("tfwd_s", 0, ["-Tfwd", "0"], ["-Tfwd", "seconds > 0"]),
+    ("tfwd_s", math.inf, ["-Tfwd", "inf"], ["-Tfwd", "at most"]),
+    ("time_limit_s", 1e8, ["-optTL", "1e8"], ["-optTL", "at most 1e+06"]),
+    ("max_jobs", -1, ["-maxJ", "-1"], ["-maxJ", "whole number >= 0"]),
+    ("max_jobs", 2.5, ["-maxJ", "2.5"], ["-maxJ", "whole number >= 0", "2.5"]),
+    ("first_node", -1, ["-nis", "-1"], ["-nis", "whole number >= 0"]),
+    ("node_count", 0, ["-nN", "0"], ["-nN", "whole number >= 1"]),
+    ("skip_rows", -3, ["--skip-rows", "-3"], ["--skip-rows", ">= 0"]),
+    ("gap", 1.0, ["--gap", "1"], ["--gap", ">= 0 and < 1"]),
+    ("threads", 0, ["--threads", "0"], ["--threads", ">= 1"]),
+    ("seed", -1, ["--seed", "-1"], ["--seed", ">= 0"]),
+    ("min_interval_s", math.nan, ["--min-interval", "nan"], ["--min-interval", "seconds >= 0"]),
+    ("checkpoint_interval_s", -1, ["--checkpoint-interval", "-1"], ["--checkpoint-interval", "seconds >= 0"]),
+    ("start_overhead_s", -1, ["--start-overhead", "-1"], ["--start-overhead", "seconds >= 0"]),
+    ("restart_overhead", ((0, 5.0),), ["--restart-overhead", "0:5"], ["--restart-overhead", "expected seconds"]),
+    ("restart_overhead", ((8, 1), (8, 2)), ["--restart-overhead", "8:1,8:2"], ["--restart-overhead", "expected"]),
+    ("deadline_boost", 0.5, ["--deadline-boost", "0.5"], ["--deadline-boost", ">= 1"]),
+    ("deadline_horizon_s", 0, ["--deadline-horizon", "0"], ["--deadline-horizon", "> 0"]),
+    ("xi_max", 0.9, ["--xi-max", "0.9"], ["--xi-max", ">= 1"]),
+    ("xi_partners", 0, ["--xi-partners", "0"], ["--xi-partners", ">= 1"]),
+    ("unit_memory_gib", 0, ["--unit-memory", "0"], ["--unit-memory", "> 0"]),
+    ("sub_batch", 1.5, ["--sub-batch", "1.5"], ["--sub-batch", "at most 1"]),
+    ("forbid", (("a",),), ["--forbid", "a"], ["--forbid", "two models"]),
+    ("policy_options", (("", "1"),), ["--set", "=1"], ["--set", "expected"]),
+    ("policy_options", {"bakfill": True}, ["--policy", "fifo", "--set", "bakfill=1"], ["no option 'bakfill'"]),
+    ("policy_options", {"backfill": "so"}, ["--policy", "fifo", "--set", "backfill=so"], ["yes or no", "'so'"]),
+    ("policy", "tiresias", ["--policy", "tiresias"], ["--policy", "'fifo'", "did you mean 'tiresias-"]),
+    ("backend", "cbcc", ["--backend", "cbcc"], ["--backend", "did you mean 'cbc'"]),
+    ("formulation", "mode", ["--formulation", "mode"], ["--formulation", "did you mean 'modes'"]),
+    ("jobs_format", "tiresia", ["--jobs-format", "tiresia"], ["--jobs-format", "did you mean 'tiresias'"]),
+    ("cost_model", "free", ["--cost-model", "free"], ["--cost-model", "'stall'"]),
+    ("events", "none", ["--events", "none"], ["--events", "'node'"]),
+    ("objective", "fame", ["--objective", "fame"], ["--objective", "'throughput'"]),
+    ("compat", "gavel", ["--compat", "gavel"], ["--compat", "'reference'"]),
+    ("jobs", "a\0b", ["--jobs", "a\0b"], ["--jobs", "UTF-8"]),
+]
+# Values that are right by themselves, but not together.
+AT_ODDS: list[tuple[dict[str, Any], list[str], str]] = [
+    ({"jobs": "j", "job_bounds": "b"}, ["--jobs", "j", "-bdfn", "b"], "either --jobs or the pair"),
+    ({"job_bounds": "b"}, ["-bdfn", "b"], "-bdfn needs -scfn"),
+    ({"job_curves": "s"}, ["-scfn", "s"], "-scfn needs -bdfn"),
+    ({"cluster": "2x2", "node_trace": "t", "jobs": "j"}, ["--cluster", "2x2", "-ndmap", "t", "--jobs", "j"], "either"),
+    ({"cluster": "2x2"}, ["--cluster", "2x2"], "--cluster needs jobs"),
+    ({"cluster": "2x2", "jobs": "j", "compat": "reference"},
+     ["--cluster", "2x2", "--jobs", "j", "--compat", "reference"], "no fixed clusters"),
+    ({"xi": "x", "compat": "reference"}, ["--xi", "x", "--compat", "reference"], "no sharing"),
+    ({"xi": "x", "policy": "fifo"}, ["--xi", "x", "--policy", "fifo"], "takes no --xi"),
+    ({"policy": "srtf-ars"}, ["--policy", "srtf-ars"], "needs --xi"),
+    ({"compat": "reference", "policy": "fifo"}, ["--compat", "reference", "--policy", "fifo"], "published replayer"),
+    ({"compat": "reference", "max_jobs": 0}, ["--compat", "reference", "-maxJ", "0"], "published replayer"),
+    ({"compat": "lucid"}, ["--compat", "lucid"], "is for --policy lucid, srtf, tiresias-l, not milp"),
+    ({"compat": "pollux"}, ["--compat", "pollux"], "is for --jobs-format pollux"),
+    ({"memory_table": "m"}, ["--memory-table", "m"], "without --xi and --unit-memory"),
+    ({"jobs_format": "swf"}, ["--jobs-format", "swf"], "no effect without --jobs"),
+    ({"strict_reference": True, "formulation": "modes"}, ["--strict-reference", "--formulation", "modes"], "node"),
+    ({"backend": "exact", "formulation": "node"}, ["--backend", "exact", "--formulation", "node"], "cannot solve"),
+    ({"xi": "x", "backend": "exact"}, ["--xi", "x", "--backend", "exact"], "cannot solve"),
+    ({"xi": "x", "formulation": "modes"}, ["--xi", "x", "--formulation", "modes"], "no sharing"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "value", "args", "expected"), WRONG, ids=lambda each: str(each)[:40])
+def test_a_wrong_value_is_the_same_error_in_python_and_on_the_command_line(
+    field: str, value: Any, args: list[str], expected: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = {"policy": "fifo"} if field == "policy_options" and isinstance(value, dict) else {}
+    with pytest.raises(InputError) as error:
+        Options(**{**more, field: value})
+    assert run(args) == 2
+    err = capsys.readouterr().err
+    for text in expected:
+        assert text in str(error.value)
+        assert text in err
+
+
+@pytest.mark.parametrize(("given", "args", "expected"), AT_ODDS, ids=lambda each: str(each)[:40])
+def test_what_does_not_go_together_is_the_same_error_in_python_and_on_the_command_line(
+    given: dict[str, Any], args: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InputError, match=expected):
+        Options(**given)
+    assert run(args) == 2
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", [True, "120", None, [120]])
+def test_a_value_of_another_type_is_no_number(value: object) -> None:
+    with pytest.raises(InputError, match="-Tfwd: expected a number of seconds"):
+        Options(tfwd_s=value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"cost_model": "free"}, "--cost-model"),
+        ({"decide_at": "never"}, "--events"),
+        ({"max_jobs": -1}, "-maxJ"),
+        ({"min_interval_s": math.nan}, "--min-interval"),
+        ({"checkpoint_interval_s": -1.0}, "--checkpoint-interval"),
+        ({"start_overhead_s": math.inf}, "--start-overhead"),
+        ({"restart_overhead": ((4, math.nan),)}, "--restart-overhead"),
+    ],
+)
+def test_rules_check_themselves_by_the_names_of_the_command_line(given: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        Rules(**given)
+
+
+def test_options_are_recorded_in_one_form_however_they_are_given() -> None:
+    loose = Options(
+        tfwd_s=np.int64(120),  # type: ignore[arg-type]
+        policy="MILP",
+        backend="Exact",
+        node_trace=Path("trace.pkl"),  # type: ignore[arg-type]
+        policy_options={"learn-curves": True},  # type: ignore[arg-type]
+        restart_overhead=30,  # type: ignore[arg-type]
+    )
+    assert loose == Options(
+        tfwd_s=120.0,
+        policy="milp",
+        backend="exact",
+        node_trace="trace.pkl",
+        policy_options=(("learn_curves", "yes"),),
+        restart_overhead=((sys.maxsize, 30.0),),
+    )
+
+
+def test_defaults_that_depend_on_other_options_are_filled_in() -> None:
+    assert (Options().policy, Options().max_jobs, Options().restart_overhead) == ("milp", 10, ())
+    assert Options(xi="x").policy == "milp-sharing"
+    assert Options(cluster="2x2", jobs="j").max_jobs == 0
+    assert Options(cluster="2x2", jobs="j", max_jobs=10).max_jobs == 10
+    pollux = {"jobs": "j", "jobs_format": "pollux", "compat": "pollux"}
+    assert Options(**pollux).start_overhead_s == 30.0  # type: ignore[arg-type]
+    assert Options(**pollux, start_overhead_s=0).start_overhead_s == 0.0  # type: ignore[arg-type]
+    assert Options(policy="lucid", compat="lucid").constants == {"compat": "yes"}
+    assert Options(policy="lucid", compat="lucid").restart_overhead == ()
+    srtf = Options(policy="srtf", compat="lucid")
+    assert (srtf.constants, srtf.restart_overhead) == ({"compat": "yes"}, ((8, 40.0), (64, 60.0)))
+    tiresias = Options(policy="tiresias-l", compat="lucid", policy_options=(("limits", "3250"),))
+    assert tiresias.constants == {"compat": "yes", "limits": "3250", "interval_s": "60", "placement": "all"}
+
+
+def test_names_are_taken_in_capitals_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["policies", "FIFO"]) == 0
+    assert capsys.readouterr().out.startswith("fifo: ")
+    assert run(["Policies", "tiresias-k"]) == 2
+    assert "did you mean 'tiresias-" in capsys.readouterr().err
+    assert run(["reprot"]) == 2
+    assert "did you mean 'report'" in capsys.readouterr().err
+
+
+def test_the_command_line_has_every_option_by_the_name_that_errors_give_it() -> None:
+    command = cli.get_command(click.Context(cli), "replay")
+    assert command is not None
+    names = {param.name: param.opts for param in command.params}
+    for field in fields(Options):
+        if field.name != "dedicated":  # --no-u, the other way round
+            assert FLAGS[field.name] in names[field.name]
+    assert CHECKS.keys() == FLAGS.keys() == {field.name for field in fields(Options)}
+
+
+def test_execute_takes_text_and_paths(tmp_path: Path) -> None:
+    options = Options(backend="exact", dedicated=False, first_node=0)
+    for folder in (str(tmp_path / "text"), tmp_path / "path"):
+        assert execute(options, folder)["options"]["backend"] == "exact"
+    assert (tmp_path / "text" / "jobs.parquet").read_bytes() == (tmp_path / "path" / "jobs.parquet").read_bytes()
+
+
+def test_a_config_may_list_what_may_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("site.toml").write_text('policy = "fifo"\nset = ["backfill=yes", "consolidate=no"]\nno-u = true\n')
+    assert run(["--config", "site.toml", "--json"]) == 0
+    assert '"backfill"' in capsys.readouterr().out
+    Path("site.toml").write_text('forbid = "a,b"\n')
+    assert run(["--config", "site.toml"]) == 2
+    assert "forbid: expected a list of texts" in capsys.readouterr().err

@@ -1,0 +1,177 @@
+"""Fixed clusters and virtual clusters: pools that share nothing."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_engine import SECOND, START
+from test_engine_rigid import rigid_job
+
+from bft.models import InputError, Job, JobTable, jobs_to_frame
+from bft.models.tables import write_parquet
+from bft.replay import EqualShare, Outcome, Replay, Rules, always_idle
+from bft.replay.cli.main import run
+from bft.replay.pools import cluster_pools, merge
+
+ALL = Rules(max_jobs=0)
+
+
+def sizes(folder: Path, text: str) -> str:
+    path = folder / "vcs.csv"
+    path.write_text(text, "utf-8")
+    return str(path)
+
+
+def replayed(cluster: str, jobs: list[Job]) -> Outcome:
+    table = JobTable(tuple(jobs))
+    pools = cluster_pools(cluster, table)
+    return merge(pools, [Replay(pool.trace, pool.jobs, EqualShare(), ALL).run() for pool in pools], table)
+
+
+def test_a_cluster_of_one_pool_is_nodes_that_are_always_idle() -> None:
+    jobs = [rigid_job("a", 2, 100, at=5), rigid_job("b", 4, 100)]
+    (pool,) = cluster_pools("3x4", JobTable(tuple(jobs)))
+    assert (len(pool.trace.nodes), pool.trace.units_per_node, pool.trace.start) == (3, 4, START)
+    ours = replayed("3x4", jobs)
+    trace = always_idle(3, START, START + 10**5 * SECOND, units_per_node=4)
+    theirs = Replay(trace, JobTable(tuple(jobs)), EqualShare(), ALL).run()
+    assert ours.steps.equals(theirs.steps)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("pqr"), st.integers(1, 3), st.integers(1, 90), st.integers(0, 99)), min_size=1)
+)
+def test_each_virtual_cluster_is_as_if_it_were_alone(drawn: list[tuple[str, int, int, int]]) -> None:
+    jobs = [replace(rigid_job(f"j{k}", n, s, at=at), vc=vc) for k, (vc, n, s, at) in enumerate(drawn)]
+    table = JobTable(tuple(jobs))
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = sizes(Path(folder), "vc,nodes,units_per_node\np,1,4\nq,2,4\nr,3,4\n")
+        merged = replayed(path, jobs)
+    first = 0
+    for name, nodes in (("p", 1), ("q", 2), ("r", 3)):
+        own = [job for job in jobs if job.vc == name]
+        if not own:
+            continue
+        alone = replayed(f"{nodes}x4", own)
+        finishes = {record.job.name: record.finish_ns for record in merged.records}
+        assert all(finishes[record.job.name] == record.finish_ns for record in alone.records)
+        held = merged.allocations[merged.allocations["job"].isin([table.jobs.index(job) for job in own])]
+        assert held["first_unit"].min() >= first
+        first += nodes * 4
+        assert held["last_unit"].max() < first
+    assert [record.job.name for record in merged.records] == [job.name for job in jobs]
+    assert merged.steps["time"].is_monotonic_increasing
+
+
+def test_the_window_of_pools_is_that_of_all_and_each_offers_its_units_throughout(tmp_path: Path) -> None:
+    jobs = [replace(rigid_job("a", 2, 100, at=0), vc="p"), replace(rigid_job("b", 4, 50, at=200), vc="q")]
+    merged = replayed(sizes(tmp_path, "vc,nodes,units_per_node\np,1,4\nq,2,4\n"), jobs)
+    assert (merged.start_ns, merged.end_ns) == (START, START + 250 * SECOND)
+    assert merged.idle_unit_seconds == merged.offered_unit_seconds == 12 * 250
+    assert merged.used_unit_seconds == 2 * 100 + 4 * 50
+    with pytest.raises(ValueError, match="several pools"):
+        merged.work_at(START)
+    # A cluster of one pool, too, is observed for as long as its replay takes.
+    alone = replayed("3x4", jobs)
+    assert alone.idle_unit_seconds == alone.offered_unit_seconds == 12 * 250
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("vc,nodes\np,1\n", "missing column units_per_node"),
+        ("vc,nodes,units_per_node\np,0,4\n", "row 1, column nodes"),
+        ("vc,nodes,units_per_node\np,1.5,4\n", "whole number > 0, not 1.5"),
+        ("vc,nodes,units_per_node\np,x,4\n", "whole number > 0, not 'x'"),
+        ("vc,nodes,units_per_node\np,nan,4\n", "row 1, column nodes: expected a whole number > 0, not nan"),
+        ("vc,nodes,units_per_node\nq,1,1\np,1,inf\n", "row 2, column units_per_node.*not inf"),
+        ("vc,nodes,units_per_node\np,1e400,4\n", "row 1, column nodes"),
+        ("vc,nodes,units_per_node\np,,4\n", "row 1, column nodes"),
+        ("vc,nodes,units_per_node\np,True,4\n", "row 1, column nodes"),
+        ("vc,nodes,units_per_node\n", "no row follows the header"),
+        ("vc,nodes,units_per_node", "no row follows the header"),
+        ("\n", "not a readable CSV|missing column"),
+        ("", "is empty"),
+        ("vc,nodes,units_per_node\np,100000000,8\n", "1,000,000 units"),
+        ("vc,nodes,units_per_node\np,1000,500\nq,1000,501\n", "1,000,000 units"),
+        ("vc,nodes,units_per_node\np,1,4\np,1,4\n", "appears twice"),
+        ("vc,nodes,units_per_node\nq,1,4\n", "virtual cluster 'p' is none of q"),
+    ],
+)
+def test_a_wrong_cluster_file_is_told_by_row_and_column(tmp_path: Path, text: str, told: str) -> None:
+    job = replace(rigid_job("a", 3), vc="p")
+    with pytest.raises(InputError, match=told):
+        cluster_pools(sizes(tmp_path, text), JobTable((job,)))
+
+
+def test_a_cluster_of_jsonl_with_numbers_beyond_floats_is_told(tmp_path: Path) -> None:
+    for number in ("1" + "0" * 400, "1e400", "NaN", "null", "[1]", "true"):
+        path = tmp_path / "vcs.jsonl"
+        path.write_text(f'{{"vc": "p", "nodes": {number}, "units_per_node": 4}}\n')
+        with pytest.raises(InputError, match="row 1, column nodes: expected a whole number"):
+            cluster_pools(str(path), JobTable((replace(rigid_job("a", 3), vc="p"),)))
+
+
+@pytest.mark.parametrize("cluster", ["100000000x8", "8x100000000", "1001x1000", "9" * 5000 + "x1"])
+def test_a_cluster_beyond_any_machine_is_refused_before_it_is_made(
+    tmp_path: Path, cluster: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_parquet(jobs_to_frame(JobTable((rigid_job(),))), tmp_path / "jobs.parquet")
+    tracemalloc.start()
+    assert run(["--cluster", cluster, "--jobs", str(tmp_path / "jobs.parquet"), "--out", str(tmp_path / "out")]) == 2
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "1,000,000 units" in capsys.readouterr().err
+    assert peak < 32 << 20
+
+
+def test_what_is_neither_a_size_nor_a_file_is_told() -> None:
+    for cluster in ("8by8", "8x", "no.csv", "-1x3"):
+        with pytest.raises(InputError, match="NODESxUNITS"):
+            cluster_pools(cluster, JobTable((rigid_job(),)))
+    with pytest.raises(InputError, match="needs nodes"):
+        cluster_pools("0x4", JobTable((rigid_job(),)))
+
+
+def test_a_cluster_is_replayed_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = [replace(rigid_job(f"j{k}", 2, 100, at=k), vc="pq"[k % 2]) for k in range(6)]
+    write_parquet(jobs_to_frame(JobTable(tuple(jobs))), tmp_path / "jobs.parquet")
+    path = sizes(tmp_path, "vc,nodes,units_per_node\np,1,4\nq,2,2\n")
+    out = tmp_path / "out"
+    args = ["--cluster", path, "--jobs", str(tmp_path / "jobs.parquet"), "--policy", "equal-share"]
+    assert run([*args, "--out", str(out), "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["metrics"]["jobs_finished"] == 6
+    assert summary["metrics"]["U"] is None
+    assert summary["options"]["max_jobs"] == 0
+    steps = pd.read_parquet(out / "steps.parquet")
+    assert set(steps["vc"]) == {"p", "q"}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--cluster", "2x2"], "--cluster needs jobs"),
+        (["--cluster", "2x2", "-ndmap", "x.parquet", "--jobs", "j"], "either -ndmap"),
+        (["--cluster", "2x2", "--compat", "reference"], "no fixed clusters"),
+        (["--compat", "lucid"], "is for --policy lucid, srtf, tiresias-l, not"),
+        (["--compat", "pollux"], "is for --jobs-format pollux"),
+        (["--restart-overhead", "8:"], "UNITS:SECONDS"),
+        (["--restart-overhead", "-1"], "UNITS:SECONDS"),
+        (["--restart-overhead", "0:5"], "UNITS:SECONDS"),
+        (["--checkpoint-interval", "-1"], "--checkpoint-interval"),
+        (["--jobs", "x.csv", "--jobs-format", "punch-cards"], "--jobs-format"),
+    ],
+)
+def test_what_does_not_go_together_is_told(options: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(options) == 2
+    assert told in capsys.readouterr().err
