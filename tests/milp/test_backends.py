@@ -301,6 +301,7 @@ def test_solvers_are_quiet(name):
     assert (told.stdout.strip(), told.stderr) == ("2.0", "")
 
 
+@pytest.mark.slow
 @each_solver
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts descriptors in /proc")
 def test_the_parent_stays_flat_while_workers_come_and_go(name):

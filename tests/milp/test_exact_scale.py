@@ -75,6 +75,7 @@ def test_the_objective_without_tables_equals_that_with_to_the_bit(problem):
 # --- the core against the plain programme -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(problems(max_jobs=7, max_units=40).filter(lambda problem: problem.jobs))
 def test_core_and_plain_reach_the_same_value(problem):

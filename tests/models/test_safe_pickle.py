@@ -709,6 +709,7 @@ def frames(draw: st.DrawFn) -> pd.DataFrame:
     return frame
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(frame=frames(), protocol=st.sampled_from(PROTOCOLS))
 def test_what_this_pandas_writes_is_read_back_equal(frame: pd.DataFrame, protocol: int) -> None:

@@ -114,7 +114,7 @@ for name, model in MODELS.items():
 
 
 def test_learning_again_in_another_process_gives_the_same_bytes(tmp_path: Path) -> None:
-    script = TRAIN.format(folder=str(Path(__file__).parents[1]), out=str(tmp_path))
+    script = TRAIN.format(folder=str(Path(__file__).parent), out=str(tmp_path))
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "OMP_NUM_THREADS": "2"}
     subprocess.run([sys.executable, "-c", script], check=True, env=environment)
     for name, model in MODELS.items():

@@ -242,6 +242,7 @@ def test_an_estimated_table_keeps_what_was_measured_and_tells_the_rest() -> None
     assert [(row.model_a, row.model_b) for row in filled].count(("a", "b")) == 1, "32 beside 32 was measured"
 
 
+@pytest.mark.slow
 @pytest.mark.reference
 def test_better_than_both_baselines_on_the_published_pairs(reference: Path) -> None:
     frame = pd.read_csv(reference / "lucid" / "xi_pairs_from_colocate_info.csv")

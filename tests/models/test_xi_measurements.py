@@ -75,7 +75,7 @@ def test_ratios_and_times_may_come_from_several_tables_and_estimates_are_left_ou
         ("model_a,model_b,xi_a,xi_b\nx,y,1,0\n", ("row 1", "xi_b", "0")),
         ("model_a,model_b,xi_a,xi_b\nx,y,inf,1\n", ("row 1", "xi_a", "inf")),
         ("model_a,model_b,xi_a,xi_b\n,y,1,1\n", ("row 1", "model_a", "name of a model")),
-        ("model_a,model_b,log_a,log_b\nx,,none.log,\n", ("none.log", "cannot be read")),
+        ("model_a,model_b,log_a,log_b\nx,,none.log,\n", ("none.log", "no such file")),
         ("model_a,model_b,log_a,log_b\nx,y,,\n", ("row 1", "log_a")),
     ],
 )

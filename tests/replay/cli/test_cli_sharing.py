@@ -199,6 +199,7 @@ def test_solve_takes_xi_and_answers_with_shared_units(tmp_path: Path, capsys: py
     assert "unit 2 is held by 'a' too" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_bytes_do_not_depend_on_the_seed_of_hashes(inputs: list[str]) -> None:
     # More jobs than the fixture's, so that matchings and transports have something to choose.
     rows = ""

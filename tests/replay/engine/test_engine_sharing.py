@@ -380,6 +380,7 @@ def measured(reference: Path) -> Interference:
     return Interference(xi_from_frame(pd.DataFrame(rows)))
 
 
+@pytest.mark.slow
 @pytest.mark.reference
 def test_a_replay_with_measured_ratios_beats_the_exclusive_optimum_at_every_step(reference: Path) -> None:
     inputs = load(Options(), Silent())

@@ -683,6 +683,7 @@ def test_the_preemptive_policies_of_the_artifact(
     assert average == pytest.approx(fidelity.golden_averages(venus.folder, chosen.by_vc)[vc], rel=0.001)
 
 
+@pytest.mark.slow
 @pytest.mark.reference
 def test_two_small_virtual_clusters_of_the_artifact(
     reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

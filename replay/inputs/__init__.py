@@ -1,0 +1,1 @@
+"""From options to what is replayed: the trace, the jobs, and who may share."""
