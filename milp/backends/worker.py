@@ -6,6 +6,7 @@ Solvers are C libraries that may abort, hang or leak (DESIGN §6.4). Here their 
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import signal
@@ -48,6 +49,10 @@ def main() -> None:
 
     with suppress(Exception):  # the first question would meet it too, and be answered with it
         dispatch(sys.argv[2], LinearModel([1.0], [1.0], [True]), Limits())  # loads the solver before any time counts
+    # Solved models wait for us to collect them, between two questions. Collected at any time, python-mip's would free
+    # themselves by a call to cffi, perhaps in the middle of another one, whose lock lets nobody in twice: a deadlock.
+    gc.disable()
+    gc.freeze()  # what is loaded stays, and need not be looked at each time
     pipe.send(("ready", os.getpid()))
     at_start = None
     while True:
@@ -55,10 +60,12 @@ def main() -> None:
             solver_name, model, limits = pipe.recv()
         except (EOFError, ConnectionError):  # the parent has ended, perhaps with our answer unread
             return
+        reply: tuple[object, ...]
+        answer: LinearAnswer | None
         try:
             answer = dispatch(solver_name, model, limits)
         except Exception:
-            reply: tuple[object, ...] = ("error", traceback.format_exc(limit=3))
+            answer, reply = None, ("error", traceback.format_exc(limit=3))
         else:
             now = resident_bytes()
             at_start = now if at_start is None else at_start
@@ -67,7 +74,5 @@ def main() -> None:
             pipe.send(reply)
         except BrokenPipeError:  # the parent has gone
             return
-
-
-if __name__ == "__main__":
-    main()
+        del answer, reply, model
+        gc.collect()

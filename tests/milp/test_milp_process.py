@@ -832,3 +832,34 @@ print(solve(Problem(5, 120.0, jobs, (1,)), backend="cbc").backend)
     bare = [str(Path(sys.executable).resolve()), "-c", code]  # of no virtual environment
     ended = subprocess.run(bare, capture_output=True, text=True, check=True, env=environment)
     assert ended.stdout.split() == ["cbc"], ended.stderr
+
+
+def test_garbage_is_collected_between_questions_only() -> None:
+    """A model collected while cffi reads a declaration calls cffi itself, and waited for ever for its own lock."""
+    collects = """
+from bft.milp import Pair
+from bft.milp.backends import process
+# What the collector of garbage may do at any moment, it does here at the worst one.
+process._WORKER = \'\'\'
+import gc
+from pycparser.c_parser import CParser
+parse = CParser.parse
+def parse_and_collect(*given, **named):
+    if gc.isenabled():
+        gc.collect()
+    return parse(*given, **named)
+CParser.parse = parse_and_collect
+gc.set_threshold(1_000_000)
+\'\'\' + process._WORKER
+mine = process.SolverProcess(grace_s=20.0)
+curve = dict(ns=np.array([0.0, 1.0, 2.0, 3.0]), os=np.array([0.0, 10.0, 30.0, 31.0]), tcup=20.0, tcdw=10.0)
+jobs = tuple(Job(name, 1, 3, **curve) for name in "abcd")
+shared = Problem(5, 120.0, jobs, (1, 1, 1, 0), pairs=(Pair(0, 1, 1.3, 1.4), Pair(1, 2, 1.2, 1.6), Pair(2, 3, 1.1, 1.2)))
+for formulation in ("items", "flow"):
+    solution = solve(shared, backend="cbc", formulation=formulation, process=mine, time_limit=10.0)
+    assert solution.status == "optimal", solution
+assert mine.started == 1, mine.started
+mine.close()
+"""
+    child = subprocess.run([sys.executable, "-c", PRELUDE + collects], capture_output=True, text=True, timeout=600)
+    assert child.returncode == 0, child.stderr
