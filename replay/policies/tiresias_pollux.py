@@ -16,7 +16,7 @@ class TiresiasPollux(TiresiasL):
     """Tiresias-l at rounds, in two queues, where waiting jobs keep their turn among running ones.
 
     Who fits, by number of units alone, runs; all others stop. Those that start, in this order, get the nodes with most
-    free units. `placement`, `skew_threshold` and `late_demotion` mean nothing here.
+    free units. `placement`, `skew_threshold`, `late_demotion` and `compat` mean nothing here.
     """
 
     limits: tuple[float, ...] = field(
