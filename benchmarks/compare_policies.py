@@ -21,7 +21,8 @@ import pandas as pd
 from _common import reference_folder
 
 from bft.replay.engine.ledger import Outcome
-from bft.replay.engine.loop import Replay, Rules
+from bft.replay.engine.loop import Replay
+from bft.replay.engine.rules import Rules
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import Inputs, load
 from bft.replay.options.effects import kind_of

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bft.replay.engine.ledger import Outcome
-    from bft.replay.engine.loop import Replay, Rules
+    from bft.replay.engine.loop import Replay
+    from bft.replay.engine.rules import Rules
     from bft.replay.engine.sharing_rules import Interference
     from bft.replay.options.options import Options
     from bft.replay.policies import (
@@ -44,7 +45,7 @@ _HOMES = {
     "Outcome": "engine.ledger",
     "Policy": "policies",
     "Replay": "engine.loop",
-    "Rules": "engine.loop",
+    "Rules": "engine.rules",
     "State": "policies",
     "always_idle": "trace.node_trace",
     "execute": "run",

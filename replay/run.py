@@ -18,7 +18,8 @@ from bft.replay.checkpoint import Checkpoint, checkpoint_path
 from bft.replay.claim import claimed
 from bft.replay.engine.asking import asking
 from bft.replay.engine.ledger import Outcome
-from bft.replay.engine.loop import Replay, Rules
+from bft.replay.engine.loop import Replay
+from bft.replay.engine.rules import Rules
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.engine.watcher import Notes, Silent, Watcher
 from bft.replay.inputs.load import Inputs, load

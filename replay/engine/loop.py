@@ -12,76 +12,24 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from bft.models import JobTable
-from bft.models.checks import MAX_LIMIT_S, Maybe, Name, SecondsBySize, check_fields, checked, seconds, whole
 from bft.replay.engine.asking import asking
 from bft.replay.engine.course import Stall
 from bft.replay.engine.holdings import Holdings
 from bft.replay.engine.ledger import ConservationError, Ledger, Loss, Outcome
 from bft.replay.engine.moves import Change, Traits, changes, held_twice
 from bft.replay.engine.port import Decision, Machine, Policy, PolicyError, Remembers, State
+from bft.replay.engine.rules import Rules
 from bft.replay.engine.running import NEVER, Running, finished_view
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
-CostModel = Literal["bftrainer", "stall"]
 # Rounding of doubles, relative: a finish due at a whole nanosecond must not come one late.
 ROUNDING = 1e-14
 # Status of a step at which there was nothing to give, so that nobody was asked.
 NOTHING_IDLE = "nothing idle"
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """How the world of a replay works, whatever the policy.
-
-    Parameters
-    ----------
-    max_jobs
-        Jobs in play at once, 0 for all; others wait, first come first served.
-    cost_model
-        `bftrainer` deducts T x rate from progress at a rescale; `stall` stops progress for T seconds.
-    decide_at
-        `all`: node events, submits, finishes and the policy's timers. `node`: node events only, as the published
-        replayer does.
-    min_interval_s
-        Least time between two decisions; what happens meanwhile is decided together.
-    checkpoint_interval_s
-        A rigid job saves its work so often while it runs, at no cost, and when a policy stops it; 0: all the time.
-    start_overhead_s
-        Seconds without progress after a job's first start.
-    restart_overhead
-        The same after every later start, and after each move where a policy migrates: pairs of a number of units and
-        the seconds that apply up to it, ascending; more units take the last pair's.
-    policy_time_limit_s
-        Wall time after which a policy that has not answered counts as hanging, and the replay ends; None: never.
-
-    Raises
-    ------
-    InputError
-        When a value is not allowed; names the option as the command line does.
-    """
-
-    max_jobs: int = checked("-maxJ", whole(0), 10)
-    cost_model: CostModel = checked("--cost-model", Name(("bftrainer", "stall")), "bftrainer")
-    decide_at: Literal["all", "node"] = checked("--events", Name(("all", "node")), "all")
-    min_interval_s: float = checked("--min-interval", seconds(zero=True), 0.0)
-    checkpoint_interval_s: float = checked("--checkpoint-interval", seconds(zero=True), 600.0)
-    start_overhead_s: float = checked("--start-overhead", seconds(zero=True), 0.0)
-    restart_overhead: tuple[tuple[int, float], ...] = checked("--restart-overhead", SecondsBySize(), ())
-    policy_time_limit_s: float | None = checked("--policy-time-limit", Maybe(seconds(most=MAX_LIMIT_S)), None)
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    def restart_s(self, units: int) -> float:
-        """Seconds that a restart on so many units takes."""
-        if not self.restart_overhead:
-            return 0.0
-        return next((s for most, s in self.restart_overhead if units <= most), self.restart_overhead[-1][1])
 
 
 _STANDING = ("now", "_admitted", "_submitted", "_event", "_pending", "_decided_at", "_wake_ns", "_finished")

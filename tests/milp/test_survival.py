@@ -15,7 +15,8 @@ from bft.milp.backends.process import SolverProcess
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.models import Curve, Job, JobTable
 from bft.replay.engine.ledger import Outcome
-from bft.replay.engine.loop import Replay, Rules
+from bft.replay.engine.loop import Replay
+from bft.replay.engine.rules import Rules
 from bft.replay.policies import MilpPolicy
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, from_changes
 

@@ -17,7 +17,8 @@ from bft.models import InputError
 from bft.replay.checkpoint import Checkpoint, seal
 from bft.replay.cli.main import run
 from bft.replay.engine.ledger import BOOKS, Outcome
-from bft.replay.engine.loop import Replay, Rules
+from bft.replay.engine.loop import Replay
+from bft.replay.engine.rules import Rules
 from bft.replay.policies import EqualShare, MilpPolicy, MilpSharingPolicy, Policy
 
 FILES = ("summary.json", "steps.parquet", "jobs.parquet", "allocations.parquet")

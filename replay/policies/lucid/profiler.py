@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 from bft.models import Job, JobTable
 from bft.replay.engine.ledger import JobRecord, Outcome
-from bft.replay.engine.loop import Replay, Rules
+from bft.replay.engine.loop import Replay
 from bft.replay.engine.places import Places
 from bft.replay.engine.port import Decision, Kind, State
+from bft.replay.engine.rules import Rules
 from bft.replay.policies.lucid.submissions import Forecast, RecentSubmissions
 from bft.replay.pools import joint_trace, joint_window
 from bft.replay.trace.node_trace import always_idle

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from bft.models import Curve, Job, JobTable
 from bft.replay.engine.ledger import BOOKS, JobRecord, Outcome
-from bft.replay.engine.loop import Replay, Rules
+from bft.replay.engine.loop import Replay
+from bft.replay.engine.rules import Rules
 from bft.replay.policies import Decision, EqualShare, MilpPolicy, Policy, PolicyError, State
 from bft.replay.trace.node_trace import NodeTrace, always_idle, from_changes
 

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from bft.models import Curve, Job, JobTable
 from bft.replay.engine.ledger import BOOKS, Outcome
-from bft.replay.engine.loop import Replay, Rules
+from bft.replay.engine.loop import Replay
+from bft.replay.engine.rules import Rules
 from bft.replay.policies import Decision, EqualShare, JobView, Kind, MilpPolicy, Policy, State
 from bft.replay.trace.node_trace import NodeTrace, from_changes
 

@@ -20,7 +20,8 @@ from test_engine import SECOND, START, Rows, make, world
 from bft.models import Job, JobTable, UnitMemory, xi_from_frame
 from bft.replay.cli.main import run
 from bft.replay.engine.ledger import Outcome
-from bft.replay.engine.loop import Replay, Rules
+from bft.replay.engine.loop import Replay
+from bft.replay.engine.rules import Rules
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.policies import Decision, JobView, Kind, MilpSharingPolicy, Policy, State
 from bft.replay.policies._shared_places import SharedPlaces

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from bft.models import Curve, Job, JobTable
 from bft.replay.engine.ledger import Outcome
-from bft.replay.engine.loop import Replay, Rules
+from bft.replay.engine.loop import Replay
+from bft.replay.engine.rules import Rules
 from bft.replay.policies import Decision, EqualShare, MilpPolicy, Policy, State
 from bft.replay.results.dedicated import dedicated_traces, equivalent_nodes
 from bft.replay.results.metrics import jain_fairness, mean_units, spread, summarise

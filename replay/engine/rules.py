@@ -1,0 +1,60 @@
+"""How the world of a replay works, whatever the policy: who is in play, what changes cost, when decisions are taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bft.models.checks import MAX_LIMIT_S, Maybe, Name, SecondsBySize, check_fields, checked, seconds, whole
+
+CostModel = Literal["bftrainer", "stall"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How the world of a replay works, whatever the policy.
+
+    Parameters
+    ----------
+    max_jobs
+        Jobs in play at once, 0 for all; others wait, first come first served.
+    cost_model
+        `bftrainer` deducts T x rate from progress at a rescale; `stall` stops progress for T seconds.
+    decide_at
+        `all`: node events, submits, finishes and the policy's timers. `node`: node events only, as the published
+        replayer does.
+    min_interval_s
+        Least time between two decisions; what happens meanwhile is decided together.
+    checkpoint_interval_s
+        A rigid job saves its work so often while it runs, at no cost, and when a policy stops it; 0: all the time.
+    start_overhead_s
+        Seconds without progress after a job's first start.
+    restart_overhead
+        The same after every later start, and after each move where a policy migrates: pairs of a number of units and
+        the seconds that apply up to it, ascending; more units take the last pair's.
+    policy_time_limit_s
+        Wall time after which a policy that has not answered counts as hanging, and the replay ends; None: never.
+
+    Raises
+    ------
+    InputError
+        When a value is not allowed; names the option as the command line does.
+    """
+
+    max_jobs: int = checked("-maxJ", whole(0), 10)
+    cost_model: CostModel = checked("--cost-model", Name(("bftrainer", "stall")), "bftrainer")
+    decide_at: Literal["all", "node"] = checked("--events", Name(("all", "node")), "all")
+    min_interval_s: float = checked("--min-interval", seconds(zero=True), 0.0)
+    checkpoint_interval_s: float = checked("--checkpoint-interval", seconds(zero=True), 600.0)
+    start_overhead_s: float = checked("--start-overhead", seconds(zero=True), 0.0)
+    restart_overhead: tuple[tuple[int, float], ...] = checked("--restart-overhead", SecondsBySize(), ())
+    policy_time_limit_s: float | None = checked("--policy-time-limit", Maybe(seconds(most=MAX_LIMIT_S)), None)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def restart_s(self, units: int) -> float:
+        """Seconds that a restart on so many units takes."""
+        if not self.restart_overhead:
+            return 0.0
+        return next((s for most, s in self.restart_overhead if units <= most), self.restart_overhead[-1][1])
