@@ -142,7 +142,7 @@ class Case:
     Parameters
     ----------
     avg_jct_s, avg_queue_s
-        Of the artifact (REFERENCE.md §4).
+        Of the published artifact.
     golden
         Its results, job by job: a file in golden/; empty where there is none.
     within

@@ -35,7 +35,7 @@ SLOW_S = 5.0
 
 
 def near(a: float, b: float) -> bool:
-    """Whether two objectives agree as DESIGN §6.4 asks."""
+    """Whether two objectives agree to 1e-6, relative."""
     return math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-6)
 
 

@@ -33,7 +33,7 @@ from bft.milp.values import objective
 SIZES = [(j, n) for j in (5, 10, 20, 30) for n in (50, 100, 200, 500, 1000)] + [(30, 4734)]
 QUICK = [(5, 50), (10, 100), (10, 500), (30, 1000)]
 FORMULATIONS = {"modes": modes.build, "lambda": _lambda.build, "node": node.build}
-# Pairs of the sharing rows, a job: DESIGN §11 has 15 for 10 jobs, 45 for 30.
+# Pairs per job in the rows about sharing: 15 for 10 jobs, 45 for 30.
 PAIRS = 1.5
 SECONDS = 60.0
 

@@ -14,7 +14,7 @@ import numpy as np
 from bft.datasets import dnn_scalability
 from bft.milp import Job, Pair, Problem, SolverProcess, solve
 
-# jobs, units, pairs; the two of DESIGN §11 and two in between
+# Jobs, units, pairs: a small and a large case, and two in between
 CASES = ((10, 100, 15), (10, 500, 15), (20, 500, 30), (30, 1000, 45))
 PARTNERS = 3
 

@@ -1,4 +1,4 @@
-"""Problems to try out by Hypothesis, and what each is worth by DESIGN §6, without NumPy and without our tables."""
+"""Problems to try out by Hypothesis, and what each is worth by docs/model.md, without NumPy and without our tables."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def interpolated(ns: list[float], os: list[float], n: float) -> float:
 
 
 def worth(job: Job, held: int, n: int, tfwd: float, cost_model: str) -> float | None:
-    """v_j(n) by the letter of DESIGN §6, None where the job may not have n units."""
+    """v_j(n) by the letter of docs/model.md, None where the job may not have n units."""
     if n != 0 and not max(job.jmin, 1) <= n <= job.jmax:
         return None
     ns, os = job.ns.tolist(), job.os.tolist()

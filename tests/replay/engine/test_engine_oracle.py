@@ -117,7 +117,7 @@ BOOK_OF = {"start stall": "stall"}
 
 
 class Simulator:
-    """The world of DESIGN §5 as sets of units and lists of things to come."""
+    """The world of docs/semantics.md as sets of units and lists of things to come."""
 
     def __init__(self, trace: NodeTrace, jobs: JobTable, policy: Policy, rules: Rules, choice: Outcome) -> None:
         self.jobs, self.policy, self.rules = list(jobs), policy, rules

@@ -107,7 +107,7 @@ def states(draw: st.DrawFn) -> State:
 
 
 def value(v: JobView, n: int, tfwd: float, model: str) -> float:
-    """Equation of DESIGN §6 for one job, O = P here."""
+    """The value of docs/model.md for one job, O = P here."""
     job = v.job
     if n and not max(job.jmin, 1) <= n <= job.jmax:
         return -float("inf")

@@ -211,7 +211,7 @@ def test_a_job_can_be_joined_at_the_instant_it_starts() -> None:
 
 @dataclass
 class Watched:
-    """A policy whose every decision is held against the partner rules, as POLICIES.md states them."""
+    """A policy whose every decision is held against Lucid's rules for partners, see docs/policies-rules.md."""
 
     inner: Lucid
     name: str = "watched"

@@ -127,7 +127,7 @@ samples = st.lists(st.integers(1, 60), min_size=1, max_size=30)
 
 
 def directly(d: list[int], a: Fraction, delta: Fraction) -> Fraction:
-    """P / E by the letter of POLICIES.md, over the samples that are left at a."""
+    """P / E by the formula of Gu et al., over the samples that are left at a."""
     left = [sample for sample in d if sample > a]
     if not left:
         return Fraction(0)
