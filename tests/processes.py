@@ -16,17 +16,17 @@ _SIGNALLED = """
 import os, sys, time
 import bft.replay.engine.loop as engine
 
-plain, steps, to_come, pause_s = engine.Replay._step, 0, {plan!r}, {pause_s!r}
+plain, steps, to_come, pause_s = engine.Replay.step, 0, {plan!r}, {pause_s!r}
 
-def step(self, instant):
+def step(self):
     global steps
-    plain(self, instant)
+    plain(self)
     steps += 1
     while to_come and to_come[0][0] <= steps:
         os.kill(os.getpid(), to_come.pop(0)[1])
         time.sleep(pause_s)
 
-engine.Replay._step = step
+engine.Replay.step = step
 {more}
 from bft.replay.cli import main
 main()

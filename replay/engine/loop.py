@@ -32,7 +32,11 @@ ROUNDING = 1e-14
 NOTHING_IDLE = "nothing idle"
 
 
-_STANDING = ("now", "_admitted", "_submitted", "_event", "_pending", "_decided_at", "_wake_ns", "_finished")
+_STANDING = ("now", "_admitted", "_submitted", "_event", "_pending", "_decided_at", "_wake_ns", "_finished", "_over")
+
+
+class ReplayOverError(RuntimeError):
+    """The replay has come to its end: there is no next instant."""
 
 
 class Replay:
@@ -83,6 +87,8 @@ class Replay:
         self._decided_at = -NEVER
         self._wake_ns = NEVER
         self._finished: list[int] = []  # since the policy was last asked
+        self._asked: State | None = None  # what is to be decided now
+        self._over = False
 
     # --- the loop -------------------------------------------------------------------------------------------------
 
@@ -120,18 +126,96 @@ class Replay:
 
     def _run(self, on_step: Callable[[int], None] | None, should_stop: Callable[[], bool] | None) -> bool:
         """Replay to the end; whether somebody stopped it before."""
-        while self._work_left():
-            instant = self._next_instant()
-            if instant > self.trace.end:
-                self._advance(self.trace.end)
-                self._finish()
-                break
+        while self.peek() is not None:
             if should_stop is not None and should_stop():
                 return True
-            self._step(instant)
+            self.step()
             if on_step is not None:
                 on_step(self.now)
         return False
+
+    def peek(self) -> int | None:
+        """The next instant at which something happens (UTC ns); None at the end of the replay.
+
+        The last instant is that of the last finish, or the trace's end.
+        """
+        if not self._work_left() or self._over:
+            return None
+        return min(self._next_instant(), self.trace.end)
+
+    def step(self) -> None:
+        """Handle the next instant, the policy's decision included.
+
+        Raises
+        ------
+        ReplayOverError
+            When `peek` is None.
+        PolicyError
+            When the policy fails.
+        """
+        state = self.advance()
+        if state is not None:
+            self.decide(self._answer(state))
+
+    def advance(self) -> State | None:
+        """Handle the next instant up to its decision, for those who decide themselves instead of the policy.
+
+        Returns
+        -------
+        State or None
+            What the policy is to be asked: `decide` must follow. None where nobody is asked at this instant.
+
+        Raises
+        ------
+        ReplayOverError
+            When `peek` is None.
+        """
+        instant = self.peek()
+        if instant is None:
+            raise ReplayOverError(f"the replay ended at {self.now} ns")
+        self._over = self._next_instant() > self.trace.end
+        if not self._happens(instant) or not self._in_play:
+            return None
+        self._decided_at = instant
+        state = self._asked = self._state()
+        if state.idle:
+            return state
+        self.decide(Decision((0,) * len(state.jobs), status=NOTHING_IDLE))
+        return None
+
+    def decide(self, decision: Decision) -> None:
+        """Carry out what has been decided on the state that `advance` returned.
+
+        Raises
+        ------
+        PolicyError
+            When the decision is one that no scheduler may take.
+        RuntimeError
+            When nothing is to be decided.
+        """
+        state, self._asked = self._asked, None
+        if state is None:
+            raise RuntimeError("nothing is to be decided: advance() returned no state")
+        if state.idle:
+            self._finished = []
+        if decision.wake_ns is not None and decision.wake_ns <= self.now:
+            raise self._traits.refusal(f"it asked to be woken at {decision.wake_ns} ns, and it is {self.now}")
+        found = changes(decision, state, self._in_play, self._held, self._traits)
+        before = [(change.running, change.running.rate) for change in found if change.running.units]
+        self._apply(found)
+        self._wake_ns = NEVER if decision.wake_ns is None else decision.wake_ns
+        self._conserve()
+        rate = sum(running.rate for running in self._active)
+        self.ledger.decided(
+            self.now,
+            state.idle,
+            len(state.jobs),
+            len(self._active),
+            self._held.used,
+            rate,
+            sum(running.rate - earlier for running, earlier in before),
+            decision,
+        )
 
     def _close(self, *, interrupted: bool) -> Outcome:
         for running in self._in_play:  # who holds units now held them to the end
@@ -178,9 +262,9 @@ class Replay:
     def _asking(self) -> AbstractContextManager[None]:
         return asking(self._traits.name, self.policy, limit_s=self.rules.policy_time_limit_s)
 
-    def _step(self, instant: int) -> None:
-        """Handle everything that happens at an instant, in the order of DESIGN §5."""
-        self._advance(instant)
+    def _happens(self, instant: int) -> bool:
+        """Handle everything that happens at an instant, in its order; whether a decision is due."""
+        self._let_pass(instant)
         finished = self._finish()
         touched = self._leave_and_join()
         admitted = self._admit()
@@ -188,11 +272,9 @@ class Replay:
         if woken:
             self._wake_ns = NEVER
         self._pending |= touched if self.rules.decide_at == "node" else finished or touched or admitted or woken
-        if self._pending and instant < self.trace.end and instant >= self._decided_at + self._min_interval_ns():
-            self._pending = False
-            if self._in_play:
-                self._decided_at = instant
-                self._decide()
+        due = self._pending and instant < self.trace.end and instant >= self._decided_at + self._min_interval_ns()
+        self._pending &= not due
+        return due
 
     def _work_left(self) -> bool:
         return bool(self._in_play) or self._admitted < len(self._queue)
@@ -217,7 +299,7 @@ class Replay:
 
     # --- stages of an instant, in their order ---------------------------------------------------------------------
 
-    def _advance(self, to: int) -> None:
+    def _let_pass(self, to: int) -> None:
         """Let time pass: every running job progresses at its rate, stalls are charged as they pass."""
         seconds = (to - self.now) / SECOND_NS
         if seconds > 0:
@@ -346,32 +428,6 @@ class Replay:
         return admitted
 
     # --- the decision ---------------------------------------------------------------------------------------------
-
-    def _decide(self) -> None:
-        state = self._state()
-        if state.idle == 0:  # nothing to give
-            decision = Decision((0,) * len(state.jobs), status=NOTHING_IDLE)
-        else:
-            decision = self._answer(state)
-            self._finished = []
-        if decision.wake_ns is not None and decision.wake_ns <= self.now:
-            raise self._traits.refusal(f"it asked to be woken at {decision.wake_ns} ns, and it is {self.now}")
-        found = changes(decision, state, self._in_play, self._held, self._traits)
-        before = [(change.running, change.running.rate) for change in found if change.running.units]
-        self._apply(found)
-        self._wake_ns = NEVER if decision.wake_ns is None else decision.wake_ns
-        self._conserve()
-        rate = sum(running.rate for running in self._active)
-        self.ledger.decided(
-            self.now,
-            state.idle,
-            len(state.jobs),
-            len(self._active),
-            self._held.used,
-            rate,
-            sum(running.rate - earlier for running, earlier in before),
-            decision,
-        )
 
     def _answer(self, state: State) -> Decision:
         """What the policy decides."""

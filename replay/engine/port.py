@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from itertools import chain, pairwise
 from numbers import Integral, Real
-from typing import Any, Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import Any, Protocol, overload, runtime_checkable
 
 from bft.milp import Transfer
 from bft.models import Dynamics, Job
@@ -73,6 +76,94 @@ class JobView:
         return sum(units for _, units in self.partners)
 
 
+class Jobs(Sequence[JobView]):
+    """The jobs in play as a policy sees them, in order of admission: a sequence of `JobView`, with look-ups.
+
+    Examples
+    --------
+    >>> jobs = Jobs()
+    >>> len(jobs), list(jobs.running), dict(jobs.positions)
+    (0, [], {})
+    """
+
+    def __init__(self, views: Iterable[JobView] = ()) -> None:
+        self._views = tuple(views)
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def __iter__(self) -> Iterator[JobView]:
+        return iter(self._views)
+
+    @overload
+    def __getitem__(self, position: int) -> JobView: ...
+
+    @overload
+    def __getitem__(self, position: slice) -> tuple[JobView, ...]: ...
+
+    def __getitem__(self, position: int | slice) -> JobView | tuple[JobView, ...]:
+        return self._views[position]
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, Jobs) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"Jobs({tuple(self)!r})"
+
+    @cached_property
+    def running(self) -> Sequence[int]:
+        """Positions of the jobs that hold units, ascending."""
+        return tuple(position for position, view in enumerate(self) if view.units)
+
+    @cached_property
+    def waiting(self) -> Sequence[int]:
+        """Positions of the jobs that hold none, ascending."""
+        return AllBut(len(self), self.running)
+
+    @cached_property
+    def positions(self) -> Mapping[str, int]:
+        """Position of each job by its name."""
+        return MappingProxyType({view.job.name: position for position, view in enumerate(self)})
+
+    @cached_property
+    def used(self) -> int:
+        """Units that they hold, shared ones counted once."""
+        views = [self[position] for position in self.running]
+        return sum(view.units for view in views) - sum(view.shared for view in views) // 2
+
+
+class AllBut(Sequence[int]):
+    """The numbers 0 ... count - 1 but for some, in ascending order, in time and memory for these alone.
+
+    Examples
+    --------
+    >>> list(AllBut(6, [0, 3]))
+    [1, 2, 4, 5]
+    """
+
+    def __init__(self, count: int, but: Sequence[int]) -> None:
+        self._count, self._but = count, but
+
+    def __len__(self) -> int:
+        return self._count - len(self._but)
+
+    def __iter__(self) -> Iterator[int]:
+        bounds = (-1, *self._but, self._count)
+        return chain.from_iterable(range(before + 1, after) for before, after in pairwise(bounds))
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        return list(self)[index]
+
+
 class Machine:
     """The machine as a policy sees it: which units are idle, and which of them are free."""
 
@@ -116,7 +207,7 @@ class State:
     idle
         Idle units, those that jobs hold included.
     jobs
-        The jobs in play, in order of admission.
+        The jobs in play, in order of admission; any sequence of views becomes `Jobs`.
     machine
         Where the units are; for policies that place jobs.
     finished
@@ -125,9 +216,37 @@ class State:
 
     time_ns: int
     idle: int
-    jobs: tuple[JobView, ...]
+    jobs: Sequence[JobView]
     machine: Machine = field(default=_NO_MACHINE, compare=False)
     finished: tuple[JobView, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.jobs, Jobs):
+            object.__setattr__(self, "jobs", Jobs(self.jobs))
+
+    @property
+    def running(self) -> Sequence[int]:
+        """Positions in `jobs` of those that hold units, ascending."""
+        return self._looked_up.running
+
+    @property
+    def waiting(self) -> Sequence[int]:
+        """Positions in `jobs` of those that hold none, ascending: in order of admission."""
+        return self._looked_up.waiting
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """Position in `jobs` of each job, by its name."""
+        return self._looked_up.positions
+
+    @property
+    def free(self) -> int:
+        """Idle units that nobody holds."""
+        return self.idle - self._looked_up.used
+
+    @property
+    def _looked_up(self) -> Jobs:
+        return self.jobs if isinstance(self.jobs, Jobs) else Jobs(self.jobs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,5 +28,4 @@ class Fifo:
 
     def decide(self, state: State) -> Decision:
         """Start those in front."""
-        waiting = (at for at, view in enumerate(state.jobs) if not view.units)
-        return start(state, waiting, spreads=lambda job: not self.consolidate, blocks=not self.backfill)
+        return start(state, state.waiting, spreads=lambda job: not self.consolidate, blocks=not self.backfill)

@@ -32,7 +32,7 @@ def start(state: State, waiting: Iterable[int], *, spreads: Spreads, blocks: boo
     blocks
         Stop at the first job that does not fit; otherwise skip it.
     """
-    if not state.idle - sum(view.units for view in state.jobs):
+    if not state.free:
         return Decision.keep(state)
     places = state.machine.places()
     refused = _Refused()
@@ -161,7 +161,7 @@ def _excess(state: State, order: Sequence[int]) -> set[int] | None:
     """Running jobs that find no room, by number of units, once those before them have theirs; None: nobody starts."""
     left = state.idle
     starts = False
-    running: set[int] = {at for at, view in enumerate(state.jobs) if view.units}
+    running = set(state.running)
     for at in order:
         view = state.jobs[at]
         needed = view.units or view.job.request

@@ -32,10 +32,9 @@ class ShortestFirst:
 
     def decide(self, state: State) -> Decision:
         """Start the shortest."""
-        if not state.idle - sum(view.units for view in state.jobs):
+        if not state.free:
             return Decision.keep(state)
-        waiting = [at for at, view in enumerate(state.jobs) if not view.units]
-        waiting.sort(key=lambda at: self._total_s(state.jobs[at].job))
+        waiting = sorted(state.waiting, key=lambda at: self._total_s(state.jobs[at].job))
         return start(state, waiting, spreads=lambda job: not self.consolidate, blocks=not self.backfill)
 
     def _total_s(self, job: Job) -> float:

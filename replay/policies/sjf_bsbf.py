@@ -38,7 +38,7 @@ class SjfBestSharing:
 
     def decide(self, state: State) -> Decision:
         """Start the shortest."""
-        waiting = [at for at, view in enumerate(state.jobs) if not view.units]
+        waiting = list(state.waiting)
         twice = sum(view.shared for view in state.jobs) // 2
         if not waiting or twice == state.idle:  # every unit has two holders
             return Decision.keep(state)

@@ -45,7 +45,7 @@ class _SharedSrtf(ABC):
 
     def decide(self, state: State) -> Decision:
         """Run the shortest, and let others share."""
-        if not any(view.units == 0 for view in state.jobs):
+        if not len(state.waiting):
             return Decision.keep(state)
         return _Walk(self, state).decision()
 

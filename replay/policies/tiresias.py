@@ -104,7 +104,7 @@ class TiresiasL:
         """Walk the queues."""
         if not is_round(state.time_ns, self.interval_s):
             return Decision.keep(state, wake_ns=next_round(state.time_ns, self.interval_s))
-        at = {view.job.name: position for position, view in enumerate(state.jobs)}
+        at = state.positions
         self._admit(at)
         for view in state.jobs:
             if view.starts:

@@ -30,16 +30,14 @@ class TiresiasPollux(TiresiasL):
         wake_ns = next_round(state.time_ns, self.interval_s)
         if not is_round(state.time_ns, self.interval_s):
             return Decision.keep(state, wake_ns=wake_ns)
-        at = {view.job.name: position for position, view in enumerate(state.jobs)}
+        at = state.positions
         self._admit(at)
         for view in state.jobs:
             if view.starts:
                 self._place(view, state.time_ns)
         runs = within_quota(state, (at[name] for queue in self._queues for name in queue))
         nodes = Nodes(state, [position for position in runs if state.jobs[position].units])
-        changed: dict[int, tuple[int, ...]] = {
-            position: () for position, view in enumerate(state.jobs) if view.units and position not in runs
-        }
+        changed: dict[int, tuple[int, ...]] = {position: () for position in state.running if position not in runs}
         for position in runs:
             if not state.jobs[position].units:
                 changed[position] = nodes.take(nodes.emptiest(state.jobs[position].job.request))

@@ -84,7 +84,7 @@ class Lucid:
         """Start waiting jobs, alone or on the units of others."""
         self._submissions.see(state.jobs)
         self._learn(state)
-        waiting = [at for at, view in enumerate(state.jobs) if not view.units]
+        waiting = list(state.waiting)
         if not waiting:
             return Decision.keep(state)
         on = self.sharing and self._switch.on(state.time_ns)
@@ -176,7 +176,7 @@ class Lucid:
     def _binder(self, state: State) -> Binder:
         rules = PairRules(self.score_sum, self.priority_ratio, self.unit_memory_gib, self.interference)
         binder = Binder(rules)
-        alone = [at for at, view in enumerate(state.jobs) if view.units and not view.partners]
+        alone = [at for at in state.running if not state.jobs[at].partners]
         alone.sort(key=lambda at: (state.jobs[at].since_ns or 0, self._priority(state.jobs[at].job)))
         for at in alone:
             candidate = self._candidate(state.jobs[at], at)

@@ -57,7 +57,7 @@ class LucidProfiler:
         per = state.machine.units_per_node
         base = (state.machine.nodes - self.spare_nodes) * per
         held = {unit for view in state.jobs for unit in view.held}
-        waiting = [at for at, view in enumerate(state.jobs) if not view.units]
+        waiting = list(state.waiting)
         if self._grown and len(waiting) < self.shrink_below and not any(unit >= base for unit in held):
             expected = (self.forecast or self._recent).expect(state.time_ns)
             self._grown = expected.units > self.quiet_units

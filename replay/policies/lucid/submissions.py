@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -130,7 +130,7 @@ class RecentSubmissions:
         self._last_ns = -NEVER
         self._names: set[str] = set()  # of those submitted at _last_ns
 
-    def see(self, jobs: tuple[JobView, ...]) -> None:
+    def see(self, jobs: Sequence[JobView]) -> None:
         """Note the jobs that are new; they come last."""
         new = []
         for view in reversed(jobs):

@@ -1,0 +1,111 @@
+"""A replay one instant at a time, and what a state offers to look up."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_engine import START, Asks, at_times, make, replay, world
+from test_engine_oracle import SECOND
+
+from bft.models import JobTable
+from bft.replay import EqualShare, NodeTrace, Replay, State
+from bft.replay.engine.loop import ReplayOverError
+from bft.replay.engine.port import AllBut, JobView
+from bft.replay.policies import Decision
+
+JOBS = [make("a", pmax=300), make("b", pmax=100, at=20), make("c", pmax=1e6, at=30)]
+
+
+def trace() -> NodeTrace:
+    return world([(0, "a", 1), (0, "b", 1), (50, "a", 0), (70, "a", 1), (90, "b", 0)], 400)
+
+
+def one() -> Replay:
+    return Replay(trace(), JobTable(tuple(JOBS)), EqualShare())
+
+
+def test_steps_make_a_run() -> None:
+    stepped, instants = one(), []
+    while (instant := stepped.peek()) is not None:
+        stepped.step()
+        assert stepped.now == instant
+        instants.append(instant)
+    assert instants == sorted(set(instants))
+    assert instants[-1] == trace().end  # c does not finish
+    assert stepped.run().steps.equals(one().run().steps)
+    with pytest.raises(ReplayOverError, match="ended"):
+        stepped.step()
+
+
+def test_whoever_decides_instead_of_the_policy_gets_what_the_policy_would() -> None:
+    mine, asked = one(), 0
+    while mine.peek() is not None:
+        state = mine.advance()
+        if state is not None:
+            asked += 1
+            mine.decide(EqualShare().decide(state))
+    assert asked > 5
+    assert mine.run().steps.equals(one().run().steps)
+
+
+def test_a_decision_is_taken_only_where_one_is_due() -> None:
+    mine = one()
+    with pytest.raises(RuntimeError, match="nothing is to be decided"):
+        mine.decide(Decision(()))
+
+
+def test_a_replay_without_work_has_no_next_instant() -> None:
+    assert Replay(trace(), JobTable(()), EqualShare()).peek() is None
+
+
+def test_the_last_instant_is_the_last_finish() -> None:
+    done = Replay(trace(), JobTable((make("a", pmax=90),)), EqualShare())
+    done.step()
+    assert done.peek() == START + 5 * SECOND  # on two nodes
+    done.step()
+    assert done.peek() is None
+
+
+def view(at: int, units: int, shared: int = 0) -> JobView:
+    return JobView(make(f"j{at}"), units, 0.0, tuple(range(units)), ((at ^ 1, shared),) if shared else ())
+
+
+@given(st.lists(st.integers(0, 3), max_size=12))
+def test_what_a_state_looks_up_is_what_a_scan_finds(units: list[int]) -> None:
+    state = State(0, 100, tuple(view(at, count) for at, count in enumerate(units)))
+    assert list(state.running) == [at for at, count in enumerate(units) if count]
+    assert list(state.waiting) == [at for at, count in enumerate(units) if not count]
+    assert len(state.waiting) == units.count(0)
+    assert state.free == 100 - sum(units)
+    assert all(state.jobs[at].job.name == name for name, at in state.positions.items())
+    assert len(state.positions) == len(units)
+
+
+def test_units_that_two_jobs_share_are_used_once() -> None:
+    assert State(0, 10, (view(0, 3, 2), view(1, 2, 2), view(2, 0))).free == 7
+
+
+@given(st.integers(0, 20), st.data())
+def test_all_but_some(count: int, data: st.DataObject) -> None:
+    but = sorted(data.draw(st.sets(st.integers(0, count - 1)))) if count else []
+    rest = AllBut(count, but)
+    assert list(rest) == [number for number in range(count) if number not in but]
+    assert len(rest) == len(list(rest))
+    assert rest[:] == list(rest)
+
+
+def test_what_the_engine_says_of_itself_is_what_a_scan_finds() -> None:
+    seen = 0
+
+    def answer(state: State) -> list[int]:
+        nonlocal seen
+        seen += 1
+        assert list(state.running) == [at for at, v in enumerate(state.jobs) if v.units]
+        assert list(state.waiting) == [at for at, v in enumerate(state.jobs) if not v.units]
+        assert state.free == state.idle - sum(v.units for v in state.jobs)
+        assert dict(state.positions) == {v.job.name: at for at, v in enumerate(state.jobs)}
+        return list(at_times({})(state)) if seen % 2 else list(EqualShare().decide(state).counts)
+
+    replay(trace(), JOBS, Asks(answer))
+    assert seen > 5
