@@ -1,34 +1,28 @@
 """One file a policy family; `policy_names` lists those that can be asked for, third parties' included."""
 
-from bft.replay.engine.port import Decision, JobView, Kind, Machine, Policy, PolicyError, Remembers, State
-from bft.replay.policies.equal_share import EqualShare
-from bft.replay.policies.milp import MilpPolicy
-from bft.replay.policies.milp_sharing import MilpSharingPolicy
-from bft.replay.policies.registry import (
-    PolicyOption,
-    make_policy,
-    parse_constants,
-    policy_factory,
-    policy_names,
-    policy_options,
-)
+from __future__ import annotations
 
-__all__ = [
-    "Decision",
-    "EqualShare",
-    "JobView",
-    "Kind",
-    "Machine",
-    "MilpPolicy",
-    "MilpSharingPolicy",
-    "Policy",
-    "PolicyError",
-    "PolicyOption",
-    "Remembers",
-    "State",
-    "make_policy",
-    "parse_constants",
-    "policy_factory",
-    "policy_names",
-    "policy_options",
-]
+from typing import TYPE_CHECKING
+
+from bft.models.lazy import public_names
+
+if TYPE_CHECKING:
+    from bft.replay.engine.port import Decision as Decision
+    from bft.replay.engine.port import JobView as JobView
+    from bft.replay.engine.port import Kind as Kind
+    from bft.replay.engine.port import Machine as Machine
+    from bft.replay.engine.port import Policy as Policy
+    from bft.replay.engine.port import PolicyError as PolicyError
+    from bft.replay.engine.port import Remembers as Remembers
+    from bft.replay.engine.port import State as State
+    from bft.replay.policies.equal_share import EqualShare as EqualShare
+    from bft.replay.policies.milp import MilpPolicy as MilpPolicy
+    from bft.replay.policies.milp_sharing import MilpSharingPolicy as MilpSharingPolicy
+    from bft.replay.policies.registry import PolicyOption as PolicyOption
+    from bft.replay.policies.registry import make_policy as make_policy
+    from bft.replay.policies.registry import parse_constants as parse_constants
+    from bft.replay.policies.registry import policy_factory as policy_factory
+    from bft.replay.policies.registry import policy_names as policy_names
+    from bft.replay.policies.registry import policy_options as policy_options
+else:
+    __getattr__, __dir__, __all__ = public_names(__name__)
