@@ -28,6 +28,7 @@ from bft.replay.inputs.load import Inputs, load
 from bft.replay.options.effects import kind_of
 from bft.replay.options.options import Options
 from bft.replay.policies import policy_names
+from bft.replay.policies.solver import SolverOptions
 from bft.replay.results.dedicated import dedicated_traces
 from bft.replay.results.metrics import summarise
 from bft.replay.run import policy_of
@@ -75,8 +76,8 @@ def main() -> None:
         if shares and not given.xi:
             print(f"{name:<13} needs --xi")
             continue
-        options = Options(**files, policy=name, tfwd_s=given.Tfwd, backend="exact" if name == "milp" else "auto",
-                          xi=given.xi if shares else None)  # fmt: skip
+        options = Options(**files, policy=name, tfwd_s=given.Tfwd, xi=given.xi if shares else None,
+                          solver=SolverOptions("exact" if name == "milp" else "auto"))  # fmt: skip
         inputs = load(options, Silent())
         began = time.perf_counter()
         outcome = replayed(inputs.pools[0].trace, options, inputs)

@@ -14,6 +14,7 @@ from bft.replay.engine import holdings
 from bft.replay.engine.free_units import FreeUnits
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
+from bft.replay.policies.solver import SolverOptions
 
 
 class ShortestFirst(FreeUnits):
@@ -38,11 +39,11 @@ def main() -> None:
     for name in ("-ndmap", "-bdfn", "-scfn"):
         parser.add_argument(name)
     given = parser.parse_args()
-    inputs = load(Options(given.ndmap, given.bdfn, given.scfn), Silent())
+    inputs = load(Options(node_trace=given.ndmap, job_bounds=given.bdfn, job_curves=given.scfn), Silent())
     print("order              preemptions   lost to preemption    lost to rescaling")
     for label, order in (("longest idle", FreeUnits), ("shortest idle", ShortestFirst), ("lowest number", LowestFirst)):
         holdings.FreeUnits = order  # type: ignore[misc]
-        outcome = Replay(inputs.pools[0].trace, inputs.jobs, MilpPolicy(120.0, backend="exact")).run()
+        outcome = Replay(inputs.pools[0].trace, inputs.jobs, MilpPolicy(120.0, SolverOptions("exact"))).run()
         preemptions = sum(record.preemptions for record in outcome.records)
         preempted = sum(record.lost_to_preemption for record in outcome.records)
         rescaled = sum(record.lost_to_rescale for record in outcome.records)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bft.replay.policies import MilpSharingPolicy as MilpSharingPolicy
     from bft.replay.policies import Policy as Policy
     from bft.replay.policies import State as State
+    from bft.replay.policies.solver import SolverOptions as SolverOptions
     from bft.replay.results.metrics import summarise as summarise
     from bft.replay.run import execute as execute
     from bft.replay.trace.node_trace import NodeTrace as NodeTrace

@@ -6,7 +6,6 @@ import platform
 import resource
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from bft.replay.claim import claimed
 from bft.replay.engine.asking import asking
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Rules
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.engine.watcher import Notes, Silent, Watcher
 from bft.replay.inputs.load import Inputs, load
@@ -36,8 +34,9 @@ from bft.replay.trace.node_trace import NodeTrace
 
 
 def policy_settings(options: Options, interference: Interference | None = None) -> dict[str, Any]:
-    """What a run tells its policy: fields of these names are filled from it."""
-    settings = {name: getattr(options, name) for name in POLICY_SETTINGS}
+    """What a run lets its policy know: fields of these names are filled from it."""
+    known = {**options.flat(), "solver": options.solver}
+    settings = {name: known[name] for name in POLICY_SETTINGS}
     return {**settings, "objective": OBJECTIVES[options.objective], "interference": interference}
 
 
@@ -153,6 +152,51 @@ Replayed = tuple[dict[str, Any], dict[str, Any], Callable[[Path], None]]
 """Metrics, wall-clock figures, and what writes the rest into a folder."""
 
 
+class _Player:
+    """Replays pools under the policy of the options, one after the other, until it is stopped or the policy fails."""
+
+    def __init__(
+        self, options: Options, inputs: Inputs, watcher: Watcher, should_stop: Callable[[], bool] | None
+    ) -> None:
+        self._options, self._inputs, self._watcher = options, inputs, watcher
+        self._should_stop = should_stop
+        self._never_run = frozenset(inputs.never_run)
+        self.failed: PolicyError | None = None  # after it nothing more is replayed
+
+    def run(self, name: str, pool: Pool, policy: Policy, checkpoint: Checkpoint | None = None) -> tuple[Outcome, float]:
+        """What came of a pool's jobs, and the seconds (wall time) that it took."""
+        watcher = self._watcher
+        watcher.stage(name, pool.trace.start, pool.trace.end)
+        began = time.perf_counter()
+        without = {index for index, job in enumerate(pool.jobs) if job.name in self._never_run}
+        replay = Replay(pool.trace, pool.jobs, policy, self._options.rules, self._inputs.interference, without)
+        if checkpoint is not None and checkpoint.resume(replay):
+            watcher.note(f"resumed from {checkpoint.path.name} after {replay.ledger.decisions} decisions")
+
+        def save(*, due: bool) -> None:
+            if checkpoint is None or (due and not checkpoint.due()):
+                return
+            try:
+                checkpoint.save(replay)
+            except InputError as error:  # a full disk must not cost what has been replayed
+                watcher.note(f"{error}; the replay goes on")
+
+        def on_step(now: int) -> None:
+            watcher.at(now, replay.ledger.decisions)
+            save(due=True)
+
+        try:
+            # Saved at the end too: what follows, the replay for U and the writing, may be interrupted or killed.
+            outcome = replay.run(on_step=on_step, should_stop=self._stop, before_close=lambda: save(due=False))
+        except PolicyError as error:
+            self.failed = error
+            outcome = error.outcome
+        return outcome, time.perf_counter() - began
+
+    def _stop(self) -> bool:
+        return self.failed is not None or (self._should_stop is not None and self._should_stop())
+
+
 def _replay(
     options: Options,
     inputs: Inputs,
@@ -161,57 +205,14 @@ def _replay(
     should_stop: Callable[[], bool] | None,
     checkpoint: Checkpoint | None,
 ) -> Replayed:
-    rules = Rules(
-        options.max_jobs,
-        options.cost_model,
-        options.events,
-        options.min_interval_s,
-        options.checkpoint_interval_s,
-        options.start_overhead_s,
-        options.restart_overhead,
-        options.policy_time_limit_s,
-    )
-    never_run = frozenset(inputs.never_run)
-    failed: list[PolicyError] = []  # the policy's, after which nothing more is replayed
-
-    def run(name: str, pool: Pool, policy: Policy, saved: Checkpoint | None) -> tuple[Outcome, float]:
-        watcher.stage(name, pool.trace.start, pool.trace.end)
-        began = time.perf_counter()
-        without = {at for at, job in enumerate(pool.jobs) if job.name in never_run}
-        replay = Replay(pool.trace, pool.jobs, policy, rules, inputs.interference, without)
-        if saved is not None and saved.resume(replay):
-            watcher.note(f"resumed from {saved.path.name} after {replay.ledger.decisions} decisions")
-
-        def save(*, due: bool) -> None:
-            if saved is None or (due and not saved.due()):
-                return
-            try:
-                saved.save(replay)
-            except InputError as error:  # a full disk must not cost what has been replayed
-                watcher.note(f"{error}; the replay goes on")
-
-        def on_step(now: int) -> None:
-            watcher.at(now, replay.ledger.decisions)
-            save(due=True)
-
-        def stop() -> bool:
-            return bool(failed) or (should_stop is not None and should_stop())
-
-        try:
-            # Saved at the end too: what follows, the replay for U and the writing, may be interrupted or killed.
-            outcome = replay.run(on_step=on_step, should_stop=stop, before_close=lambda: save(due=False))
-        except PolicyError as error:
-            failed.append(error)
-            outcome = error.outcome
-        return outcome, time.perf_counter() - began
-
+    player = _Player(options, inputs, watcher, should_stop)
     outcomes, policies, replay_s = [], [], 0.0
     stage, jobs, pools = _stage_before(options, inputs)
     for pool in pools:
         policy = policy_of(options, inputs.interference)
         name = f"replay of {pool.name}" if pool.name else "replay"
         # A checkpoint holds one replay: where there are several pools, each is short.
-        outcome, seconds = run(name, pool, policy, checkpoint if len(pools) == 1 else None)
+        outcome, seconds = player.run(name, pool, policy, checkpoint if len(pools) == 1 else None)
         outcomes.append(outcome)
         policies.append(policy)
         replay_s += seconds
@@ -219,33 +220,50 @@ def _replay(
     done = stage.joined(merged) if stage is not None else merged
     if done is None:
         raise InputError("the job table is empty", file=inputs.jobs.source or None)
-    outcome = done
-    timing: dict[str, Any] = {"replay_s": replay_s, "decision_s": _decision_times(outcome)}
+    timing: dict[str, Any] = {"replay_s": replay_s, "decision_s": _decision_times(done)}
     dedicated: list[Outcome] = []
-    stopped = outcome.interrupted
+    stopped = done.interrupted
     # A fixed cluster is dedicated: it would be compared with itself.
-    for trace in dedicated_traces(outcome) if options.dedicated and options.cluster is None else ():
-        if stopped:
-            break
+    if options.dedicated and options.cluster is None and not stopped:
+        dedicated, dedicated_s, stopped = _on_dedicated_nodes(player, done, jobs, options, inputs, notes)
+        timing |= dedicated_s
+    metrics = {**summarise(done, dedicated), "interrupted": stopped}
+    if player.failed is not None:
+        metrics["policy_error"] = str(player.failed)
+    return metrics | _verified(policies), timing, lambda draft: results.write_outcome(draft, done)
+
+
+def _on_dedicated_nodes(
+    player: _Player, outcome: Outcome, jobs: JobTable, options: Options, inputs: Inputs, notes: Notes
+) -> tuple[list[Outcome], dict[str, float], bool]:
+    """The same jobs on as many dedicated nodes, for U; their time; and whether they were stopped before the end."""
+    dedicated: list[Outcome] = []
+    timing: dict[str, float] = {}
+    for trace in dedicated_traces(outcome):
         nodes = len(trace.nodes)
-        twin, too_large = cap_all(Pool("", trace, jobs, ()), rigid=kind_of(options.policy).rigid, but=never_run)
+        rigid, never_run = kind_of(options.policy).rigid, frozenset(inputs.never_run)
+        pool, too_large = cap_all(Pool("", trace, jobs, ()), rigid=rigid, but=never_run)
         if too_large:
             notes.note(f"for U, {too_large} jobs that need more than the {nodes} dedicated nodes run on all of them")
         name = f"{nodes} dedicated node{'s' * (nodes != 1)}, for U"
-        found, seconds = run(name, twin, policy_of(options, inputs.interference), None)
-        dedicated.append(found)
+        result, seconds = player.run(name, pool, policy_of(options, inputs.interference))
+        dedicated.append(result)
         timing["dedicated_s"] = timing.get("dedicated_s", 0.0) + seconds
-        stopped = found.interrupted
-    if stopped:  # U of a part means nothing
-        dedicated.clear()
-    metrics = {**summarise(outcome, dedicated), "interrupted": stopped}
-    if failed:
-        metrics["policy_error"] = str(failed[0])
-    verifying = [policy for policy in policies if isinstance(policy, MilpPolicy) and (policy.verify or policy.verified)]
-    if verifying:
-        metrics["verified"] = sum(policy.verified for policy in verifying)
-        metrics["verify_mismatches"] = sum(policy.mismatches for policy in verifying)
-    return metrics, timing, lambda draft: results.write_outcome(draft, outcome)
+        if result.interrupted:  # U of a part means nothing
+            return [], timing, True
+    return dedicated, timing, False
+
+
+def _verified(policies: Sequence[Policy]) -> dict[str, int]:
+    """How many answers of a solver were checked, and how many were invalid."""
+    by_milp = [policy for policy in policies if isinstance(policy, MilpPolicy)]
+    checked = [policy for policy in by_milp if policy.solver.verify or policy.verified]
+    if not checked:
+        return {}
+    return {
+        "verified": sum(policy.verified for policy in checked),
+        "verify_mismatches": sum(policy.mismatches for policy in checked),
+    }
 
 
 def _stage_before(options: Options, inputs: Inputs) -> tuple[Stage | None, JobTable, Sequence[Pool]]:
@@ -280,10 +298,10 @@ def _replay_reference(
         trace,
         inputs.jobs,
         tfwd_s=options.tfwd_s,
-        max_jobs=options.max_jobs,
+        max_jobs=options.rules.max_jobs,
         use_milp=options.policy == "milp",
-        backend=options.backend,
-        time_limit=options.time_limit_s,
+        backend=options.solver.backend,
+        time_limit=options.solver.time_limit_s,
         on_step=watcher.at,
         should_stop=should_stop,
     )
@@ -324,7 +342,7 @@ def _summary(options: Options, inputs: Inputs, metrics: dict[str, Any], notes: N
         "format_version": results.FORMAT_VERSION,
         "degraded": degraded(metrics),
         "metrics": metrics,
-        "options": asdict(options),
+        "options": options.flat(),
         "inputs": {
             "digests_sha256": inputs.digests,
             "trace": _of_trace(inputs.pools[0].trace) if options.cluster is None else {"source": options.cluster},

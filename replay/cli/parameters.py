@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 else:  # older versions of click have no such brackets
     _AnyType = _BoolType = click.ParamType
 
-F = TypeVar("F", bound=Callable[..., Any])
+Decorator = Callable[[Any], Any]
 
 
 class Checked(_AnyType):
@@ -76,19 +75,34 @@ class OneOf(Checked):
         super().__init__(Name(tuple(names)))
 
 
-def option(of: type[Any], field: str, *names: str, metavar: str | None = None, help: str) -> Callable[[F], F]:  # noqa: A002 - as click calls it
-    """An option of the command line that fills a field of a dataclass: its check and default are the field's."""
-    found = next(each for each in fields(of) if each.name == field)
-    check: Check = found.metadata["check"]
-    default = None if found.default is MISSING else found.default
+def option(
+    name: str,
+    *flags: str,
+    check: Check,
+    default: Any,
+    metavar: str | None = None,
+    help: str,  # noqa: A002 - as click calls it
+) -> Decorator:
+    """An option of the command line: `name` of the parameter, and what its value may be."""
     if isinstance(check, Flag):
-        return click.option(*names, field, is_flag=True, default=default, help=help)
+        return click.option(*flags, name, is_flag=True, default=default, help=help)
     if isinstance(check, Several):
-        return click.option(*names, field, type=Checked(check.each), multiple=True, metavar=metavar, help=help)
-    kind = getattr(check, "inner", check)
+        return click.option(*flags, name, type=Checked(check.each), multiple=True, metavar=metavar, help=help)
+    kind, shown = getattr(check, "inner", check), default is not None
     return click.option(
-        *names, field, type=Checked(kind), default=default, show_default=default is not None, metavar=metavar, help=help
+        *flags, name, type=Checked(kind), default=default, show_default=shown, metavar=metavar, help=help
     )
+
+
+def together(*options: Decorator) -> Decorator:
+    """Several options as one decorator, in the order in which `--help` lists them."""
+
+    def decorate(command: Any) -> Any:
+        for each in reversed(options):
+            command = each(command)
+        return command
+
+    return decorate
 
 
 class YesNo(_BoolType):

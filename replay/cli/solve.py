@@ -1,4 +1,4 @@
-"""`bft-replay solve`: one decision, or a batch of them (DESIGN §6.5)."""
+"""`bft-replay solve`: one decision, or a batch of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 
@@ -24,62 +24,34 @@ from bft.models.bounded import (
     weigh_json,
     weigh_lines,
 )
-from bft.models.checks import MAX_LIMIT_S
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
 from bft.replay.cli.output import drafted
-from bft.replay.cli.parameters import NamesWholeOption, Seconds
+from bft.replay.cli.parameters import NamesWholeOption
 from bft.replay.cli.solver_options import solver_options
-
-if TYPE_CHECKING:
-    from bft.milp import Ties
+from bft.replay.policies.solver import SolverOptions
 
 Solver = Callable[[object], dict[str, Any]]
 
 
 @click.command(cls=NamesWholeOption, short_help="Solve allocation problems given as JSON.")
 @click.argument("problem", metavar="PROBLEM")
-@solver_options(default_backend="auto")
-@click.option(
-    "-optTL",
-    "--time-limit",
-    "time_limit_s",
-    type=Seconds(most=MAX_LIMIT_S),
-    help="Time limit of one problem, seconds. [none]",
-)
+@solver_options(SolverOptions("auto"))
 @click.option("-o", "--output", metavar="FILE", help="Where to write the answer. [standard output]")
-def solve(
-    problem: str,
-    backend: str,
-    formulation: str,
-    strict_reference: bool,
-    time_limit_s: float | None,
-    gap: float,
-    threads: int,
-    ties: Ties,
-    output: str | None,
-) -> int:
+def solve(problem: str, output: str | None, **given: Any) -> int:
     """Solve PROBLEM: a .json file with one problem, a .jsonl or .jsonl.gz file with one a line, or - for either.
 
     In a batch a malformed line becomes an object with the key "error" on its line, and the exit code is 2 at the end.
     """
     from bft import milp
 
+    solver = SolverOptions(**given)
+
     def one(document: object) -> dict[str, Any]:
         try:
             posed = milp.parse(document)
         except OverflowError as error:
             raise milp.ProblemError(f"a number is too large: {error}") from error
-        solution = milp.solve(
-            posed.problem,
-            backend=backend,
-            formulation=formulation,
-            strict_reference=strict_reference,
-            time_limit=time_limit_s,
-            gap=gap,
-            threads=threads,
-            ties=ties,
-        )
-        return milp.answer(posed, solution)
+        return milp.answer(posed, solver.solve(posed.problem))
 
     if problem == "-":
         return _standard_input(one, output)

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import fields
+from typing import Any
 
-import click
-
-from bft.models.checks import whole
-from bft.replay.cli.parameters import Checked, Finite, OneOf
-from bft.replay.options.options import BACKENDS, FORMULATIONS, TIES
-
-F = TypeVar("F", bound=Callable[..., Any])
+from bft.replay.cli.parameters import Decorator, option, together
+from bft.replay.policies.solver import SolverOptions
 
 
-def solver_options(default_backend: str) -> Callable[[F], F]:
-    """Give a command --backend, --formulation, --strict-reference, --gap, --threads, --ties."""
-    options = (
-        click.option("--backend", type=OneOf(BACKENDS), default=default_backend, show_default=True,
-                     help="What solves the MILP; `bft-replay backends` tells which are there."),
-        click.option("--formulation", type=OneOf(FORMULATIONS), default="auto", show_default=True,
-                     help="How the MILP is written: modes, or node as published; with xi items, or flow."),
-        click.option("--strict-reference", is_flag=True,
-                     help="Keep the too small big-M of the published model (formulation node)."),
-        click.option("--gap", type=Finite(min=0, max=1, max_open=True), default=0.0, show_default=True,
-                     help="Relative gap at which a solver may stop."),
-        click.option("--threads", type=Checked(whole(1)), default=1, show_default=True,
-                     help="Threads of the solver."),
-        click.option("--ties", type=OneOf(TIES), default="canonical", show_default=True,
-                     help="Of several optima: the canonical one, whatever solves, or the solver's own."),
-    )  # fmt: skip
+def solver_options(default: SolverOptions) -> Decorator:
+    """Give a command --backend, --formulation, --strict-reference, --time-limit, --gap, --threads, --ties."""
+    checks = {each.name: each.metadata["check"] for each in fields(SolverOptions)}
 
-    def decorate(command: F) -> F:
-        for option in reversed(options):
-            command = option(command)
-        return command
+    def of(name: str, *flags: str, **more: Any) -> Decorator:
+        return option(name, *flags, check=checks[name], default=getattr(default, name), **more)
 
-    return decorate
+    limit = "Time limit of one decision, seconds." + (" [none]" if default.time_limit_s is None else "")
+    return together(
+        of("backend", "--backend", help="What solves the MILP; `bft-replay backends` lists those that are available."),
+        of(
+            "formulation",
+            "--formulation",
+            help="How the MILP is written: modes, or node as published; with xi items, or flow.",
+        ),
+        of(
+            "strict_reference",
+            "--strict-reference",
+            help="Keep the too small big-M of the published model (formulation node).",
+        ),
+        of("time_limit_s", "-optTL", "--time-limit", help=limit),
+        of("gap", "--gap", help="Relative gap at which a solver may stop."),
+        of("threads", "--threads", help="Threads of the solver."),
+        of("ties", "--ties", help="Of several optima: the canonical one, whatever solves, or the solver's own."),
+    )

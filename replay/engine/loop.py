@@ -271,7 +271,7 @@ class Replay:
         woken = self._wake_ns <= instant
         if woken:
             self._wake_ns = NEVER
-        self._pending |= touched if self.rules.decide_at == "node" else finished or touched or admitted or woken
+        self._pending |= touched if self.rules.events == "node" else finished or touched or admitted or woken
         due = self._pending and instant < self.trace.end and instant >= self._decided_at + self._min_interval_ns()
         self._pending &= not due
         return due

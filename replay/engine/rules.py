@@ -20,7 +20,7 @@ class Rules:
         Jobs in play at once, 0 for all; others wait, first come first served.
     cost_model
         `bftrainer` deducts T x rate from progress at a rescale; `stall` stops progress for T seconds.
-    decide_at
+    events
         `all`: node events, submits, finishes and the policy's timers. `node`: node events only, as the published
         replayer does.
     min_interval_s
@@ -43,7 +43,7 @@ class Rules:
 
     max_jobs: int = checked("-maxJ", whole(0), 10)
     cost_model: CostModel = checked("--cost-model", Name(("bftrainer", "stall")), "bftrainer")
-    decide_at: Literal["all", "node"] = checked("--events", Name(("all", "node")), "all")
+    events: Literal["all", "node"] = checked("--events", Name(("all", "node")), "all")
     min_interval_s: float = checked("--min-interval", seconds(zero=True), 0.0)
     checkpoint_interval_s: float = checked("--checkpoint-interval", seconds(zero=True), 600.0)
     start_overhead_s: float = checked("--start-overhead", seconds(zero=True), 0.0)

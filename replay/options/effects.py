@@ -7,23 +7,17 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from bft.models.errors import InputError
+from bft.replay.policies.solver import SolverOptions
 
 if TYPE_CHECKING:
     from bft.replay.options.options import Options
     from bft.replay.policies import Kind
 
-# What a policy may know of the run, by the name of the option.
+# What a policy may know of the run: fields of these names are filled from it.
 POLICY_SETTINGS = (
     "tfwd_s",
-    "backend",
-    "formulation",
-    "strict_reference",
-    "time_limit_s",
-    "gap",
-    "threads",
-    "ties",
+    "solver",
     "cost_model",
-    "verify",
     "objective",
     "deadline_boost",
     "deadline_horizon_s",
@@ -34,6 +28,8 @@ POLICY_SETTINGS = (
 )
 # Of these the engine itself uses some too, whatever the policy knows.
 _OF_THE_ENGINE = ("cost_model", "unit_memory_gib", "restart_overhead")
+# The options of the solver, which a policy knows together.
+SOLVER_OPTIONS = tuple(each.name for each in fields(SolverOptions))
 # What --compat reference uses: all that the published replayer has.
 _PUBLISHED = (
     "node_trace",
@@ -85,13 +81,13 @@ def contradictions(options: Options) -> Iterator[str]:
         yield "the published replayer knows no sharing: leave out --xi or --compat"
     if o.xi is not None and "interference" not in constants_of(policy):
         yield f"--policy {policy} shares nothing, so it takes no --xi"
-    if o.compat == "reference" and (o.max_jobs == 0 or policy not in ("milp", "equal-share")):
+    if o.compat == "reference" and (o.rules.max_jobs == 0 or policy not in ("milp", "equal-share")):
         yield "the published replayer knows --policy milp and equal-share, and -maxJ from 1 on"
     if o.compat == "lucid" and policy not in LUCID_CONSTANTS:
         yield f"--compat lucid is for --policy {', '.join(LUCID_CONSTANTS)}, not {policy}"
     if o.compat == "pollux" and o.jobs_format != "pollux":
         yield f"--compat pollux is for --jobs-format pollux, not {o.jobs_format}"
-    if "backend" in constants_of(policy):
+    if "solver" in constants_of(policy):
         yield from _of_the_solver(o)
     yield from (f"{flag} has no effect {need.where(o)}" for flag, need in _idle(o) if need.refused)
 
@@ -100,15 +96,14 @@ def _of_the_solver(o: Options) -> Iterator[str]:
     """What no solver can do."""
     from bft.milp.backends.registry import BACKENDS
 
-    shares = o.xi is not None
-    if shares and o.formulation not in ("auto", *_SHARING):
-        yield f"--formulation {o.formulation} knows no sharing; with --xi choose {' or '.join(_SHARING)}"
-    formulation = o.formulation
+    shares, solver, formulation = o.xi is not None, o.solver, o.solver.formulation
+    if shares and formulation not in ("auto", *_SHARING):
+        yield f"--formulation {formulation} knows no sharing; with --xi choose {' or '.join(_SHARING)}"
     if formulation == "auto":
-        formulation = "node" if o.strict_reference else "items" if shares else "modes"
-    if o.backend in BACKENDS and formulation not in BACKENDS[o.backend].formulations:
+        formulation = "node" if solver.strict_reference else "items" if shares else "modes"
+    if solver.backend in BACKENDS and formulation not in BACKENDS[solver.backend].formulations:
         able = ", ".join(name for name, backend in BACKENDS.items() if formulation in backend.formulations)
-        yield f"--backend {o.backend} cannot solve formulation {formulation}; choose one of {able}"
+        yield f"--backend {solver.backend} cannot solve formulation {formulation}; choose one of {able}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +161,7 @@ NEEDS = (
     Need(("sub_batch",), lambda o: o.memory_table is not None, _without("--memory-table")),
     Need(
         ("strict_reference",),
-        lambda o: o.formulation in ("auto", "node"),
+        lambda o: o.solver.formulation in ("auto", "node"),
         _without("--formulation node"),
         refused=True,
     ),
@@ -183,44 +178,44 @@ NEEDS = (
             lambda o: f"with --policy {o.policy}",
         )
         for name in POLICY_SETTINGS
-        if name not in _OF_THE_ENGINE
+        if name not in ("solver", *_OF_THE_ENGINE)
     ),
+    Need(SOLVER_OPTIONS, lambda o: "solver" in constants_of(o.policy), lambda o: f"with --policy {o.policy}"),
     Need(
         ("verify",),
-        lambda o: o.ties == "solver" or o.gap > 0 or o.strict_reference,
+        lambda o: o.solver.ties == "solver" or o.solver.gap > 0 or o.solver.strict_reference,
         lambda o: "with --ties canonical, which verifies every answer without sharing",
     ),
-    Need(("threads", "gap", "ties"), lambda o: o.backend != "exact", lambda o: "with --backend exact"),
+    Need(("threads", "gap", "ties"), lambda o: o.solver.backend != "exact", lambda o: "with --backend exact"),
 )
 
 
 def without_effect(options: Options) -> list[str]:
     """What is given and changes nothing, one sentence an option, in the order of the options."""
-    found = [f"{flag} has no effect {need.where(options)}" for flag, need in _idle(options)]
-    if options.verify and options.policy == "milp-sharing":
-        found.append(
+    notes = [f"{flag} has no effect {need.where(options)}" for flag, need in _idle(options)]
+    solver = options.solver
+    if solver.verify and options.policy == "milp-sharing":
+        notes.append(
             "--verify checks only decisions in which nobody may share: the exact dynamic programme cannot do others"
         )
-    own = "--gap" if options.gap > 0 else "--strict-reference" if options.strict_reference else ""
-    if own and options.ties == "canonical" and options.backend != "exact" and "ties" in constants_of(options.policy):
-        found.append(
+    own = "--gap" if solver.gap > 0 else "--strict-reference" if solver.strict_reference else ""
+    if own and solver.ties == "canonical" and solver.backend != "exact" and "solver" in constants_of(options.policy):
+        notes.append(
             f"--ties canonical has no effect with {own}: the solver's own answers count, and differ by backend"
         )
-    return found
+    return notes
 
 
 def _idle(options: Options) -> Iterator[tuple[str, Need]]:
     """Options that differ from their defaults, by flag, and what they lack."""
     published = Need((), lambda o: False, lambda o: "with --compat reference")
-    for each in fields(options):
-        if getattr(options, each.name) == options.default(each.name):
+    for name, flag in options.changed().items():
+        if options.compat == "reference" and name not in _PUBLISHED:
+            yield flag, published
             continue
-        if options.compat == "reference" and each.name not in _PUBLISHED:
-            yield each.metadata["flag"], published
-            continue
-        lacking = next((need for need in NEEDS if each.name in need.names and not need.holds(options)), None)
+        lacking = next((need for need in NEEDS if name in need.names and not need.holds(options)), None)
         if lacking is not None:
-            yield each.metadata["flag"], lacking
+            yield flag, lacking
 
 
 def kind_of(policy: str) -> Kind:
@@ -244,12 +239,12 @@ def check_backend(options: Options) -> None:
     """
     from bft.milp.backends.registry import BACKENDS, describe
 
-    if options.backend not in BACKENDS or "backend" not in constants_of(options.policy):
+    if options.solver.backend not in BACKENDS or "solver" not in constants_of(options.policy):
         return
-    state = describe(options.backend)
+    state = describe(options.solver.backend)
     if not state.available:
         there = ", ".join(name for name in BACKENDS if describe(name).available)
-        what = f"--backend {options.backend} is not available here ({state.licence}); there are {there}"
+        what = f"--backend {options.solver.backend} is not available here ({state.licence}); there are {there}"
         raise InputError(what, hint=state.how_to_get)
 
 

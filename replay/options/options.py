@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from bft.models.checks import (
-    MAX_LIMIT_S,
     Assignment,
     Check,
     Flag,
@@ -20,13 +19,16 @@ from bft.models.checks import (
     Text,
     check_fields,
     checked,
+    did_you_mean,
     seconds,
     whole,
 )
 from bft.models.errors import InputError
+from bft.replay.engine.rules import Rules
 from bft.replay.options.effects import LUCID_CONSTANTS, check_constants, contradictions, kind_of
+from bft.replay.policies.solver import SolverOptions
 
-# What else a job table may be written as -> what reads it (DESIGN §4).
+# What else a job table may be written as -> what reads it.
 JOB_FORMATS = {
     "tiresias": "bft.models.workloads.jobs_tiresias:read_tiresias_jobs",
     "venus": "bft.models.workloads.jobs_venus:read_venus_jobs",
@@ -34,16 +36,15 @@ JOB_FORMATS = {
     "philly": "bft.models.workloads.jobs_philly:read_philly_jobs",
     "swf": "bft.models.workloads.jobs_swf:read_swf_jobs",
 }
-BACKENDS = ("auto", "cbc", "highs", "gurobi", "exact")
-FORMULATIONS = ("auto", "modes", "node", "items", "flow")
-TIES = ("canonical", "solver")
 # Jobs in play at once where nodes come and go, as published; on a fixed cluster all are.
 MAX_JOBS = 10
+# What a decision may take, as published, seconds.
+DECISION_LIMIT_S = 10.0
 # What Pollux' artifact charges for every start, seconds.
 POLLUX_START_S = 30.0
 # What a restart of a preempted job costs in Lucid's artifact: units, seconds.
 LUCID_RESTARTS = ((8, 40.0), (64, 60.0))
-# A default that depends on other options: `Options` fills it in (_DEFAULTS), so nobody else sees it.
+# A default that depends on other options: `Options` fills it in (_DEFAULTS).
 _DEPENDS: Any = None
 
 _FILE: Check = Maybe(Text())
@@ -60,13 +61,33 @@ class Options:
     """Everything that decides a replay's result; recorded in summary.json.
 
     The values check themselves, so that the command line, config files and Python share one set of errors. Names are
-    taken in capitals or not, paths as text or `Path`, whole numbers where seconds are expected. `policy`, `max_jobs`
-    and the overheads have defaults that depend on other options; once made, they hold what applies.
+    taken in capitals or not, paths as text or `Path`, whole numbers where seconds are expected. `policy`, `oversized`,
+    `rules` and `solver` have defaults that depend on other options; once made, they hold what applies.
+
+    Parameters
+    ----------
+    rules
+        How the world works. One that is given holds as it is; without, or by `Options.of`, `--cluster` lets all jobs
+        be in play, and `--compat` sets the overheads of a start.
+    solver
+        What solves a decision. One that is given holds as it is; without, or by `Options.of`, a decision may take 10 s.
 
     Raises
     ------
     InputError
         When a value is not allowed, or does not go with another; names the option as the command line does.
+
+    Examples
+    --------
+    >>> Options(tfwd_s=120).rules.max_jobs
+    10
+    >>> Options.of(tfwd_s=120, backend="exact", max_jobs=5) == Options(
+    ...     tfwd_s=120, rules=Rules(max_jobs=5), solver=SolverOptions("exact", time_limit_s=10)
+    ... )
+    True
+    >>> Options(tfwd_s=-1)
+    Traceback (most recent call last):
+    bft.models.errors.InputError: -Tfwd: expected a number of seconds > 0 and at most 1e+09, not -1
     """
 
     node_trace: str | None = checked("-ndmap", _FILE, None)
@@ -80,35 +101,19 @@ class Options:
         "--oversized", Maybe(Name(("refuse", "skip", "cap"))), _DEPENDS
     )
     cluster: str | None = checked("--cluster", _FILE, None)
-    tfwd_s: float = checked("-Tfwd", seconds(), 10.0)
-    time_limit_s: float = checked("-optTL", seconds(most=MAX_LIMIT_S), 10.0)
-    max_jobs: int = checked("-maxJ", Maybe(whole(0)), _DEPENDS)  # 0: all
     first_node: int = checked("-nis", whole(0), 0)
     node_count: int | None = checked("-nN", Maybe(whole(1)), None)
     skip_rows: int | None = checked("--skip-rows", Maybe(whole(0)), None)
     sort: bool = checked("--sort", Flag(), default=False)
     policy: str = checked("--policy", Maybe(Name(_policies)), _DEPENDS)
     policy_options: tuple[tuple[str, str], ...] = checked("--set", Several(Assignment()), ())
-    policy_time_limit_s: float | None = checked("--policy-time-limit", Maybe(seconds(most=MAX_LIMIT_S)), None)
-    seed: int = checked("--seed", whole(0), 0)
-    backend: str = checked("--backend", Name(BACKENDS), "cbc")
-    formulation: str = checked("--formulation", Name(FORMULATIONS), "auto")
-    strict_reference: bool = checked("--strict-reference", Flag(), default=False)
-    gap: float = checked("--gap", Number(0, 1, below=True), 0.0)
-    threads: int = checked("--threads", whole(1), 1)
-    ties: Literal["canonical", "solver"] = checked("--ties", Name(TIES), "canonical")
-    cost_model: Literal["bftrainer", "stall"] = checked("--cost-model", Name(("bftrainer", "stall")), "bftrainer")
-    events: Literal["all", "node"] = checked("--events", Name(("all", "node")), "all")
-    min_interval_s: float = checked("--min-interval", seconds(zero=True), 0.0)
-    checkpoint_interval_s: float = checked("--checkpoint-interval", seconds(zero=True), 600.0)
-    start_overhead_s: float = checked("--start-overhead", Maybe(seconds(zero=True)), _DEPENDS)
-    restart_overhead: tuple[tuple[int, float], ...] = checked("--restart-overhead", Maybe(SecondsBySize()), _DEPENDS)
-    verify: bool = checked("--verify", Flag(), default=False)
+    tfwd_s: float = checked("-Tfwd", seconds(), 10.0)
     objective: Literal["own", "throughput", "efficiency"] = checked(
         "--objective", Name(("own", "throughput", "efficiency")), "own"
     )
     deadline_boost: float = checked("--deadline-boost", Number(1), 1.0)
     deadline_horizon_s: float = checked("--deadline-horizon", seconds(), 86_400.0)
+    seed: int = checked("--seed", whole(0), 0)
     xi: str | None = checked("--xi", _FILE, None)
     xi_max: float | None = checked("--xi-max", Maybe(Number(1)), None)
     xi_partners: int = checked("--xi-partners", whole(1), 3)
@@ -120,21 +125,59 @@ class Options:
         "--compat", Maybe(Name(("reference", "lucid", "pollux"))), None
     )
     dedicated: bool = checked("--no-u", Flag(), default=True)
+    rules: Rules = _DEPENDS
+    solver: SolverOptions = _DEPENDS
 
     def __post_init__(self) -> None:
         check_fields(self)
         for name, default in _DEFAULTS.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default(self))
+        for name, kind in PARTS.items():
+            if not isinstance(getattr(self, name), kind):
+                raise InputError(f"{name}: expected {kind.__name__}(...), not {getattr(self, name)!r}")
         what = next(contradictions(self), None)
         if what is not None:
             raise InputError(what)
         check_constants(self.policy, self.constants)
 
-    def default(self, name: str) -> Any:
-        """What an option is unless it is given, beside the others as they are."""
-        dependent = _DEFAULTS.get(name)
-        return dependent(self) if dependent else next(each.default for each in fields(self) if each.name == name)
+    @classmethod
+    def of(cls, **stated: Any) -> Options:
+        """Options by their flat names, as in summary.json and on the command line; what is not stated has its default.
+
+        None, where a default depends on other options, counts as not stated.
+
+        Raises
+        ------
+        InputError
+            As for the class, and for an unknown name.
+        """
+        unknown = next((name for name in stated if name not in FIELDS), None)
+        if unknown is not None:
+            raise InputError(f"unknown option {unknown!r}{did_you_mean(unknown, FIELDS)}")
+        given: dict[str, dict[str, Any]] = {part: {} for part in ("", *PARTS)}
+        for name, value in stated.items():
+            if value is not None or name not in DEPENDENT_RULES:
+                given[FIELDS[name].part][name] = value
+        options = cls(**given[""])
+        return replace(options, **{part: replace(getattr(options, part), **given[part]) for part in PARTS})
+
+    def flat(self) -> dict[str, Any]:
+        """Every option by its flat name, as summary.json records it."""
+        return {name: each.of(self) for name, each in FIELDS.items()}
+
+    def defaults(self) -> dict[str, Any]:
+        """What each option is unless it is given, beside the others as they are; by flat name."""
+        found = {name: _DEFAULTS[name](self) for name in _DEFAULTS}
+        return {
+            name: getattr(found[each.part], name) if each.part else found.get(name, each.default)
+            for name, each in FIELDS.items()
+        }
+
+    def changed(self) -> dict[str, str]:
+        """Options that differ from their defaults: what the command line calls them, by flat name."""
+        defaults = self.defaults()
+        return {name: FIELDS[name].flag for name, value in self.flat().items() if value != defaults[name]}
 
     @property
     def constants(self) -> dict[str, str]:
@@ -142,21 +185,71 @@ class Options:
         return {**(LUCID_CONSTANTS[self.policy] if self.compat == "lucid" else {}), **dict(self.policy_options)}
 
 
-def _restarts(options: Options) -> tuple[tuple[int, float], ...]:
-    if options.compat == "pollux":
-        return SecondsBySize()(POLLUX_START_S)
+def _rules(options: Options) -> Rules:
+    pollux = options.compat == "pollux"
     # Lucid itself preempts nobody.
-    return LUCID_RESTARTS if options.compat == "lucid" and options.policy != "lucid" else ()
+    lucid = LUCID_RESTARTS if options.compat == "lucid" and options.policy != "lucid" else ()
+    return Rules(
+        max_jobs=MAX_JOBS if options.cluster is None else 0,
+        start_overhead_s=POLLUX_START_S if pollux else 0.0,
+        restart_overhead=SecondsBySize()(POLLUX_START_S) if pollux else lucid,
+    )
 
 
 # Defaults that depend on other options, in an order in which those stand before.
 _DEFAULTS: dict[str, Callable[[Options], Any]] = {
     "policy": lambda o: "milp" if o.xi is None else "milp-sharing",
-    "max_jobs": lambda o: MAX_JOBS if o.cluster is None else 0,
-    "start_overhead_s": lambda o: POLLUX_START_S if o.compat == "pollux" else 0.0,
-    "restart_overhead": _restarts,
     # A queue of rigid jobs could wait for ever behind one that never runs.
     "oversized": lambda o: "refuse" if kind_of(o.policy).rigid else "skip",
+    "rules": _rules,
+    "solver": lambda o: SolverOptions(time_limit_s=DECISION_LIMIT_S),
 }
-CHECKS: dict[str, Check] = {each.name: each.metadata["check"] for each in fields(Options)}
-FLAGS: dict[str, str] = {each.name: each.metadata["flag"] for each in fields(Options)}
+# Of the rules those whose default depends on other options.
+DEPENDENT_RULES = ("max_jobs", "start_overhead_s", "restart_overhead")
+# Options that are values of several options.
+PARTS: dict[str, type[Any]] = {"rules": Rules, "solver": SolverOptions}
+
+
+@dataclass(frozen=True, slots=True)
+class OptionField:
+    """Where an option lies, and how the command line has it.
+
+    Parameters
+    ----------
+    name
+        Its flat name.
+    part
+        The part of `Options` that holds it; empty for `Options` itself.
+    flag
+        What the command line and errors call it.
+    check
+        What it may be.
+    default
+        What it is unless stated; None where that depends on other options.
+    """
+
+    name: str
+    part: str
+    flag: str
+    check: Check
+    default: Any
+
+    def of(self, options: Options) -> Any:
+        """What it is."""
+        return getattr(getattr(options, self.part) if self.part else options, self.name)
+
+
+def _fields() -> dict[str, OptionField]:
+    places = [("", Options), *PARTS.items()]
+    found = [
+        OptionField(each.name, part, each.metadata["flag"], each.metadata["check"], each.default)
+        for part, kind in places
+        for each in fields(kind)
+        if each.name not in PARTS
+    ]
+    depend = {"time_limit_s": DECISION_LIMIT_S} | dict.fromkeys(DEPENDENT_RULES)
+    return {each.name: replace(each, default=depend.get(each.name, each.default)) for each in found}
+
+
+# Every option by its flat name, in the order in which they are reported.
+FIELDS = _fields()

@@ -11,6 +11,7 @@ import numpy as np
 from bft import milp
 from bft.models import OBJECTIVES, Curve, Job, Objective, OnlineCurve, deadline_weight
 from bft.replay.engine.port import Decision, State
+from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import SECOND_NS
 
 
@@ -22,8 +23,9 @@ class MilpPolicy:
     ----------
     tfwd_s
         Forward-looking window in seconds.
-    backend, formulation, strict_reference, time_limit_s, gap, threads, ties
-        As `bft.milp.solve` takes them.
+    solver
+        What solves a decision. With `verify`, `verified` counts the answers that were checked, `mismatches` those that
+        were proved wrong.
     cost_model
         How rescaling is priced: `bftrainer` or `stall`.
     objective
@@ -33,21 +35,11 @@ class MilpPolicy:
     learn_curves
         Do not look at the jobs' curves, but learn them while they run (`bft.models.OnlineCurve`). What is maximised is
         then the sum of the speed-ups over one unit, as rates of jobs that never ran cannot be compared.
-    verify
-        Hold answers against the exact programme also where `ties` or `gap` leave the solver's own. `verified` counts
-        those that were held against it, `mismatches` those that it proved wrong.
     """
 
     tfwd_s: float
-    backend: str = "cbc"
-    formulation: str = "auto"
-    strict_reference: bool = False
-    time_limit_s: float | None = None
-    gap: float = 0.0
-    threads: int = 1
-    ties: milp.Ties = "canonical"
+    solver: SolverOptions = SolverOptions()
     cost_model: milp.CostModel = "bftrainer"
-    verify: bool = False
     objective: Objective = OBJECTIVES["own"]
     deadline_boost: float = 1.0
     deadline_horizon_s: float = 86_400.0
@@ -66,17 +58,7 @@ class MilpPolicy:
         if self.learn_curves:
             self._learn(state)
         problem = self.problem(state)
-        solution = milp.solve(
-            problem,
-            backend=self.backend,
-            formulation=self.formulation,
-            strict_reference=self.strict_reference,
-            time_limit=self.time_limit_s,
-            gap=self.gap,
-            threads=self.threads,
-            ties=self.ties,
-            verify=self.verify,
-        )
+        solution = self.solver.solve(problem)
         self.verified += solution.verified is not None
         self.mismatches += solution.verified is False
         return Decision(

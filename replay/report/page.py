@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +98,7 @@ def _left_after_startup(summary: dict[str, Any]) -> list[str]:
 
 
 def _options(summary: dict[str, Any]) -> list[str]:
-    defaults = asdict(Options())
+    defaults = Options().flat()
     given = [
         (name, json.dumps(value))
         for name, value in sorted(summary["options"].items())

@@ -98,6 +98,39 @@ class NodeTrace:
         return replace(self, notes=(*self.notes, *notes))
 
 
+def _changed(times: TimeArray, node: IndexArray, idle: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which rows state something else than the node's row before; every node starts busy."""
+    by_node = np.lexsort((times, node))
+    state, which = idle[by_node], node[by_node]
+    before = np.zeros(len(state), dtype=bool)
+    before[1:] = np.where(which[1:] == which[:-1], state[:-1], False)
+    changed = np.zeros(len(state), dtype=bool)
+    changed[by_node] = state != before
+    return changed
+
+
+def _dropped(repeated: int, unchanged: int) -> list[str]:
+    """Notes on changes that were left out."""
+    notes = []
+    if repeated:
+        notes.append(f"{repeated} rows repeated a node at the same time: the last one counts")
+    if unchanged:
+        notes.append(f"{unchanged} rows repeated a node's state and were dropped")
+    return notes
+
+
+def _dropped_rows(rows: TimeArray, instants: TimeArray) -> list[str]:
+    """The same of the rows of a matrix."""
+    notes = []
+    distinct = np.unique(rows)
+    if len(distinct) < len(rows):
+        notes.append(f"{len(rows) - len(distinct)} rows repeated a time: the last one counts")
+    equal = int((~np.isin(distinct[1:], instants)).sum())
+    if equal:
+        notes.append(f"{equal} rows equal to their predecessor were dropped")
+    return notes
+
+
 def from_changes(
     nodes: Sequence[str],
     times: TimeArray,
@@ -128,40 +161,23 @@ def from_changes(
         Instants of the rows of a matrix that the changes come from; what was merged or dropped is then counted in
         these, not in changes.
     """
-    notes = []
     count = len(times)
     # Of rows for one (time, node), keep the last: stable sort by node within time, then look one ahead.
     order = np.lexsort((np.arange(count), node, times))
     times, node, idle = times[order], node[order], idle[order]
     last = np.ones(count, dtype=bool)
     last[:-1] = (times[1:] != times[:-1]) | (node[1:] != node[:-1])
-    if rows is None and count - int(last.sum()):
-        notes.append(f"{count - int(last.sum())} rows repeated a node at the same time: the last one counts")
     times, node, idle = times[last], node[last], idle[last]
-    # A change is a state that differs from the node's previous one; every node starts busy.
-    by_node = np.lexsort((times, node))
-    state, which = idle[by_node], node[by_node]
-    before = np.zeros(len(state), dtype=bool)
-    before[1:] = np.where(which[1:] == which[:-1], state[:-1], False)
-    changed = np.zeros(len(state), dtype=bool)
-    changed[by_node] = state != before
+    changed = _changed(times, node, idle)
     # The first rows state where nodes start, the last may mark the end; others that say nothing new are worth a note.
     bounds = (times == times[0]) | (times == times[-1]) if len(times) else changed
     unchanged = int((~changed & ~bounds).sum())
-    if rows is None and unchanged:
-        notes.append(f"{unchanged} rows repeated a node's state and were dropped")
     first = int(times[0]) if len(times) else start
     final = int(times[-1]) if len(times) else end
     times, node, idle = times[changed], node[changed], idle[changed]
     instants = np.unique(times)
     joined, left = node[idle], node[~idle]
-    if rows is not None:
-        distinct = np.unique(rows)
-        if len(distinct) < len(rows):
-            notes.append(f"{len(rows) - len(distinct)} rows repeated a time: the last one counts")
-        equal = int((~np.isin(distinct[1:], instants)).sum())
-        if equal:
-            notes.append(f"{equal} rows equal to their predecessor were dropped")
+    notes = _dropped(count - int(last.sum()), unchanged) if rows is None else _dropped_rows(rows, instants)
 
     def offsets(of: TimeArray) -> TimeArray:
         return np.append(np.searchsorted(of, instants, side="left"), len(of)).astype(np.int64)

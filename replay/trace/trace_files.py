@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,69 +126,82 @@ def write_trace(trace: NodeTrace, path: str | Path) -> None:
         For another suffix, and for CSV when a node has several units, which CSV could not tell.
 
     """
-    import pandas as pd
-
     path = Path(path)
     suffixes = "".join(path.suffixes[-2:]).lower()
     if not suffixes.endswith((".parquet", ".csv", ".csv.gz")):
         raise InputError("a node trace is written as .parquet, .csv or .csv.gz", file=path)
-    if not suffixes.endswith(".parquet") and trace.units_per_node != 1:
+    parquet = suffixes.endswith(".parquet")
+    if not parquet and trace.units_per_node != 1:
         raise InputError(
             f"CSV has no place for {trace.units_per_node} units a node", file=path, hint="write .parquet instead"
         )
-    time = np.concatenate(
-        [np.repeat(trace.times, np.diff(trace.left_at)), np.repeat(trace.times, np.diff(trace.joined_at))]
-    )
-    node = np.concatenate([trace.left, trace.joined])
-    idle = np.concatenate([np.zeros(len(trace.left), dtype=bool), np.ones(len(trace.joined), dtype=bool)])
-    if not path.name.lower().endswith(".parquet"):
-        opening = np.arange(len(trace.nodes), dtype=np.int32)
-        at_start = trace.joins(0) if len(trace) and trace.times[0] == trace.start else opening[:0]
-        opening = np.setdiff1d(opening, at_start)
-        time = np.concatenate([np.full(len(opening), trace.start), time])
-        node = np.concatenate([opening, node])
-        idle = np.concatenate([np.zeros(len(opening), dtype=bool), idle])
-        if trace.end > time.max(initial=trace.start - 1):  # nothing else says how long was observed
-            closing_idle = bool(len(trace)) and int(trace.idle_counts()[-1]) == len(trace.nodes)
-            closing = 0 if closing_idle or not len(trace) else _busy_at_end(trace)
-            time, node = np.append(time, trace.end), np.append(node, np.int32(closing))
-            idle = np.append(idle, closing_idle)
+    time, node, idle = _changes(trace) if parquet else _opened_and_closed(trace, *_changes(trace))
     rows = np.zeros(len(time), dtype=np.int32)
     if trace.rows is not None:
         time, node, idle, rows = _with_rows(trace, trace.rows, time, node, idle)
     # By node within an instant: the first rows of a CSV then name the nodes in their order.
     order = np.lexsort((node, rows, time))
+    columns: dict[str, NDArray[Any]] = {"time": time[order], "node": node[order], "idle": idle[order]}
+    if trace.rows is not None:
+        columns[ROW] = rows[order]
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.name.lower().endswith(".parquet"):
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+    (_write_parquet if parquet else _write_csv)(trace, columns, path)
 
-        names = pa.DictionaryArray.from_arrays(
-            pa.array(node[order].astype(np.int32)), pa.array(list(trace.nodes), type=pa.string())
-        )
-        columns = {
-            "time": pa.array(time[order], type=pa.timestamp("ns", tz="UTC")),
-            "node": names,
-            "idle": pa.array(idle[order]),
-        }
-        if trace.rows is not None:
-            columns[ROW] = pa.array(rows[order])
-        table = pa.table(columns)
-        table = table.replace_schema_metadata(_metadata(trace))
-        pq.write_table(table, path, compression="zstd")
-    else:
-        unit: Literal["us", "ns"] = "us" if not (time % 1000).any() else "ns"
-        stamps = np.datetime_as_string(time[order].astype("datetime64[ns]"), unit=unit)
-        frame = pd.DataFrame(
-            {
-                "time": np.char.add(stamps, "Z"),
-                "node": np.asarray(trace.nodes, dtype=object)[node[order]],
-                "idle": idle[order].astype(int),
-            }
-        )
-        if trace.rows is not None:
-            frame[ROW] = rows[order]
-        frame.to_csv(path, index=False, compression={"method": "gzip", "mtime": 0} if path.suffix == ".gz" else None)
+
+Changes = tuple[TimeArray, IndexArray, NDArray[np.bool_]]
+"""Instants, nodes, and whether they are idle from then on; one row per change."""
+
+
+def _changes(trace: NodeTrace) -> Changes:
+    return (
+        np.concatenate(
+            [np.repeat(trace.times, np.diff(trace.left_at)), np.repeat(trace.times, np.diff(trace.joined_at))]
+        ),
+        np.concatenate([trace.left, trace.joined]),
+        np.concatenate([np.zeros(len(trace.left), dtype=bool), np.ones(len(trace.joined), dtype=bool)]),
+    )
+
+
+def _opened_and_closed(trace: NodeTrace, time: TimeArray, node: IndexArray, idle: NDArray[np.bool_]) -> Changes:
+    """With first rows that state every node at the start, and a last one that marks the end."""
+    opening = np.arange(len(trace.nodes), dtype=np.int32)
+    at_start = trace.joins(0) if len(trace) and trace.times[0] == trace.start else opening[:0]
+    opening = np.setdiff1d(opening, at_start)
+    time = np.concatenate([np.full(len(opening), trace.start), time])
+    node = np.concatenate([opening, node])
+    idle = np.concatenate([np.zeros(len(opening), dtype=bool), idle])
+    if trace.end > time.max(initial=trace.start - 1):  # nothing else says how long was observed
+        closing_idle = bool(len(trace)) and int(trace.idle_counts()[-1]) == len(trace.nodes)
+        closing = 0 if closing_idle or not len(trace) else _busy_at_end(trace)
+        time, node = np.append(time, trace.end), np.append(node, np.int32(closing))
+        idle = np.append(idle, closing_idle)
+    return time, node, idle
+
+
+def _write_parquet(trace: NodeTrace, columns: dict[str, NDArray[Any]], path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = pa.DictionaryArray.from_arrays(
+        pa.array(columns["node"].astype(np.int32)), pa.array(list(trace.nodes), type=pa.string())
+    )
+    typed = {"time": pa.array(columns["time"], type=pa.timestamp("ns", tz="UTC")), "node": names}
+    table = pa.table({name: typed[name] if name in typed else pa.array(columns[name]) for name in columns})
+    pq.write_table(table.replace_schema_metadata(_metadata(trace)), path, compression="zstd")
+
+
+def _write_csv(trace: NodeTrace, columns: dict[str, NDArray[Any]], path: Path) -> None:
+    import pandas as pd
+
+    unit: Literal["us", "ns"] = "us" if not (columns["time"] % 1000).any() else "ns"
+    stamps = np.datetime_as_string(columns["time"].astype("datetime64[ns]"), unit=unit)
+    written = {
+        "time": np.char.add(stamps, "Z"),
+        "node": np.asarray(trace.nodes, dtype=object)[columns["node"]],
+        "idle": columns["idle"].astype(int),
+    }
+    frame = pd.DataFrame({name: written.get(name, columns[name]) for name in columns})
+    frame.to_csv(path, index=False, compression={"method": "gzip", "mtime": 0} if path.suffix == ".gz" else None)
 
 
 def _with_rows(
@@ -235,17 +248,19 @@ def _iso(instant_ns: int) -> str:
     return str(np.datetime64(instant_ns, "ns")) + "Z"
 
 
-def _from_native(frame: pd.DataFrame, metadata: dict[str, str], source: str, skip_rows: int, sort: bool) -> NodeTrace:
-    import pandas as pd
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """What a native file's metadata say."""
 
-    times = _instants(frame["time"], source, "time")
-    raw = frame["node"]
-    missing = raw.isna() | (raw == "")
-    if missing.any():
-        raise InputError("the node's name is missing", file=source, row=_first(missing) + 1, column="node")
-    idle = _states(frame["idle"], source)
+    nodes: list[str] | None
+    units_per_node: int
+    start: int | None
+    end: int | None
+
+
+def _window(metadata: dict[str, str], source: str) -> _Window:
     try:
-        universe = _universe(metadata["nodes"]) if "nodes" in metadata else None
+        nodes = _universe(metadata["nodes"]) if "nodes" in metadata else None
         units_per_node = int(metadata.get("units_per_node", "1"))
         if units_per_node < 1:
             raise ValueError(f"units_per_node is {units_per_node}, expected at least 1")
@@ -253,18 +268,36 @@ def _from_native(frame: pd.DataFrame, metadata: dict[str, str], source: str, ski
         end = _stamp(metadata["end"]) if "end" in metadata else None
     except (ValueError, TypeError) as error:
         raise InputError(f"the file's metadata are damaged: {error}", file=source or None) from error
-    if universe is None:
-        codes, found = pd.factorize(raw.astype(str))
-        universe = [str(name) for name in found]
-    else:
-        if len(set(universe)) != len(universe):
-            raise InputError("the metadata name a node twice", file=source or None)
-        codes = pd.Index(universe, dtype=object).get_indexer(pd.Index(raw.astype(object)))
-        if (codes < 0).any():
-            row = _first(codes < 0)
-            raise InputError(
-                f"node {raw.iloc[row]!r} is not among the trace's nodes", file=source, row=row + 1, column="node"
-            )
+    if nodes is not None and len(set(nodes)) != len(nodes):
+        raise InputError("the metadata name a node twice", file=source or None)
+    return _Window(nodes, units_per_node, start, end)
+
+
+def _nodes_of(raw: pd.Series, known: list[str] | None, source: str) -> tuple[NDArray[np.int64], list[str]]:
+    """Each row's node as an index into the nodes, and these: `known`, or those that occur."""
+    import pandas as pd
+
+    missing = raw.isna() | (raw == "")
+    if missing.any():
+        raise InputError("the node's name is missing", file=source, row=_first(missing) + 1, column="node")
+    if known is None:
+        codes, names = pd.factorize(raw.astype(str))
+        return codes, [str(name) for name in names]
+    codes = pd.Index(known, dtype=object).get_indexer(pd.Index(raw.astype(object)))
+    if (codes < 0).any():
+        row = _first(codes < 0)
+        raise InputError(
+            f"node {raw.iloc[row]!r} is not among the trace's nodes", file=source, row=row + 1, column="node"
+        )
+    return codes, known
+
+
+def _from_native(frame: pd.DataFrame, metadata: dict[str, str], source: str, skip_rows: int, sort: bool) -> NodeTrace:
+    window = _window(metadata, source)
+    start, end = window.start, window.end
+    times = _instants(frame["time"], source, "time")
+    codes, universe = _nodes_of(frame["node"], window.nodes, source)
+    idle = _states(frame["idle"], source)
     order = _check_order(times, source, sort)
     if order is not None:
         times, codes, idle = times[order], codes[order], idle[order]
@@ -293,7 +326,7 @@ def _from_native(frame: pd.DataFrame, metadata: dict[str, str], source: str, ski
         end=end,
         machine=metadata.get("machine", ""),
         source=source or metadata.get("source", ""),
-        units_per_node=units_per_node,
+        units_per_node=window.units_per_node,
         rows=None if numbers is None else instants,
     )
     if numbers is None:

@@ -18,6 +18,7 @@ from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.policies import MilpPolicy
+from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, from_changes
 
 # No solve here takes so long, however busy the machine is; and how long we wait for a worker that has been stopped.
@@ -65,7 +66,7 @@ def replay(at_step: dict[int, signal.Signals], worker: SolverProcess) -> Outcome
                 stopped, worker.grace_s = worker.pid, PATIENCE_S - LIMIT_S
 
     trace, jobs = world()
-    policy = MilpPolicy(120.0, backend="cbc", time_limit_s=LIMIT_S)
+    policy = MilpPolicy(120.0, SolverOptions("cbc", time_limit_s=LIMIT_S))
     return Replay(trace, jobs, policy, Rules(5)).run(on_step=interfere)
 
 

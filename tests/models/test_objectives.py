@@ -7,6 +7,7 @@ import pytest
 
 from bft.models import OBJECTIVES, Curve, Job, deadline_weight
 from bft.replay.policies import JobView, MilpPolicy, State
+from bft.replay.policies.solver import SolverOptions
 
 SECOND = 10**9
 
@@ -33,8 +34,8 @@ def test_efficiency_of_a_job_that_cannot_run_on_one_unit_counts_per_unit() -> No
 
 def test_efficiency_does_not_prefer_the_job_with_the_higher_rate() -> None:
     views = (JobView(job("slow", rate=1.0), 0, 0.0), JobView(job("fast", rate=1000.0), 0, 0.0))
-    by_rate = MilpPolicy(120.0, backend="exact", objective=OBJECTIVES["throughput"]).decide(State(0, 4, views))
-    fair = MilpPolicy(120.0, backend="exact", objective=OBJECTIVES["efficiency"]).decide(State(0, 4, views))
+    by_rate = MilpPolicy(120.0, SolverOptions("exact"), objective=OBJECTIVES["throughput"]).decide(State(0, 4, views))
+    fair = MilpPolicy(120.0, SolverOptions("exact"), objective=OBJECTIVES["efficiency"]).decide(State(0, 4, views))
     assert by_rate.counts == (0, 4)
     assert fair.counts == (2, 2)
 
@@ -51,9 +52,9 @@ def test_without_a_deadline_the_weight_stays() -> None:
 
 def test_a_near_deadline_wins_the_units() -> None:
     views = (JobView(job("calm"), 0, 0.0), JobView(job("late", deadline_ns=100 * SECOND, rate=90.0), 0, 0.0))
-    calm = MilpPolicy(120.0, backend="exact", objective=OBJECTIVES["throughput"]).decide(State(0, 4, views))
+    calm = MilpPolicy(120.0, SolverOptions("exact"), objective=OBJECTIVES["throughput"]).decide(State(0, 4, views))
     urgent = MilpPolicy(
-        120.0, backend="exact", objective=OBJECTIVES["throughput"], deadline_boost=10.0, deadline_horizon_s=200.0
+        120.0, SolverOptions("exact"), objective=OBJECTIVES["throughput"], deadline_boost=10.0, deadline_horizon_s=200.0
     ).decide(State(90 * SECOND, 4, views))
     assert calm.counts[0] >= calm.counts[1]
     assert urgent.counts == (0, 4)

@@ -20,6 +20,7 @@ from bft.replay.engine.ledger import BOOKS, Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.policies import EqualShare, MilpPolicy, MilpSharingPolicy, Policy
+from bft.replay.policies.solver import SolverOptions
 
 FILES = ("summary.json", "steps.parquet", "jobs.parquet", "allocations.parquet")
 SPAN = ["-Tfwd", "120", "--backend", "exact", "--no-u"]
@@ -37,10 +38,10 @@ def replay_of(seed: int, kind: str) -> Replay:
     trace, jobs = world(rng)
     between = interference(rng)
     policies: dict[str, Policy] = {
-        "milp": MilpPolicy(120.0, backend="exact", verify=True),
+        "milp": MilpPolicy(120.0, SolverOptions("exact", verify=True)),
         "sharing": MilpSharingPolicy(120.0, interference=between),
         "equal-share": EqualShare(),
-        "stall": MilpPolicy(120.0, backend="exact", cost_model="stall"),
+        "stall": MilpPolicy(120.0, SolverOptions("exact"), cost_model="stall"),
     }
     rules = Rules(5, "stall" if kind == "stall" else "bftrainer", min_interval_s=20.0 if kind == "equal-share" else 0.0)
     return Replay(trace, jobs, policies[kind], rules, between)

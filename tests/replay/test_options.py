@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import fields
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from bft.models import InputError
-from bft.replay import Options, Rules, execute
+from bft.replay import Options, Rules, SolverOptions, execute
 from bft.replay.cli.main import cli, run
-from bft.replay.options.options import CHECKS, FLAGS
+from bft.replay.options.options import FIELDS
 
 # A wrong value: field, what Python gives, what the command line gives, what both are told.
 WRONG: list[tuple[str, Any, list[str], list[str]]] = [
@@ -87,7 +87,7 @@ def test_a_wrong_value_is_the_same_error_in_python_and_on_the_command_line(
 ) -> None:
     more = {"policy": "fifo"} if field == "policy_options" and isinstance(value, dict) else {}
     with pytest.raises(InputError) as error:
-        Options(**{**more, field: value})
+        Options.of(**{**more, field: value})
     assert run(args) == 2
     err = capsys.readouterr().err
     for text in expected:
@@ -100,7 +100,7 @@ def test_what_does_not_go_together_is_the_same_error_in_python_and_on_the_comman
     given: dict[str, Any], args: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(InputError, match=expected):
-        Options(**given)
+        Options.of(**given)
     assert run(args) == 2
     assert expected in capsys.readouterr().err
 
@@ -115,7 +115,7 @@ def test_a_value_of_another_type_is_no_number(value: object) -> None:
     ("given", "expected"),
     [
         ({"cost_model": "free"}, "--cost-model"),
-        ({"decide_at": "never"}, "--events"),
+        ({"events": "never"}, "--events"),
         ({"max_jobs": -1}, "-maxJ"),
         ({"min_interval_s": math.nan}, "--min-interval"),
         ({"checkpoint_interval_s": -1.0}, "--checkpoint-interval"),
@@ -129,36 +129,64 @@ def test_rules_check_themselves_by_the_names_of_the_command_line(given: dict[str
 
 
 def test_options_are_recorded_in_one_form_however_they_are_given() -> None:
-    loose = Options(
-        tfwd_s=np.int64(120),  # type: ignore[arg-type]
+    loose = Options.of(
+        tfwd_s=np.int64(120),
         policy="MILP",
         backend="Exact",
-        node_trace=Path("trace.pkl"),  # type: ignore[arg-type]
-        policy_options={"learn-curves": True},  # type: ignore[arg-type]
-        restart_overhead=30,  # type: ignore[arg-type]
+        node_trace=Path("trace.pkl"),
+        policy_options={"learn-curves": True},
+        restart_overhead=30,
     )
     assert loose == Options(
         tfwd_s=120.0,
         policy="milp",
-        backend="exact",
         node_trace="trace.pkl",
         policy_options=(("learn_curves", "yes"),),
-        restart_overhead=((sys.maxsize, 30.0),),
+        rules=Rules(restart_overhead=((sys.maxsize, 30.0),)),
+        solver=SolverOptions("exact", time_limit_s=10.0),
     )
+    assert Options.of(**loose.flat()) == loose
+
+
+def test_rules_and_solver_travel_whole_and_what_is_not_stated_keeps_its_default() -> None:
+    rules, solver = Rules(min_interval_s=5), SolverOptions("highs")
+    options = Options(cluster="2x2", jobs="j", rules=rules, solver=solver)
+    assert options.rules is rules
+    assert options.solver is solver
+    stated = Options.of(cluster="2x2", jobs="j", min_interval_s=5, backend="highs", max_jobs=None)
+    assert stated.rules == Rules(max_jobs=0, min_interval_s=5)
+    assert stated.solver == SolverOptions("highs", time_limit_s=10)
+    assert stated.changed() == {
+        "jobs": "--jobs", "cluster": "--cluster", "min_interval_s": "--min-interval", "backend": "--backend"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: Options.of(tfwd=120), "unknown option 'tfwd'; did you mean 'tfwd_s'?"),
+        (lambda: Options(rules={"max_jobs": 3}), r"rules: expected Rules\(...\), not {'max_jobs': 3}"),  # type: ignore[arg-type]
+        (lambda: Options(solver="exact"), r"solver: expected SolverOptions\(...\), not 'exact'"),  # type: ignore[arg-type]
+        (lambda: SolverOptions(gap=1), "--gap: expected a finite number >= 0 and < 1, not 1"),
+    ],
+)
+def test_what_is_no_option_is_refused(make: Callable[[], object], expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        make()
 
 
 def test_defaults_that_depend_on_other_options_are_filled_in() -> None:
-    assert (Options().policy, Options().max_jobs, Options().restart_overhead) == ("milp", 10, ())
+    assert (Options().policy, Options().rules, Options().solver) == ("milp", Rules(), SolverOptions(time_limit_s=10))
     assert Options(xi="x").policy == "milp-sharing"
-    assert Options(cluster="2x2", jobs="j").max_jobs == 0
-    assert Options(cluster="2x2", jobs="j", max_jobs=10).max_jobs == 10
+    assert Options(cluster="2x2", jobs="j").rules.max_jobs == 0
+    assert Options.of(cluster="2x2", jobs="j", max_jobs=10).rules.max_jobs == 10
     pollux = {"jobs": "j", "jobs_format": "pollux", "compat": "pollux"}
-    assert Options(**pollux).start_overhead_s == 30.0  # type: ignore[arg-type]
-    assert Options(**pollux, start_overhead_s=0).start_overhead_s == 0.0  # type: ignore[arg-type]
+    assert Options.of(**pollux).rules.start_overhead_s == 30.0
+    assert Options.of(**pollux, start_overhead_s=0).rules.start_overhead_s == 0.0
     assert Options(policy="lucid", compat="lucid").constants == {"compat": "yes"}
-    assert Options(policy="lucid", compat="lucid").restart_overhead == ()
+    assert Options(policy="lucid", compat="lucid").rules.restart_overhead == ()
     srtf = Options(policy="srtf", compat="lucid")
-    assert (srtf.constants, srtf.restart_overhead) == ({"compat": "yes"}, ((8, 40.0), (64, 60.0)))
+    assert (srtf.constants, srtf.rules.restart_overhead) == ({"compat": "yes"}, ((8, 40.0), (64, 60.0)))
     tiresias = Options(policy="tiresias-l", compat="lucid", policy_options=(("limits", "3250"),))
     assert tiresias.constants == {"compat": "yes", "limits": "3250", "interval_s": "60", "placement": "all"}
 
@@ -176,14 +204,14 @@ def test_the_command_line_has_every_option_by_the_name_that_errors_give_it() -> 
     command = cli.get_command(click.Context(cli), "replay")
     assert command is not None
     names = {param.name: param.opts for param in command.params}
-    for field in fields(Options):
-        if field.name != "dedicated":  # --no-u, the other way round
-            assert FLAGS[field.name] in names[field.name]
-    assert CHECKS.keys() == FLAGS.keys() == {field.name for field in fields(Options)}
+    for name, field in FIELDS.items():
+        if name != "dedicated":  # --no-u, the other way round
+            assert field.flag in names[name]
+    assert FIELDS.keys() == Options().flat().keys() == Options().defaults().keys()
 
 
 def test_execute_takes_text_and_paths(tmp_path: Path) -> None:
-    options = Options(backend="exact", dedicated=False, first_node=0)
+    options = Options(dedicated=False, first_node=0, solver=SolverOptions("exact"))
     for folder in (str(tmp_path / "text"), tmp_path / "path"):
         assert execute(options, folder)["options"]["backend"] == "exact"
     assert (tmp_path / "text" / "jobs.parquet").read_bytes() == (tmp_path / "path" / "jobs.parquet").read_bytes()

@@ -20,6 +20,7 @@ from bft.replay.engine.ledger import BOOKS, JobRecord, Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.policies import Decision, EqualShare, MilpPolicy, Policy, PolicyError, State
+from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import NodeTrace, always_idle, from_changes
 
 SECOND = 1_000_000_000
@@ -418,7 +419,7 @@ def test_decisions_come_at_node_events_submits_and_finishes() -> None:
 
 def test_events_node_restricts_decisions_to_node_events() -> None:
     trace = world([(0, "a", 1), (10, "b", 1), (20, "b", 0)], 40)
-    outcome = replay(trace, [make("x", [0, 10], pmax=120), make("y", at=5)], decide_at="node")
+    outcome = replay(trace, [make("x", [0, 10], pmax=120), make("y", at=5)], events="node")
     assert decisions(outcome) == [0, 10, 20]
     assert [second(record.start_ns) for record in outcome.records] == [0, 10]
     assert finish(outcome.records[0]) == 12  # exact nevertheless
@@ -687,7 +688,7 @@ any_rules = st.fixed_dictionaries(
     {
         "max_jobs": st.integers(1, 4),
         "cost_model": st.sampled_from(["bftrainer", "stall"]),
-        "decide_at": st.sampled_from(["all", "node"]),
+        "events": st.sampled_from(["all", "node"]),
         "min_interval_s": st.sampled_from([0.0, 17.3]),
     }
 )
@@ -695,7 +696,7 @@ any_rules = st.fixed_dictionaries(
 
 def policy_of(name: str, rules: dict[str, Any]) -> Policy:
     if name == "exact":
-        return MilpPolicy(60.0, backend="exact", cost_model=rules["cost_model"])
+        return MilpPolicy(60.0, SolverOptions("exact"), cost_model=rules["cost_model"])
     return EqualShare() if name == "equal-share" else Asks(greedy)
 
 

@@ -24,6 +24,7 @@ from bft.replay.engine.ledger import BOOKS, Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.policies import Decision, EqualShare, JobView, Kind, MilpPolicy, Policy, State
+from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import NodeTrace, from_changes
 
 SECOND = 1_000_000_000
@@ -217,7 +218,7 @@ class Simulator:
             while waiting and self.jobs[waiting[0]].tsub_ns <= now and len(self.in_play) < self.rules.max_jobs:
                 self.in_play[waiting.pop(0)] = None
                 admitted = True
-            pending = pending or (touched if self.rules.decide_at == "node" else bool(touched or done or admitted))
+            pending = pending or (touched if self.rules.events == "node" else bool(touched or done or admitted))
             ready = decided is None or now >= decided + int(self.rules.min_interval_s * SECOND)
             if pending and ready and now < self.end:
                 pending = False
@@ -357,7 +358,7 @@ rules = st.builds(
     Rules,
     max_jobs=st.integers(1, 3),
     cost_model=st.sampled_from(["bftrainer", "stall"]),
-    decide_at=st.sampled_from(["all", "all", "node"]),
+    events=st.sampled_from(["all", "all", "node"]),
     min_interval_s=st.sampled_from([0.0, 0.0, 3.0, 7.0]),
     checkpoint_interval_s=st.sampled_from([0.0, 3.0, 7.0, 600.0]),
     start_overhead_s=st.sampled_from([0.0, 0.0, 2.0, 30.0]),
@@ -416,7 +417,7 @@ def test_an_equal_share_replay_is_what_the_second_simulator_finds(
 def test_an_optimal_replay_is_what_the_second_simulator_finds(
     trace: NodeTrace, jobs: JobTable, rules: Rules, tfwd: float
 ) -> None:
-    agree(trace, jobs, MilpPolicy(tfwd, backend="exact", cost_model=rules.cost_model), rules)
+    agree(trace, jobs, MilpPolicy(tfwd, SolverOptions("exact"), cost_model=rules.cost_model), rules)
 
 
 def test_the_second_simulator_notices_a_wrong_finish() -> None:

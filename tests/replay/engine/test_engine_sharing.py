@@ -21,6 +21,7 @@ from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
 from bft.replay.options.options import Options
 from bft.replay.policies import Decision, Kind, MilpPolicy, MilpSharingPolicy, PolicyError, State
+from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle, from_changes
 
 MODELS = ("a", "b", "c")
@@ -403,5 +404,5 @@ def test_a_replay_with_measured_ratios_beats_the_exclusive_optimum_at_every_step
     assert set(outcome.steps["status"]) <= {"optimal", "nothing idle", "end"}
     assert compared > 10
     assert check(outcome, between) > 0
-    alone = Replay(inputs.pools[0].trace, inputs.jobs, MilpPolicy(120.0, backend="exact")).run()
+    alone = Replay(inputs.pools[0].trace, inputs.jobs, MilpPolicy(120.0, SolverOptions("exact"))).run()
     assert outcome.work > alone.work

@@ -15,6 +15,7 @@ from bft.models import JobTable, jobs_from_frame, xi_from_frame
 from bft.replay import Interference, NodeTrace, Options, Outcome, Replay, Rules, always_idle
 from bft.replay.policies import make_policy
 from bft.replay.policies.registry import BUILT_IN
+from bft.replay.policies.solver import SolverOptions
 from bft.replay.run import policy_settings
 from bft.replay.trace.trace_files import trace_from_frame
 
@@ -49,7 +50,7 @@ def world(kind: str) -> NodeTrace:
 
 
 def replay(name: str, kind: str, **constants: str) -> Replay:
-    options = Options(backend="exact" if name == "milp" else "auto", tfwd_s=120.0, seed=3)
+    options = Options(tfwd_s=120.0, seed=3, solver=SolverOptions("exact" if name == "milp" else "auto"))
     quick = {"population": "20", "generations": "10"} if name == "pollux" else {}
     policy = make_policy(name, policy_settings(options, interference()), {**quick, **constants})
     return Replay(world(kind), jobs(), policy, RULES, interference())

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from bft.models import OBJECTIVES, Curve, Job, JobTable
 from bft.replay import Replay, always_idle, from_changes
 from bft.replay.policies import Decision, EqualShare, JobView, MilpPolicy, State
+from bft.replay.policies.solver import SolverOptions
 
 
 def view(jmin: int, jmax: int, units: int = 0, *, name: str = "j", rates: list[float] | None = None) -> JobView:
@@ -121,7 +122,7 @@ def value(v: JobView, n: int, tfwd: float, model: str) -> float:
 @settings(deadline=None)
 @given(states(), st.sampled_from([5.0, 30.0, 120.0]), st.sampled_from(["bftrainer", "stall"]))
 def test_the_milp_policy_answers_the_best_of_all_allocations(state: State, tfwd: float, model: Any) -> None:
-    decision = MilpPolicy(tfwd, backend="exact", cost_model=model).decide(state)
+    decision = MilpPolicy(tfwd, SolverOptions("exact"), cost_model=model).decide(state)
     ranges = [range(v.job.jmax + 1) for v in state.jobs]
     best = max(
         sum(value(v, n, tfwd, model) for v, n in zip(state.jobs, counts, strict=True))
@@ -138,20 +139,20 @@ def test_the_milp_policy_answers_the_best_of_all_allocations(state: State, tfwd:
 def test_the_milp_policy_weighs_a_rescale_against_its_window() -> None:
     # From 1 to 2 units: 18 - 10 = 8 more samples/s, for Tcup x 10 = 200 samples.
     jobs = (view(1, 2, 1, rates=[0, 10, 18]),)
-    assert MilpPolicy(24.0, backend="exact").decide(State(0, 2, jobs)).counts == (1,)
-    assert MilpPolicy(26.0, backend="exact").decide(State(0, 2, jobs)).counts == (2,)
+    assert MilpPolicy(24.0, SolverOptions("exact")).decide(State(0, 2, jobs)).counts == (1,)
+    assert MilpPolicy(26.0, SolverOptions("exact")).decide(State(0, 2, jobs)).counts == (2,)
 
 
 def test_cbc_and_exact_answer_alike() -> None:
     jobs = (view(1, 3, 2, name="a", rates=[0, 10, 18, 24]), view(2, 3, 0, name="b", rates=[0, 1, 15, 40]))
-    answers = [MilpPolicy(60.0, backend=backend).decide(State(0, 4, jobs)) for backend in ("cbc", "exact")]
+    answers = [MilpPolicy(60.0, SolverOptions(backend)).decide(State(0, 4, jobs)) for backend in ("cbc", "exact")]
     assert answers[0].counts == answers[1].counts
     assert answers[0].objective == pytest.approx(answers[1].objective)
 
 
 @pytest.mark.parametrize("backend", ["exact", "cbc"])
 def test_every_answer_is_held_against_the_exact_programme(backend: str) -> None:
-    policy = MilpPolicy(60.0, backend=backend)
+    policy = MilpPolicy(60.0, SolverOptions(backend))
     for idle in (1, 2, 3):
         policy.decide(State(0, idle, (view(1, 3),)))
     assert (policy.verified, policy.mismatches) == (3, 0)
@@ -162,7 +163,7 @@ def test_every_answer_is_held_against_the_exact_programme(backend: str) -> None:
 def test_the_solvers_own_answers_are_held_against_it_with_verify(
     options: dict[str, Any], verify: bool, verified: int
 ) -> None:
-    policy = MilpPolicy(60.0, backend="cbc", verify=verify, **options)
+    policy = MilpPolicy(60.0, SolverOptions("cbc", verify=verify, **options))
     for idle in (1, 2, 3):
         policy.decide(State(0, idle, (view(1, 3),)))
     assert (policy.verified, policy.mismatches) == (verified, 0)
@@ -175,8 +176,8 @@ def test_curves_that_are_learned_and_straight_are_what_efficiency_maximises() ->
         for at, (name, rate) in enumerate({"a": 3.0, "b": 40.0, "c": 7.0}.items())
     )
     trace = always_idle(7, 0, 10**15)
-    known = MilpPolicy(60.0, backend="exact", objective=OBJECTIVES["efficiency"])
-    learned = MilpPolicy(60.0, backend="exact", learn_curves=True)
+    known = MilpPolicy(60.0, SolverOptions("exact"), objective=OBJECTIVES["efficiency"])
+    learned = MilpPolicy(60.0, SolverOptions("exact"), learn_curves=True)
     one, other = (Replay(trace, JobTable(jobs), policy).run() for policy in (known, learned))
     assert one.steps.equals(other.steps)
 
@@ -198,7 +199,7 @@ def test_a_policy_that_learns_curves_finds_out_who_does_not_scale() -> None:
             seen.append({view.job.name: n for view, n in zip(state.jobs, decision.counts, strict=True)})
             return decision.waking(state.time_ns + 600 * 10**9)
 
-    Replay(trace, JobTable(jobs), Watched(600.0, backend="exact", learn_curves=True)).run()
+    Replay(trace, JobTable(jobs), Watched(600.0, SolverOptions("exact"), learn_curves=True)).run()
     assert seen[-1] == {"grows": 7, "stays": 1}
 
 

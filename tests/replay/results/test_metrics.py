@@ -17,6 +17,7 @@ from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.policies import Decision, EqualShare, MilpPolicy, Policy, State
+from bft.replay.policies.solver import SolverOptions
 from bft.replay.results.dedicated import dedicated_traces, equivalent_nodes
 from bft.replay.results.metrics import jain_fairness, mean_units, spread, summarise
 from bft.replay.results.run_directory import plain
@@ -116,7 +117,7 @@ def test_no_time_has_no_equivalent_nodes() -> None:
 @pytest.mark.parametrize("nodes", [1, 5])
 def test_u_is_one_where_the_trace_is_dedicated_nodes(nodes: int, model: Any, policy: str) -> None:
     def once() -> Outcome:
-        chosen = EqualShare() if policy == "equal-share" else MilpPolicy(60.0, backend="exact", cost_model=model)
+        chosen = EqualShare() if policy == "equal-share" else MilpPolicy(60.0, SolverOptions("exact"), cost_model=model)
         jobs = [job("a", pmax=900, up=3, down=2), job("b", 10, up=3), job("c", 20, 700)]
         return replay(always_idle(nodes, 0, 300 * SECOND), *jobs, policy=chosen, cost_model=model)
 

@@ -19,12 +19,13 @@ from bft.replay.engine.ledger import BOOKS, STEP_COLUMNS
 from bft.replay.engine.loop import Replay
 from bft.replay.options.options import Options
 from bft.replay.policies import EqualShare
+from bft.replay.policies.solver import SolverOptions
 from bft.replay.results import run_directory as results
 from bft.replay.results.run_directory import check_writable, digest, is_run, run_directory, write_json, write_outcome
 from bft.replay.run import execute
 from bft.replay.trace.node_trace import always_idle
 
-BUNDLED = Options(tfwd_s=120.0, backend="exact", max_jobs=10)
+BUNDLED = Options(tfwd_s=120.0, solver=SolverOptions("exact"))
 
 
 def pretend(folder: Path, mark: str = "first") -> None:
