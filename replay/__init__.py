@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from bft.replay.policies import MilpSharingPolicy as MilpSharingPolicy
     from bft.replay.policies import Policy as Policy
     from bft.replay.policies import State as State
+    from bft.replay.policies.checking import PolicyCheckError as PolicyCheckError
+    from bft.replay.policies.checking import check_policy as check_policy
     from bft.replay.policies.solver import SolverOptions as SolverOptions
     from bft.replay.results.metrics import summarise as summarise
     from bft.replay.run import execute as execute

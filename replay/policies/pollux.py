@@ -72,7 +72,7 @@ class Pollux:
     def decide(self, state: State) -> Decision:
         """Place all jobs at a round; between rounds they keep what they have."""
         wake_ns = next_round(state.time_ns, self.interval_s)
-        if not is_round(state.time_ns, self.interval_s):
+        if not is_round(state.time_ns, self.interval_s) or not (state.idle and state.jobs):
             return keep_what_is_left(state, wake_ns=wake_ns)
         if state.machine.units_per_node == 1:
             return Decision(self._counts(state), wake_ns=wake_ns)

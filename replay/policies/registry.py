@@ -82,7 +82,7 @@ def policy_factory(name: str) -> Callable[..., Policy]:
     return loaded
 
 
-def _check(name: str, policy: object) -> None:
+def check_made(name: str, policy: object) -> None:
     """Refuse what is no policy, or states an invalid kind, before anything is replayed."""
     if not isinstance(getattr(policy, "name", None), str):
         raise InputError(f"policy {name!r}: it needs a `name`, which the results record")
@@ -145,7 +145,7 @@ def make_policy(name: str, settings: Mapping[str, Any], given: Mapping[str, str]
     except (Exception, SystemExit) as error:
         what = str(error) if isinstance(error, ValueError | TypeError) else f"{type(error).__name__}: {error}"
         raise InputError(f"policy {name!r}: {what}") from error
-    _check(name, policy)
+    check_made(name, policy)
     return policy
 
 

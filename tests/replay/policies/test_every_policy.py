@@ -1,102 +1,193 @@
-"""What holds for every policy that there is: to the end with all invariants, the same twice, the same when resumed."""
+"""What holds for every policy: `check_policy` finds nothing amiss; and what a policy lacks, it names."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from functools import cache
-from itertools import combinations_with_replacement
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Any, ClassVar
 
-import pandas as pd
 import pytest
 
-from bft.datasets import generate_dnn_jobs, generate_node_trace
-from bft.models import JobTable, jobs_from_frame, xi_from_frame
-from bft.replay import Interference, NodeTrace, Options, Outcome, Replay, Rules, always_idle
-from bft.replay.policies import make_policy
+from bft.replay import (
+    Decision,
+    EqualShare,
+    Kind,
+    MilpPolicy,
+    Policy,
+    PolicyCheckError,
+    SolverOptions,
+    State,
+    check_policy,
+)
+from bft.replay.policies.checking import make_world
+from bft.replay.policies.pollux import Pollux
 from bft.replay.policies.registry import BUILT_IN
-from bft.replay.policies.solver import SolverOptions
-from bft.replay.run import policy_settings
-from bft.replay.trace.trace_files import trace_from_frame
+from bft.replay.policies.tiresias import TiresiasL
 
-START = "2021-02-10"
-RULES = Rules(max_jobs=8, start_overhead_s=5, restart_overhead=((4, 10.0), (64, 20.0)), checkpoint_interval_s=300)
-
-
-@cache
-def jobs() -> JobTable:
-    frame = generate_dnn_jobs(jobs=14, first_submit=START, interval_s=400.0, pmax=2e7, jmax=12)
-    table = jobs_from_frame(frame)
-    known = {"sharing_score": 0, "gpu_util": 40.0, "gmem_util": 20.0, "gmem": 4000.0, "amp": 0, "profiled": True}
-    return JobTable(tuple(replace(job, memory_gib=4.0, batch_size=64, extra=known) for job in table))
+QUICK: dict[str, Callable[..., Policy]] = {"pollux": partial(Pollux, population=20, generations=10)}
+OTHERWISE: dict[str, Callable[[], Policy]] = {
+    "learns": lambda: MilpPolicy(120.0, SolverOptions("exact"), learn_curves=True),
+    "promotes": lambda: TiresiasL(promote=2.0),
+    "wakes": lambda: TiresiasL(interval_s=60.0),
+}
 
 
-@cache
-def interference() -> Interference:
-    models = sorted({job.model for job in jobs()})
-    rows = [(a, b, 1.1 + 0.05 * k, 1.2) for k, (a, b) in enumerate(combinations_with_replacement(models, 2))]
-    rows = [(a, b, xi_a if a != b else xi_b, xi_b) for a, b, xi_a, xi_b in rows]  # beside itself: one ratio
-    return Interference(xi_from_frame(pd.DataFrame(rows, columns=["model_a", "model_b", "xi_a", "xi_b"])), 1.6, 16.0)
-
-
-@cache
-def world(kind: str) -> NodeTrace:
-    if kind == "cluster":
-        first = jobs().jobs[0].tsub_ns
-        return always_idle(4, first, first + 40 * 3600 * 10**9, units_per_node=4)
-    generated = generate_node_trace(nodes=128, days=0.3, seed=2, start=START)
-    metadata = {**generated.metadata, "units_per_node": "2"} if kind == "halves" else generated.metadata
-    return trace_from_frame(generated.frame, source=kind, metadata=metadata)
-
-
-def replay(name: str, kind: str, **constants: str) -> Replay:
-    options = Options(tfwd_s=120.0, seed=3, solver=SolverOptions("exact" if name == "milp" else "auto"))
-    quick = {"population": "20", "generations": "10"} if name == "pollux" else {}
-    policy = make_policy(name, policy_settings(options, interference()), {**quick, **constants})
-    return Replay(world(kind), jobs(), policy, RULES, interference())
-
-
-def same(one: Outcome, other: Outcome) -> bool:
-    books = [[(r.finish_ns, r.work, r.gained, r.unit_seconds, r.starts) for r in o.records] for o in (one, other)]
-    return one.steps.equals(other.steps) and one.allocations.equals(other.allocations) and books[0] == books[1]
-
-
-@pytest.mark.parametrize("kind", ["nodes", "halves", "cluster"])
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_it_runs_to_the_end_and_a_resumed_replay_is_the_same(name: str, kind: str) -> None:
-    resumed_is_the_same(name, kind)
+def test_every_policy_keeps_the_contract(name: str) -> None:
+    check_policy(QUICK.get(name, name))
+
+
+@pytest.mark.parametrize("make", OTHERWISE.values(), ids=OTHERWISE)
+def test_so_does_one_with_other_constants(make: Callable[[], Policy]) -> None:
+    check_policy(make)
+
+
+def test_an_instance_is_left_as_it_is() -> None:
+    policy = MilpPolicy(120.0, SolverOptions("exact"))
+    check_policy(policy, worlds=1)
+    assert policy == MilpPolicy(120.0, SolverOptions("exact"))
+
+
+def test_worlds_are_of_all_kinds_and_their_own_again() -> None:
+    worlds = [make_world(seed) for seed in range(6)]
+    assert {world.trace.units_per_node for world in worlds} == {1, 2, 4}
+    assert {len(world.trace) > 1 for world in worlds} == {True, False}
+    assert {world.rules.cost_model for world in worlds} == {"bftrainer", "stall"}
+    assert any(len(world.jobs) > len(world.trace.nodes) * world.trace.units_per_node for world in worlds)
+    assert [job.pmax for job in make_world(3).jobs] == [job.pmax for job in worlds[3].jobs]
+
+
+class Named:
+    """What a policy needs at least, and what tests then spoil."""
+
+    name = "spoilt"
+
+    def decide(self, state: State) -> Decision:
+        return EqualShare().decide(state)
+
+
+class Raises(Named):
+    def decide(self, state: State) -> Decision:
+        return Decision((state.idle // len(state.jobs),) * len(state.jobs))  # nobody there: division by zero
+
+
+class GivesMuch(Named):
+    def decide(self, state: State) -> Decision:
+        return Decision(tuple(min(view.job.jmax, state.idle) for view in state.jobs))
+
+
+class GivesWhatIsBusy(Named):
+    def decide(self, state: State) -> Decision:
+        return Decision(tuple(view.job.jmin for view in state.jobs)) if not state.idle else super().decide(state)
+
+
+class Rigid(Named):
+    kind: ClassVar[Kind] = Kind(rigid=True)
+
+
+class Mutters(Named):
+    def decide(self, state: State) -> Decision:
+        return None  # type: ignore[return-value]
+
+
+class Mutates(Named):
+    def decide(self, state: State) -> Decision:
+        for view in state.jobs:
+            object.__setattr__(view, "units", 0)
+        return super().decide(state)
+
+
+class MutatesJobs(Named):
+    def decide(self, state: State) -> Decision:
+        decision = super().decide(state)
+        for view in state.jobs:
+            object.__setattr__(view.job, "user", "me")
+        return decision
+
+
+_CALLS = count()
+
+
+class Dice(Named):
+    def decide(self, state: State) -> Decision:
+        fair = super().decide(state)
+        return fair if next(_CALLS) % 5 else Decision((0,) * len(state.jobs))
+
+
+@dataclass
+class Counts:
+    """Gives nothing at every third decision, and counts them."""
+
+    name: str = field(default="counts", init=False)
+    seen: int = field(default=0, init=False)
+
+    def decide(self, state: State) -> Decision:
+        self.seen += 1
+        return EqualShare().decide(state) if self.seen % 3 else Decision((0,) * len(state.jobs))
+
+
+class Remembers(Counts):
+    def state(self) -> dict[str, Any]:
+        return {"seen": self.seen}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.seen = state["seen"]
+
+
+class RemembersHalf(Counts):
+    def state(self) -> dict[str, Any]:
+        return {"seen": self.seen}
+
+
+class RemembersASet(Remembers):
+    def state(self) -> dict[str, Any]:
+        return {"seen": {self.seen}}
+
+
+class OddKind(Named):
+    kind = "rigid"
+
+
+class OldKind(Named):
+    rigid = True
 
 
 @pytest.mark.parametrize(
-    ("name", "constants"),
-    [("milp", {"learn_curves": "yes"}), ("tiresias-l", {"promote": "2"}), ("tiresias-l", {"interval_s": "60"})],
+    ("policy", "lacks", "why"),
+    [
+        (object, "a policy", "needs a `name`"),
+        (OddKind, "a policy", "its kind must be a Kind"),
+        (OldKind, "a policy", "write kind = Kind"),
+        (Raises, "answers", "asked without jobs: .*it raised ZeroDivisionError"),
+        (GivesWhatIsBusy, "answers", r"asked without idle units of \d+, it gives \("),
+        (Mutters, "answers", "it answered None; expected a Decision"),
+        (GivesMuch, "the engine's rules", "decision 0: .*idle"),
+        (Rigid, "the engine's rules", "decision"),
+        (Mutates, "no mutation", "changed the state"),
+        (MutatesJobs, "no mutation", "changed the jobs"),
+        (Dice, "deterministic", "decision [0-9]+ is"),
+        (Counts, "resumable", r"belongs into state\(\) and restore\(\)"),
+        (RemembersHalf, "resumable", "one of state.* without the other"),
+        (RemembersASet, "resumable", "does not come back through JSON"),
+    ],
 )
-def test_so_does_one_with_other_constants(name: str, constants: dict[str, str]) -> None:
-    resumed_is_the_same(name, "nodes", **constants)
+def test_what_a_policy_lacks_is_named_with_the_call_that_shows_it_again(
+    policy: Callable[[], Policy], lacks: str, why: str
+) -> None:
+    with pytest.raises(PolicyCheckError, match=rf"lacks [\"']{lacks}[\"'] .*{why}") as error:
+        check_policy(policy)
+    seed = int(str(error.value).rpartition("seed=")[2].split(",")[0])
+    assert str(error.value).endswith(f"to see it again: check_policy(..., seed={seed}, worlds=1)")
+    with pytest.raises(PolicyCheckError, match=lacks):
+        check_policy(policy, seed=seed, worlds=1)
 
 
-def resumed_is_the_same(name: str, kind: str, **constants: str) -> None:
-    assert world(kind).units_per_node == {"nodes": 1, "halves": 2, "cluster": 4}[kind]
-    whole = replay(name, kind, **constants).run()
-    assert sum(record.work for record in whole.records) > 0
-    if kind == "cluster":
-        assert all(record.finish_ns is not None for record in whole.records)
-    decisions = len(whole.decision_seconds)
-    assert decisions > 20
-    stopped = replay(name, kind, **constants)
-    saved: list[str] = []
-
-    def stop() -> bool:
-        if stopped.ledger.decisions >= decisions // 2:
-            saved.append(json.dumps(stopped.state(), default=lambda value: value.item()))
-        return bool(saved)
-
-    stopped.run(should_stop=stop)
-    resumed = replay(name, kind, **constants)
-    resumed.restore(json.loads(saved[0]))
-    assert same(resumed.run(), whole)
+def test_a_policy_that_remembers_keeps_the_contract() -> None:
+    check_policy(Remembers)
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
-def test_the_same_replay_twice_is_the_same(name: str) -> None:
-    assert same(replay(name, "halves").run(), replay(name, "halves").run())
+def test_an_unknown_name_is_no_policy() -> None:
+    with pytest.raises(PolicyCheckError, match="no policy 'fiffo'"):
+        check_policy("fiffo")
