@@ -1,0 +1,1 @@
+"""What no policy can beat: bounds on outcome, completion times and makespan; formulas and proofs in docs/bounds.md."""

@@ -1,0 +1,151 @@
+"""All bounds of a replay, and how near an outcome comes to them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from bft.models import JobTable
+from bft.replay.engine.ledger import Outcome
+from bft.replay.engine.sharing_rules import Interference
+from bft.replay.results.bounds.fluid import fluid_bound
+from bft.replay.results.bounds.shared import pairs_of, shared_bound
+from bft.replay.results.bounds.supply import idle_units
+from bft.replay.results.bounds.times import completion_bound, last_completion_bound
+from bft.replay.results.bounds.unit_time import unit_time_bound
+from bft.replay.results.bounds.work import work_of
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What no policy can beat, whatever it costs to change sizes; None where nothing is known.
+
+    Parameters
+    ----------
+    outcome
+        Samples: the least of those that hold.
+    unit_time
+        Every sample at the best rate per unit of its job; without sharing.
+    fluid
+        With so many jobs in play at most, each on as many units as it may have; without sharing.
+    fluid_attained
+        What a mix of allocations attains, were changes free: `fluid` is no further than this from the best.
+    shared
+        Where two jobs may share a unit.
+    jct_mean_s
+        Mean seconds from submission to completion; of jobs not done at the trace's end, up to it.
+    makespan_s
+        Seconds from the first submission to the last completion; None also where not all jobs can be done.
+    why_none
+        Why nothing is known.
+    """
+
+    outcome: float | None = None
+    unit_time: float | None = None
+    fluid: float | None = None
+    fluid_attained: float | None = None
+    shared: float | None = None
+    jct_mean_s: float | None = None
+    makespan_s: float | None = None
+    why_none: str = ""
+
+
+def bounds_of(
+    pools: Sequence[tuple[NodeTrace, JobTable]],
+    max_jobs: int = 0,
+    interference: Interference | None = None,
+    without: Collection[str] = (),
+) -> Bounds:
+    """Bounds for jobs on nodes.
+
+    Parameters
+    ----------
+    pools
+        Nodes, and the jobs that may use them and no others.
+    max_jobs
+        Jobs in play at once in each pool, 0 for all.
+    interference
+        What it costs two jobs to share units; None: nobody shares.
+    without
+        Names of jobs that are left out.
+    """
+    pools = [
+        (trace, replace(jobs, jobs=tuple(job for job in jobs if job.name not in without))) for trace, jobs in pools
+    ]
+    measured = sum(job.profile is not None for _, jobs in pools for job in jobs)
+    if measured:
+        who, of = (f"{measured} jobs follow", "them") if measured > 1 else ("1 job follows", "it")
+        return Bounds(why_none=f"{who} a measured profile, not a curve: no bound is known of {of}")
+    parts = [_of_pool(trace, jobs, max_jobs, interference) for trace, jobs in pools]
+    jobs_of_all = [job for _, jobs in pools for job in jobs]
+    counted = sum(part.jobs for part in parts)
+    first = min((job.tsub_ns for job in jobs_of_all), default=0)
+    last = max((part.last_ns for part in parts), default=math.inf)
+    unit_time = _sum([part.unit_time for part in parts])
+    fluid = _sum([part.fluid for part in parts])
+    shared = _sum([part.shared for part in parts])
+    return Bounds(
+        outcome=min(bound for bound in (unit_time, fluid, shared) if bound is not None),
+        unit_time=unit_time,
+        fluid=fluid,
+        fluid_attained=_sum([part.attained for part in parts]),
+        shared=shared,
+        jct_mean_s=math.fsum(part.completions_s for part in parts) / counted if counted else None,
+        makespan_s=(last - first) / SECOND_NS if 0 < counted == len(jobs_of_all) and math.isfinite(last) else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The bounds of one pool: samples, the sum of completion times, and the last completion."""
+
+    jobs: int
+    completions_s: float
+    last_ns: float
+    unit_time: float | None
+    fluid: float | None
+    attained: float | None
+    shared: float | None
+
+
+def _of_pool(trace: NodeTrace, jobs: JobTable, max_jobs: int, interference: Interference | None) -> _Part:
+    idle = idle_units(trace)
+    work = work_of(trace, jobs, idle, None if interference is None else interference.kind)
+    unit_time = fluid = attained = shared = None
+    speed = 1.0
+    if not len(work.submit):
+        unit_time, fluid, attained, shared = (0.0, 0.0, 0.0, None) if interference is None else (None, None, None, 0.0)
+    elif interference is None:
+        unit_time, priced = unit_time_bound(idle, work), fluid_bound(idle, work, max_jobs)
+        fluid, attained = priced.bound, priced.attained
+    else:
+        pairs = pairs_of(work, jobs, interference)
+        shared, speed = shared_bound(idle, work, pairs).bound, pairs.speed(work.per_unit)
+    last_ns = trace.start + last_completion_bound(idle, work, speed) * SECOND_NS
+    completions_s = completion_bound(idle, work, speed)
+    return _Part(len(work.submit), completions_s, last_ns, unit_time, fluid, attained, shared)
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) if len(known) == len(values) else None
+
+
+def beside_bounds(outcome: Outcome, bounds: Bounds) -> dict[str, Any]:
+    """The metrics of an outcome that its bounds give: `bound`, `share_of_bound`, `bounds`, `jct_to_end_mean_s`.
+
+    Of a replay that was interrupted there is no share.
+    """
+    comes = [record for record in outcome.records if not record.left_out and record.job.tsub_ns < outcome.end_ns]
+    ends = [outcome.end_ns if record.finish_ns is None else record.finish_ns for record in comes]
+    spans = [(end - record.job.tsub_ns) / SECOND_NS for end, record in zip(ends, comes, strict=True)]
+    whole = not outcome.interrupted
+    return {
+        "bound": bounds.outcome,
+        "share_of_bound": outcome.work / bounds.outcome if bounds.outcome and whole else None,
+        "bounds": asdict(bounds),
+        "jct_to_end_mean_s": math.fsum(spans) / len(spans) if spans and whole else None,
+    }

@@ -1,0 +1,81 @@
+"""The bound for so many jobs in play: at each number of idle units at most so many jobs run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bft.replay.results.bounds.mixes import best_mixes
+from bft.replay.results.bounds.prices import Priced, bound_by_prices
+from bft.replay.results.bounds.supply import FloatArray, IntArray, Supply
+from bft.replay.results.bounds.work import Work, by_period
+
+# Parts of all periods, of like numbers of idle units: more take fewer rounds, each of which takes longer.
+PARTS = 256
+# Additions of one round beyond which a limit is left aside: the bound is looser then, and no less valid.
+MAX_ADDITIONS = 1e9
+_ENOUGH_MEMBERS = 2**40
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """A period in which so many units are idle for so many seconds; see `prices.Period`."""
+
+    rates: FloatArray  # samples/s of a class on so many units
+    members: IntArray  # jobs of each class by then
+    cap: int
+    units: IntArray
+    seconds: FloatArray
+    first: IntArray  # of the levels of each part
+
+    @property
+    def parts(self) -> int:
+        """Parts between which nothing is exchanged."""
+        return len(self.first)
+
+    def best(self, worth: FloatArray) -> FloatArray:
+        """The work that is worth most."""
+        if not len(self.units):
+            return np.zeros((0, len(worth)))
+        _, rate = best_mixes(self.rates, worth, self.members, self.cap, self.units)
+        return np.add.reduceat(rate * self.seconds[:, None], self.first, axis=0)
+
+
+def fluid_bound(idle: Supply, work: Work, max_jobs: int) -> Priced:
+    """The most samples of at most `max_jobs` jobs at once (0: any number), each on as many units as it may have.
+
+    Jobs of one curve share their work; those submitted within a period count as submitted at its begin (`by_period`).
+    """
+    grouped = by_period(work)
+    rates = np.zeros((len(work.curves), max((len(curve) for curve in work.curves), default=1)))
+    for row, curve in zip(rates, work.curves, strict=True):
+        row[: len(curve)] = curve
+    per_period = max(1, PARTS // len(grouped.begins))
+    periods: list[Levels] = []
+    exact = True
+    for (begin, end), members in zip(grouped.spans(idle.end), grouped.members, strict=True):
+        units, seconds = idle.levels(begin, end)
+        parts = min(per_period, len(units))
+        first = np.arange(parts) * len(units) // max(parts, 1)
+        cap, members, unchanged = _affordable(
+            rates, members, max_jobs, int(units[-1]) if len(units) else 0, MAX_ADDITIONS / len(grouped.begins)
+        )
+        exact &= unchanged
+        periods.append(Levels(rates, members, cap, units.astype(np.int64), seconds, first))
+    priced = bound_by_prices(periods, grouped.limits)
+    return priced if exact else replace(priced, attained=None)
+
+
+def _affordable(
+    rates: FloatArray, members: IntArray, max_jobs: int, units: int, additions: float
+) -> tuple[int, IntArray, bool]:
+    """Limits on jobs at once, of all and by class, that so many additions of `best_mixes` allow; and whether all do."""
+    cap = 0 if max_jobs >= min(int(members.sum()), units) else max_jobs
+    each = units * (rates.shape[1] - 1)
+    if cap * each > additions:
+        return 0, np.where(members > 0, _ENOUGH_MEMBERS, 0), False
+    scarce = members[members < (cap or units)].sum()
+    if scarce * (cap or 1) * each > additions:
+        return cap, np.where(members > 0, _ENOUGH_MEMBERS, 0), False
+    return cap, members, True

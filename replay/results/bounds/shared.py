@@ -1,0 +1,114 @@
+"""The unit-time bound where two jobs may share a unit, each going 1/xi as fast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+
+import numpy as np
+
+from bft.models import Job, JobTable
+from bft.models.sharing.xi_table import SizedRatio
+from bft.replay.engine.sharing_rules import Interference
+from bft.replay.results.bounds.prices import Priced, bound_by_prices
+from bft.replay.results.bounds.supply import FloatArray, IntArray, Supply
+from bft.replay.results.bounds.work import Work, best_per_unit, by_period
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """What a unit yields per second with two jobs on it, or one: arrays with one entry a pair of curves, or a curve.
+
+    Parameters
+    ----------
+    first, second
+        The two curves; equal where there is one job (`second_rate` 0) or two of one curve.
+    first_rate, second_rate
+        Samples/(unit x s) of each at most.
+    """
+
+    first: IntArray
+    second: IntArray
+    first_rate: FloatArray
+    second_rate: FloatArray
+
+    def speed(self, per_unit: FloatArray) -> float:
+        """How many times faster than alone two jobs on a unit are together, at most; 1 where nobody gains."""
+        sums = np.zeros(len(self.first))
+        for curve, rate in ((self.first, self.first_rate), (self.second, self.second_rate)):
+            alone = per_unit[curve]
+            sums += np.divide(rate, alone, out=np.zeros_like(rate), where=alone > 0)
+        return float(sums.max(initial=1.0))
+
+
+def pairs_of(work: Work, jobs: JobTable, interference: Interference) -> Pairs:
+    """All pairs that may share; curves of `work` must be of one kind of jobs each (`Interference.kind`)."""
+    members = [[jobs.jobs[at] for at in work.positions[work.curve == curve]] for curve in range(len(work.curves))]
+    entries = [(curve, curve, rate, 0.0) for curve, rate in enumerate(work.per_unit.tolist())]
+    for a, b in combinations_with_replacement(range(len(members)), 2):
+        first_best = second_best = 0.0
+        for one, other in _each_order(members[a], members[b]):
+            sides = interference.sides(one, other) if interference.ever(one, other) else None
+            if sides is not None:
+                first_best = max(first_best, _beside(work.curves[a], sides[0]))
+                second_best = max(second_best, _beside(work.curves[b], sides[1]))
+        if first_best or second_best:
+            entries.append((a, b, first_best, second_best))
+    table = np.array(entries, dtype=np.float64).reshape(-1, 4)
+    return Pairs(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2], table[:, 3])
+
+
+def _each_order(some: Sequence[Job], others: Sequence[Job]) -> list[tuple[Job, Job]]:
+    """Pairs of jobs in which either is the earlier one, as far as there are: ratios may depend on which it is."""
+
+    def when(job: Job) -> tuple[int, str]:
+        return job.tsub_ns, job.name
+
+    pairs = [
+        (min(some, key=when), max(others, key=when)),
+        (max(some, key=when), min(others, key=when)),
+    ]
+    return [(one, other) for one, other in pairs if one.name != other.name]
+
+
+def _beside(rates: FloatArray, ratio: SizedRatio) -> float:
+    """The best rate per unit beside another job."""
+    slowed = rates.copy()
+    slowed[1:] /= [ratio.of(n) for n in range(1, len(rates))]
+    return best_per_unit(slowed)
+
+
+@dataclass(frozen=True, eq=False)
+class UnitSeconds:
+    """A period with so many idle unit-seconds; see `prices.Period`."""
+
+    amount: float
+    there: IntArray  # the pairs of which both jobs are submitted
+    pairs: Pairs
+
+    @property
+    def parts(self) -> int:
+        """One: all units and seconds are alike."""
+        return 1
+
+    def best(self, worth: FloatArray) -> FloatArray:
+        """The work of the pair that is worth most, on all units all the time."""
+        pairs, of = self.pairs, np.maximum(worth, 0.0)
+        done = np.zeros((1, len(worth)))
+        if len(self.there):
+            values = of[pairs.first] * pairs.first_rate + of[pairs.second] * pairs.second_rate
+            top = self.there[int(np.argmax(values[self.there]))]
+            done[0, pairs.first[top]] += pairs.first_rate[top] * self.amount
+            done[0, pairs.second[top]] += pairs.second_rate[top] * self.amount
+        return done
+
+
+def shared_bound(idle: Supply, work: Work, pairs: Pairs) -> Priced:
+    """The most samples that idle unit-seconds are enough for where two jobs may share each of them."""
+    grouped = by_period(work)
+    periods = []
+    for (begin, end), members in zip(grouped.spans(idle.end), grouped.members, strict=True):
+        there = np.flatnonzero((members[pairs.first] > 0) & (members[pairs.second] > 0))
+        periods.append(UnitSeconds(float(np.diff(idle.until([begin, end]))[0]), there, pairs))
+    return bound_by_prices(periods, grouped.limits)

@@ -1,0 +1,138 @@
+"""The jobs as bounds see them: which curve, from when on, how much work can come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from bft.models import Job, JobTable
+from bft.replay.results.bounds.supply import FloatArray, IntArray, Supply
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """Jobs that are submitted before the trace ends, those of one curve told apart by nothing but time and work.
+
+    Parameters
+    ----------
+    curves
+        The different tables of rates, samples/s on 0, 1, ... units up to the most ever idle; 0 where not allowed.
+    curve
+        Whose each job's is: int64 of shape (jobs,).
+    release
+        From when on it may run, seconds since the trace's start.
+    submit
+        When it was submitted: before 0 if before the trace began.
+    total
+        Its whole work, samples.
+    alone
+        When it would have done all, were all idle units for it alone; infinite if never.
+    limit
+        The work that it could do at most, alone.
+    positions
+        Of these jobs in their table.
+    """
+
+    curves: tuple[FloatArray, ...]
+    curve: IntArray
+    release: FloatArray
+    submit: FloatArray
+    total: FloatArray
+    alone: FloatArray
+    limit: FloatArray
+    positions: IntArray
+
+    @property
+    def per_unit(self) -> FloatArray:
+        """The best rate of each curve per unit, samples/(unit x s)."""
+        return np.fromiter(map(best_per_unit, self.curves), dtype=np.float64, count=len(self.curves))
+
+    @property
+    def unit_seconds(self) -> FloatArray:
+        """The least unit-seconds that each job's work takes; infinite where it can do nothing."""
+        per_unit = self.per_unit[self.curve]
+        needed = np.full(len(self.total), np.inf)
+        np.divide(self.total, per_unit, out=needed, where=per_unit > 0)
+        return needed
+
+
+def best_per_unit(rates: FloatArray) -> float:
+    """Max over n > 0 of rates[n] / n."""
+    return float(np.max(rates[1:] / np.arange(1, len(rates)), initial=0.0))
+
+
+def work_of(trace: NodeTrace, jobs: JobTable, idle: Supply, kind: Callable[[Job], Hashable] | None = None) -> Work:
+    """The jobs of a pool whose idle units are `idle`; curves of jobs of another `kind` count as others."""
+    most = int(idle.rates.max(initial=0.0))
+    known: dict[Hashable, int] = {}
+    curves: list[FloatArray] = []
+    curve, positions = [], []
+    for position, job in enumerate(jobs):
+        if job.tsub_ns >= trace.end:
+            continue
+        rates = job.rates[: most + 1]
+        key = None if kind is None else kind(job), rates.tobytes()
+        if key not in known:
+            known[key] = len(curves)
+            curves.append(rates)
+        curve.append(known[key])
+        positions.append(position)
+    index = np.array(curve, dtype=np.int64)
+    own = [jobs.jobs[position] for position in positions]
+    submit = np.array([(job.tsub_ns - trace.start) / SECOND_NS for job in own])
+    release = np.maximum(submit, 0.0)
+    total = np.array([job.pmax for job in own])
+    alone, limit = np.full(len(own), np.inf), np.zeros(len(own))
+    for k, rates in enumerate(curves):
+        best = np.maximum.accumulate(rates)
+        fastest = Supply(idle.edges, best[np.minimum(idle.rates, len(rates) - 1).astype(np.int64)])
+        mine = index == k
+        before = fastest.until(release[mine])
+        alone[mine] = fastest.when(before + total[mine])
+        limit[mine] = np.minimum(total[mine], fastest.total - before)
+    return Work(tuple(curves), index, release, submit, total, alone, limit, np.array(positions, dtype=np.int64))
+
+
+# Periods in which submissions count as one instant, their earliest: more make a bound tighter and slower.
+PERIODS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class ByPeriod:
+    """How much of what has been submitted when, jobs counting as submitted when their period begins.
+
+    Parameters
+    ----------
+    begins
+        Of the periods, seconds since the trace's start; the last ends with the trace.
+    limits
+        Work that jobs of each curve can do, submitted by each period: samples, shape (periods, curves).
+    members
+        How many jobs those are that can do any: int64 of the same shape.
+    """
+
+    begins: FloatArray
+    limits: FloatArray
+    members: IntArray
+
+    def spans(self, end: float) -> Iterator[tuple[float, float]]:
+        """Begin and end of each period."""
+        yield from zip(self.begins.tolist(), [*self.begins[1:].tolist(), end], strict=True)
+
+
+def by_period(work: Work) -> ByPeriod:
+    """The work by at most `PERIODS` periods: one per instant of submission where these are few, else of like work."""
+    begins, index = np.unique(work.release, return_inverse=True)
+    if len(begins) > PERIODS:
+        brought = np.cumsum(np.bincount(index, weights=work.limit))
+        before = np.concatenate([[0.0], brought[:-1]])
+        begins = begins[np.unique(np.searchsorted(before, brought[-1] * np.arange(PERIODS) / PERIODS))]
+    at = np.searchsorted(begins, work.release, side="right") - 1, work.curve
+    limits = np.zeros((len(begins), len(work.curves)))
+    members = np.zeros(limits.shape, dtype=np.int64)
+    np.add.at(limits, at, work.limit)
+    np.add.at(members, at, work.limit > 0)
+    return ByPeriod(begins, np.cumsum(limits, axis=0), np.cumsum(members, axis=0))

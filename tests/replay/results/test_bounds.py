@@ -1,0 +1,355 @@
+"""Nobody beats the bounds: not the policies that there are, nor random ones, nor the best that enumeration makes."""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+from test_engine_oracle import SECOND, START, Whimsical, WhimsicalRigid, rules, tables, traces
+from test_engine_sharing import interference, world
+
+from bft.models import Curve, Job, JobTable, read_published_jobs
+from bft.replay.engine.ledger import Outcome
+from bft.replay.engine.loop import Replay, Rules
+from bft.replay.engine.sharing_rules import Interference
+from bft.replay.policies import Decision, EqualShare, Kind, MilpPolicy, MilpSharingPolicy, Policy, State
+from bft.replay.results.bounds.bounds import Bounds, beside_bounds, bounds_of
+from bft.replay.results.bounds.mixes import best_mixes
+from bft.replay.results.bounds.supply import Supply, idle_units
+from bft.replay.results.bounds.times import completion_bound, last_completion_bound
+from bft.replay.results.bounds.work import Work
+from bft.replay.trace.node_trace import NodeTrace, always_idle
+from bft.replay.trace.trace_files import read_trace
+
+# What the engine rounds: a job is done that lacks 1e-12 of its work.
+ROUNDING = 1e-9
+
+
+def nobody_beats(bounds: Bounds, outcome: Outcome) -> None:
+    metrics = beside_bounds(outcome, bounds)
+    assert metrics["bound"] is not None
+    assert outcome.work <= metrics["bound"] * (1 + ROUNDING)
+    if metrics["jct_to_end_mean_s"] is not None and bounds.jct_mean_s is not None:
+        assert metrics["jct_to_end_mean_s"] >= bounds.jct_mean_s - 1e-6
+    finishes = [record.finish_ns for record in outcome.records if record.finish_ns is not None]
+    if len(finishes) == len(outcome.records):
+        assert bounds.makespan_s is not None
+        first = min(record.job.tsub_ns for record in outcome.records)
+        assert max(finishes) - first >= bounds.makespan_s * SECOND - 1e3
+
+
+# --- no policy --------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100)
+@given(traces(), tables(), rules, st.integers(0, 9))
+def test_no_policy_beats_them(trace: NodeTrace, jobs: JobTable, rules: Rules, seed: int) -> None:
+    bounds = bounds_of([(trace, jobs)], rules.max_jobs)
+    assert bounds.fluid is not None
+    assert bounds.unit_time is not None
+    assert bounds.fluid <= bounds.unit_time * (1 + 1e-4)
+    assert bounds.fluid_attained is not None
+    assert bounds.fluid_attained >= bounds.fluid * (1 - 1e-4)
+    policies: list[Policy] = [Whimsical(seed), WhimsicalRigid(seed), EqualShare()]
+    policies.append(
+        MilpPolicy(10.0, backend="exact", cost_model=rules.cost_model, objective=lambda job: job.scalability)
+    )
+    for policy in policies:
+        nobody_beats(bounds, Replay(trace, jobs, policy, rules).run())
+
+
+@dataclass
+class WhimsicalSharing:
+    """It starts waiting jobs on any units on which they may run, free or with one job, and stops running ones."""
+
+    seed: int
+    interference: Interference
+    name: str = "whimsical-sharing"
+    kind: ClassVar[Kind] = Kind(shares=True)
+
+    def decide(self, state: State) -> Decision:
+        holders: dict[int, list[Job]] = {}
+        for view in state.jobs:
+            for unit in view.held:
+                holders.setdefault(unit, []).append(view.job)
+        placement: dict[int, tuple[int, ...]] = {}
+        for at, view in enumerate(state.jobs):
+            dice = zlib.crc32(f"{self.seed} {at} {state.time_ns} {view.job.name} {view.units}".encode())
+            if view.units:
+                if dice % 6 == 0 or view.units < view.job.jmin:
+                    placement[at] = ()
+                continue
+            units = [
+                u for u in range(state.machine.nodes) if state.machine.is_idle(u) and self.may(view.job, holders, u)
+            ]
+            size = max(view.job.jmin, 1) + dice // 6 % view.job.jmax
+            if size <= min(len(units), view.job.jmax) and dice % 3:
+                shift = dice // 100 % len(units)
+                placement[at] = tuple((units[shift:] + units[:shift])[:size])
+                for unit in placement[at]:
+                    holders.setdefault(unit, []).append(view.job)
+        return Decision.placed(state, placement)
+
+    def may(self, job: Job, holders: dict[int, list[Job]], unit: int) -> bool:
+        here = holders.get(unit, [])
+        return len(here) < 2 and all(self.interference.xi(job, other) is not None for other in here)
+
+
+@pytest.mark.parametrize("by_units", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_no_policy_that_shares_beats_the_bound_with_pairs(seed: int, by_units: bool) -> None:
+    rng = np.random.default_rng(seed)
+    trace, jobs = world(rng)
+    between = interference(rng, by_units=by_units)
+    if seed % 2:  # more than there is time for
+        jobs = JobTable(tuple(replace(job, pmax=job.pmax * 10) for job in jobs))
+    bounds = bounds_of([(trace, jobs)], 6, between)
+    assert bounds.unit_time is bounds.fluid is None
+    policies: list[Policy] = [WhimsicalSharing(seed, between), MilpSharingPolicy(120.0, interference=between)]
+    for policy in policies:
+        nobody_beats(bounds, Replay(trace, jobs, policy, Rules(6), between).run())
+
+
+def test_two_that_share_all_units_at_no_cost_reach_the_bound_with_pairs() -> None:
+    rng = np.random.default_rng(1)
+    _, jobs = world(rng)
+    a = replace(jobs.jobs[0], name="a", tsub_ns=0, jmin=1, jmax=1, pmax=1e9, model="a")
+    b = replace(a, name="b", model="b")
+    between = interference(rng)
+    ratios = between.xi(a, b)
+    assert ratios is not None
+    bounds = bounds_of([(always_idle(1, 0, 100 * SECOND), JobTable((a, b)))], 0, between)
+    assert bounds.shared == pytest.approx(100 * 10 * sum(1 / xi for xi in ratios))
+
+
+# --- no schedule at all -----------------------------------------------------------------------------------------------
+
+
+def time_expanded(trace: NodeTrace, jobs: JobTable, cap: int) -> float:
+    """The most samples that any schedule does where changes are free: all allocations in all stretches, enumerated."""
+    instants = sorted({trace.start, trace.end, *trace.times.tolist(), *(job.tsub_ns for job in jobs)})
+    instants = [instant for instant in instants if trace.start <= instant <= trace.end]
+    idle, event = 0, 0
+    sizes = [[0, *range(max(job.jmin, 1), job.jmax + 1)] for job in jobs]
+    columns, stretches = [], []
+    for stretch, (begin, end) in enumerate(itertools.pairwise(instants)):
+        while event < len(trace) and trace.times[event] <= begin:
+            idle += (len(trace.joins(event)) - len(trace.leaves(event))) * trace.units_per_node
+            event += 1
+        for counts in itertools.product(*sizes):
+            running = [job for job, n in zip(jobs, counts, strict=True) if n]
+            if sum(counts) <= idle and len(running) <= cap and all(job.tsub_ns <= begin for job in running):
+                seconds = (end - begin) / SECOND
+                columns.append([seconds * float(j.scalability.at(n)) for j, n in zip(jobs, counts, strict=True)])
+                stretches.append(stretch)
+    if not columns:
+        return 0.0
+    done = np.array(columns).T
+    share = np.array([[float(at == stretch) for at in stretches] for stretch in range(len(instants) - 1)])
+    limits = np.concatenate([[job.pmax for job in jobs], np.ones(len(share))])
+    found = linprog(-done.sum(axis=0), A_ub=np.vstack([done, share]), b_ub=limits)
+    assert found.status == 0
+    return float(-found.fun)
+
+
+def rows_of(jobs: JobTable, most: int) -> set[bytes]:
+    return {job.rates[: most + 1].tobytes() for job in jobs}
+
+
+@settings(max_examples=150)
+@given(traces(), tables(), st.integers(1, 3))
+def test_they_hold_for_the_best_schedule_and_meet_it_where_jobs_differ(
+    trace: NodeTrace, jobs: JobTable, cap: int
+) -> None:
+    best = time_expanded(trace, jobs, cap)
+    bounds = bounds_of([(trace, jobs)], cap)
+    assert bounds.fluid is not None
+    assert bounds.unit_time is not None
+    assert bounds.outcome == min(bounds.fluid, bounds.unit_time)
+    assert best <= bounds.outcome * (1 + ROUNDING) + ROUNDING
+    most = int(idle_units(trace).rates.max(initial=0))
+    if len(rows_of(jobs, most)) == len(jobs):
+        assert bounds.fluid <= best * (1 + 1e-4) + ROUNDING
+    else:  # jobs of one curve share their work: as jobs of which each has as much
+        alike = JobTable(tuple(replace(job, pmax=30.0, tsub_ns=trace.start) for job in jobs))
+        assert bounds_of([(trace, alike)], cap).outcome >= time_expanded(trace, alike, cap) * (1 - ROUNDING) - ROUNDING
+
+
+@settings(max_examples=100)
+@given(traces(), tables(), st.integers(1, 3))
+def test_merged_periods_and_limits_left_aside_only_loosen(trace: NodeTrace, jobs: JobTable, cap: int) -> None:
+    best = time_expanded(trace, jobs, cap)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bft.replay.results.bounds.work.PERIODS", 1)
+        patch.setattr("bft.replay.results.bounds.fluid.MAX_ADDITIONS", 0)
+        loose = bounds_of([(trace, jobs)], cap)
+    assert loose.fluid is not None
+    assert best <= loose.fluid * (1 + ROUNDING) + ROUNDING
+    assert loose.fluid >= (bounds_of([(trace, jobs)], cap).fluid or 0.0) * (1 - 1e-4)
+
+
+@settings(max_examples=100)
+@given(traces(), tables())
+def test_the_unit_time_bound_is_met_where_jobs_scale_without_loss(trace: NodeTrace, jobs: JobTable) -> None:
+    most = max(1, int(idle_units(trace).rates.max(initial=0)))
+    curve = replace(jobs.jobs[0].scalability, ns=np.array([0.0, most]), ps=np.array([0.0, 2.0 * most]))
+    linear = JobTable(
+        tuple(
+            replace(job, jmin=1, jmax=most, scalability=replace(curve, ps=curve.ps * k))
+            for k, job in enumerate(jobs, start=1)
+        )
+    )
+    bounds = bounds_of([(trace, linear)])
+    assert bounds.unit_time == pytest.approx(time_expanded(trace, linear, len(jobs)), rel=1e-6, abs=1e-9)
+    assert bounds.fluid == pytest.approx(bounds.unit_time, rel=1e-4, abs=1e-9)
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_the_dynamic_programme_is_as_good_as_enumeration(data: st.DataObject) -> None:
+    classes, sizes = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4))
+    value = st.sampled_from([0.0, 0.0, 1.0, 2.0, 3.5, 5.0])
+    rates = np.array([[0.0, *(data.draw(value) for _ in range(sizes))] for _ in range(classes)])
+    worth = np.array([data.draw(st.sampled_from([-1.0, 0.0, 0.3, 1.0])) for _ in range(classes)])
+    members = np.array([data.draw(st.integers(0, 4)) for _ in range(classes)])
+    cap, units = data.draw(st.integers(0, 4)), data.draw(st.integers(1, 5))
+    levels = np.arange(1, units + 1)
+    jobs = [c for c in range(classes) for _ in range(members[c])]
+    feasible: dict[int, set[tuple[float, ...]]] = {int(level): set() for level in levels}
+    best = dict.fromkeys(feasible, 0.0)
+    for counts in itertools.product(range(sizes + 1), repeat=min(len(jobs), 6)):
+        if cap and sum(n > 0 for n in counts) > cap:
+            continue
+        done = np.zeros(classes)
+        for c, n in zip(jobs, counts, strict=False):
+            done[c] += rates[c, n]
+        for level in feasible:
+            if sum(counts) <= level:
+                feasible[level].add(tuple(done.tolist()))
+                best[level] = max(best[level], float(done @ np.maximum(worth, 0)))
+    got, done = best_mixes(rates, worth, members, cap, levels)
+    if len(jobs) <= 6:
+        assert got.tolist() == pytest.approx([best[int(level)] for level in levels])
+        assert all(tuple(row) in feasible[int(level)] for row, level in zip(done.tolist(), levels, strict=True))
+    assert got == pytest.approx(done @ np.maximum(worth, 0))
+
+
+@cache
+def least_sum(remaining: tuple[int, ...], submits: tuple[int, ...], idle: tuple[int, ...], now: int) -> int:
+    """The least sum of completions on one unit, second by second."""
+    if now == len(idle) or not any(remaining):
+        return len(idle) * sum(left > 0 for left in remaining)
+    choices = [least_sum(remaining, submits, idle, now + 1)]
+    for j, left in enumerate(remaining):
+        if left and idle[now] and submits[j] <= now:
+            after = (*remaining[:j], left - 1, *remaining[j + 1 :])
+            choices.append(least_sum(after, submits, idle, now + 1) + (now + 1 if left == 1 else 0))
+    return min(choices)
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(st.booleans(), min_size=1, max_size=12),
+    st.lists(st.tuples(st.integers(1, 5), st.integers(0, 8)), min_size=1, max_size=3),
+)
+def test_on_one_unit_completions_are_the_least_that_enumeration_makes(
+    idle: list[bool], given_jobs: list[tuple[int, int]]
+) -> None:
+    pieces = Supply(np.arange(len(idle) + 1.0), np.array(idle, dtype=np.float64))
+    own = [(work_, min(at, len(idle) - 1)) for work_, at in given_jobs]
+    count = len(own)
+    total, submit = np.array(own, dtype=np.float64).T
+    jobs = Work(
+        (np.array([0.0, 1.0]),),
+        np.zeros(count, dtype=np.int64),
+        submit,
+        submit,
+        total,
+        pieces.when(pieces.until(submit) + total),
+        np.minimum(total, pieces.total - pieces.until(submit)),
+        np.arange(count),
+    )
+    best = least_sum(tuple(w for w, _ in own), tuple(at for _, at in own), tuple(int(i) for i in idle), 0)
+    assert completion_bound(pieces, jobs) == pytest.approx(best - submit.sum())
+    # The unit works whenever somebody is there.
+    left, done = 0, None
+    for second, there in enumerate(idle):
+        left += sum(w for w, at in own if at == second)
+        left -= bool(left and there)
+        if not left and second >= max(at for _, at in own) and done is None:
+            done = second + 1
+    last = last_completion_bound(pieces, jobs)
+    assert last == (np.inf if done is None else done)
+
+
+def test_a_supply_is_asked_both_ways() -> None:
+    supply = Supply(np.array([0.0, 2.0, 5.0, 6.0]), np.array([3.0, 0.0, 2.0]))
+    assert supply.total == 8
+    assert supply.until([-1.0, 1.0, 4.0, 5.5, 9.0]).tolist() == [0, 3, 6, 7, 8]
+    assert supply.when([0.0, 3.0, 6.0, 7.0, 8.0, 8.5]).tolist() == [0, 1, 2, 5.5, 6, np.inf]
+    rates, seconds = supply.levels(1.0, 5.5)
+    assert (rates.tolist(), seconds.tolist()) == ([2, 3], [0.5, 1])
+
+
+def test_one_job_that_can_be_done() -> None:
+    trace = always_idle(2, START, START + 100 * SECOND)
+    curve = Curve(np.array([0, 2]), np.array([0.0, 2.0]))
+    job = Job("j", START, 1, 2, 50.0, 0.0, 0.0, curve, curve)
+    bounds = bounds_of([(trace, JobTable((job,)))])
+    assert (bounds.outcome, bounds.fluid_attained) == (50, 50)
+    assert (bounds.jct_mean_s, bounds.makespan_s) == (25, 25)
+
+
+def test_virtual_clusters_share_nothing() -> None:
+    curve = Curve(np.array([0, 1]), np.array([0.0, 2.0]))
+    pools = [
+        (
+            always_idle(nodes, START, START + 100 * SECOND),
+            JobTable((Job(f"j{nodes}", START + nodes * SECOND, 1, 1, 1000.0 / nodes**3, 0.0, 0.0, curve, curve),)),
+        )
+        for nodes in (1, 3)
+    ]
+    bounds = bounds_of(pools)
+    assert bounds.outcome == pytest.approx(198 + 1000 / 27)
+    assert bounds.jct_mean_s == pytest.approx((99 + 500 / 27) / 2)
+    assert bounds.makespan_s is None
+    assert bounds_of(pools, without=["j1"]).makespan_s == pytest.approx(500 / 27)
+    assert bounds_of(pools, without=["j1", "j3"]) == Bounds(0.0, 0.0, 0.0, 0.0, None, None, None)
+
+
+def test_of_jobs_that_follow_no_curve_nothing_is_known() -> None:
+    class Measured:
+        def start(self, *, tunes: bool) -> Any:
+            raise AssertionError("nobody runs it")
+
+    curve = Curve(np.array([0, 1]), np.array([0.0, 2.0]))
+    job = Job("j", START, 1, 1, 10.0, 0.0, 0.0, curve, curve, profile=Measured())
+    bounds = bounds_of([(always_idle(1, START, START + SECOND), JobTable((job,)))])
+    assert bounds.outcome is bounds.jct_mean_s is None
+    assert bounds.why_none == "1 job follows a measured profile, not a curve: no bound is known of it"
+
+
+@pytest.mark.reference
+def test_the_published_workload_on_512_nodes(reference: Path) -> None:
+    """Against figures found by another programme for the same mathematics."""
+    folder = reference / "bftrainer"
+    jobs = read_published_jobs(folder / "ImageNet-imgps-Jbnd-1001J.pkl", folder / "ImageNet-imgps-JNPs-1001J.pkl")
+    trace = read_trace(folder / "ndstat-10sdn6-evt.tar.gz", node_count=512, skip_rows=1000)
+    bounds = bounds_of([(trace, jobs)], 10)
+    assert bounds.unit_time == pytest.approx(125.1e9, rel=1e-3)
+    assert bounds.fluid == pytest.approx(121.5e9, rel=1e-3)
+    assert bounds.fluid_attained == pytest.approx(bounds.fluid, rel=2e-5)
+    assert bounds.jct_mean_s == pytest.approx(117.6 * 3600, rel=1e-3)
+    assert bounds_of([(trace, jobs)], 60).fluid == pytest.approx(124.3e9, rel=1e-3)
