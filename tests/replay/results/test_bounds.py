@@ -19,9 +19,11 @@ from test_engine_sharing import interference, world
 
 from bft.models import Curve, Job, JobTable, read_published_jobs
 from bft.replay.engine.ledger import Outcome
-from bft.replay.engine.loop import Replay, Rules
+from bft.replay.engine.loop import Replay
+from bft.replay.engine.rules import Rules
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.policies import Decision, EqualShare, Kind, MilpPolicy, MilpSharingPolicy, Policy, State
+from bft.replay.policies.solver import SolverOptions
 from bft.replay.results.bounds.bounds import Bounds, beside_bounds, bounds_of
 from bft.replay.results.bounds.mixes import best_mixes
 from bft.replay.results.bounds.supply import Supply, idle_units
@@ -60,9 +62,7 @@ def test_no_policy_beats_them(trace: NodeTrace, jobs: JobTable, rules: Rules, se
     assert bounds.fluid_attained is not None
     assert bounds.fluid_attained >= bounds.fluid * (1 - 1e-4)
     policies: list[Policy] = [Whimsical(seed), WhimsicalRigid(seed), EqualShare()]
-    policies.append(
-        MilpPolicy(10.0, backend="exact", cost_model=rules.cost_model, objective=lambda job: job.scalability)
-    )
+    policies.append(MilpPolicy(10.0, SolverOptions("exact"), cost_model=rules.cost_model))
     for policy in policies:
         nobody_beats(bounds, Replay(trace, jobs, policy, rules).run())
 
