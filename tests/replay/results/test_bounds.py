@@ -52,7 +52,7 @@ def nobody_beats(bounds: Bounds, outcome: Outcome) -> None:
 # --- no policy --------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(traces(), tables(), rules, st.integers(0, 9))
 def test_no_policy_beats_them(trace: NodeTrace, jobs: JobTable, rules: Rules, seed: int) -> None:
     bounds = bounds_of([(trace, jobs)], rules.max_jobs)
@@ -165,7 +165,7 @@ def rows_of(jobs: JobTable, most: int) -> set[bytes]:
     return {job.rates[: most + 1].tobytes() for job in jobs}
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(traces(), tables(), st.integers(1, 3))
 def test_they_hold_for_the_best_schedule_and_meet_it_where_jobs_differ(
     trace: NodeTrace, jobs: JobTable, cap: int
@@ -184,7 +184,7 @@ def test_they_hold_for_the_best_schedule_and_meet_it_where_jobs_differ(
         assert bounds_of([(trace, alike)], cap).outcome >= time_expanded(trace, alike, cap) * (1 - ROUNDING) - ROUNDING
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(traces(), tables(), st.integers(1, 3))
 def test_merged_periods_and_limits_left_aside_only_loosen(trace: NodeTrace, jobs: JobTable, cap: int) -> None:
     best = time_expanded(trace, jobs, cap)
@@ -197,7 +197,7 @@ def test_merged_periods_and_limits_left_aside_only_loosen(trace: NodeTrace, jobs
     assert loose.fluid >= (bounds_of([(trace, jobs)], cap).fluid or 0.0) * (1 - 1e-4)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(traces(), tables())
 def test_the_unit_time_bound_is_met_where_jobs_scale_without_loss(trace: NodeTrace, jobs: JobTable) -> None:
     most = max(1, int(idle_units(trace).rates.max(initial=0)))
@@ -216,7 +216,7 @@ def test_the_unit_time_bound_is_met_where_jobs_scale_without_loss(trace: NodeTra
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.data())
 def test_the_dynamic_programme_is_as_good_as_enumeration(data: st.DataObject) -> None:
     classes, sizes = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4))
@@ -259,7 +259,7 @@ def least_sum(remaining: tuple[int, ...], submits: tuple[int, ...], idle: tuple[
     return min(choices)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
     st.lists(st.booleans(), min_size=1, max_size=12),
     st.lists(st.tuples(st.integers(1, 5), st.integers(0, 8)), min_size=1, max_size=3),
