@@ -13,8 +13,8 @@ from pathlib import Path
 from _common import dnn_problem
 
 from bft.milp import SolverProcess
+from bft.milp.backends.builtin import SOLVERS
 from bft.milp.backends.process import RECYCLE_BYTES
-from bft.milp.backends.registry import BACKENDS
 from bft.milp.backends.worker import resident_bytes
 from bft.milp.formulations import modes
 from bft.milp.formulations.linear import Limits
@@ -38,21 +38,20 @@ def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--solves", type=int, default=30_000)
-    parser.add_argument("--backend", default="cbc", choices=[name for name, b in BACKENDS.items() if b.solver])
+    parser.add_argument("--backend", default="cbc", choices=list(SOLVERS))
     parser.add_argument("--recycle-mib", type=float, default=RECYCLE_BYTES / MIB)
     options = parser.parse_args()
-    solver = BACKENDS[options.backend].solver or ""
     models = [modes.build(dnn_problem(5 + seed % 6, 40 + seed, seed)).model for seed in range(50)]
     process = SolverProcess(recycle_bytes=int(options.recycle_mib * MIB))
     for model in models:
-        process.solve(model, solver, Limits(60.0))
+        process.solve(model, options.backend, Limits(60.0))
     before, opened, worker = resident_bytes(), descriptors(), worker_bytes(process.pid)
     started, workers = time.perf_counter(), process.started
     print(f"{'solves':>7} {'ms a solve':>10} {'parent MiB':>10} {'worker MiB':>10} {'descriptors':>11} {'workers':>7}")
     leaked, largest = 0, before
     for n in range(1, options.solves + 1):
         old = process.started
-        process.solve(models[n % len(models)], solver, Limits(60.0))
+        process.solve(models[n % len(models)], options.backend, Limits(60.0))
         now = worker_bytes(process.pid)
         if process.started == old and process.pid is not None:
             leaked += now - worker

@@ -8,22 +8,30 @@
 (1, 4)
 """
 
+from bft.milp.backends.port import Availability, Backend, Feature
 from bft.milp.backends.process import SolverProcess
-from bft.milp.backends.registry import BACKENDS
+from bft.milp.backends.registry import backend_names
 from bft.milp.documents import Document, answer, parse
+from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, LinearStatus
 from bft.milp.placement import move, settle
 from bft.milp.problem import TIES, CostModel, Job, Pair, Problem, ProblemError, Solution, Ties, Transfer
 from bft.milp.solve import FORMULATIONS, TOLERANCE, solve
 from bft.milp.values import keep, tamed, total_value, value_table, value_tables
 
 __all__ = [
-    "BACKENDS",
     "FORMULATIONS",
     "TIES",
     "TOLERANCE",
+    "Availability",
+    "Backend",
     "CostModel",
     "Document",
+    "Feature",
     "Job",
+    "Limits",
+    "LinearAnswer",
+    "LinearModel",
+    "LinearStatus",
     "Pair",
     "Problem",
     "ProblemError",
@@ -32,6 +40,7 @@ __all__ = [
     "Ties",
     "Transfer",
     "answer",
+    "backend_names",
     "keep",
     "move",
     "parse",

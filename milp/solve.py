@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from bft.milp.backends.process import SolverFailure, SolverProcess, shared_process
-from bft.milp.backends.registry import BACKENDS, describe
+from bft.milp.backends.registry import able, describe, listed
 from bft.milp.exact.dp import Optimum, optimum
 from bft.milp.formulations import modes, node
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, Nonsense
@@ -47,7 +47,8 @@ def solve(
     problem
         What to decide.
     backend
-        One of `BACKENDS`: `cbc`, `highs`, `gurobi`, `exact` (modes only); or `auto`: exact where it applies, else cbc.
+        One of `backend_names()`: `cbc`, `highs`, `scipy`, `gurobi`, `exact` (modes only), or another package's; or
+        `auto`: exact where it applies, else cbc.
     formulation
         `modes` or `node`; with sharing `items` or `flow`; `auto` takes modes or items.
     strict_reference
@@ -80,8 +81,6 @@ def solve(
         For a backend or formulation that is unknown, not installed, or does not fit the problem, or a limit that makes
         no sense.
     """
-    if backend != "auto" and backend not in BACKENDS:
-        raise ProblemError(f"unknown backend {backend!r}: choose one of auto, {', '.join(BACKENDS)}")
     if formulation not in FORMULATIONS:
         raise ProblemError(f"unknown formulation {formulation!r}: choose one of {', '.join(FORMULATIONS)}")
     if ties not in TIES:
@@ -100,10 +99,7 @@ def solve(
         raise ProblemError(f"formulation {formulation!r} knows no sharing; with xi choose {' or '.join(SHARING)}")
     if backend == "auto":
         backend = "exact" if formulation == "modes" else "cbc"
-    if formulation not in BACKENDS[backend].formulations:
-        able = ", ".join(name for name, able in BACKENDS.items() if formulation in able.formulations)
-        raise ProblemError(f"backend {backend!r} cannot solve formulation {formulation!r}: choose one of {able}")
-    _require(backend)
+    _require(backend, formulation)
     asked = _Asked(
         problem, tamed(problem), backend, formulation, strict_reference, Limits(time_limit, gap, threads), process
     )
@@ -132,8 +128,11 @@ class _Asked:
 
 
 @cache
-def _require(backend: str) -> None:
-    """Refuse a backend that is not there, once and for all, rather than fall back at every decision."""
+def _require(backend: str, formulation: str) -> None:
+    """Refuse a backend that cannot do it, once and for all, rather than fall back at every decision."""
+    if formulation not in listed(backend).formulations:
+        what = f"backend {backend!r} cannot solve formulation {formulation!r}"
+        raise ProblemError(f"{what}: choose one of {', '.join(able(formulation))}")
     state = describe(backend)
     if not state.available:
         raise ProblemError(f"backend {backend!r} is not available ({state.licence}): {state.how_to_get}")
@@ -192,10 +191,9 @@ def _of(best: Optimum, backend: str, formulation: str, fallback: str = "") -> So
 
 def _shared(asked: _Asked) -> Solution:
     problem, posed, process = asked.problem, asked.posed, asked.process or shared_process()
-    solver = BACKENDS[asked.backend].solver or ""
 
     def ask(model: LinearModel, within: Limits) -> LinearAnswer:
-        return process.solve(model, solver, within)
+        return process.solve(model, asked.backend, within)
 
     found = solve_sharing(posed, asked.formulation, ask, asked.limits, TOLERANCE)
     if posed is not problem:
@@ -224,7 +222,7 @@ def _alone(asked: _Asked) -> Solution:
         modes.build(posed) if asked.formulation == "modes" else node.build(posed, strict_reference=asked.strict)
     )
     process = asked.process or shared_process()
-    answer = process.solve(formulated.model, BACKENDS[asked.backend].solver or "", limits)
+    answer = process.solve(formulated.model, asked.backend, limits)
     tables, kept = value_tables(posed), keep(posed)
     kept_value = total_value(tables, kept)
     # An upper bound that holds whatever the solver says: every job at its own best.
@@ -242,7 +240,7 @@ def _alone(asked: _Asked) -> Solution:
             return solution("feasible", kept, ceiling, "time limit, no answer: kept")
         if answer.status == "infeasible" and asked.strict:
             return solution("infeasible", (0,) * len(problem.jobs), -math.inf, "as published")
-        raise Nonsense(f"answered {answer.status!r}, but giving nobody anything is feasible")
+        raise Nonsense(f"answered {answer.said!r}, but giving nobody anything is feasible")
     counts = formulated.decode(answer.values(formulated.model))
     wrong = complaint(posed, tables, counts)
     if wrong:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import gurobipy as gp
@@ -36,7 +37,7 @@ def environment() -> gp.Env:
 
 ADVICE = (
     "Install a licence (free for academics: https://www.gurobi.com/academia) and let GRB_LICENSE_FILE name it, "
-    "or choose the backend exact, cbc or highs"
+    "or choose the backend exact, cbc, highs or scipy"
 )
 
 
@@ -102,11 +103,11 @@ def solve(model: LinearModel, limits: Limits) -> LinearAnswer:
                 ) from error
             raise
         if solver.Status == GRB.INFEASIBLE:
-            return LinearAnswer("infeasible", None, float("nan"), float("nan"))
+            return LinearAnswer("infeasible", None, math.nan, math.nan)
         if solver.Status == GRB.UNBOUNDED:
-            return LinearAnswer("solver said UNBOUNDED", None, float("nan"), float("nan"))
+            return LinearAnswer("unbounded", None, math.nan, math.nan)
         if not solver.SolCount:
-            return LinearAnswer("nothing", None, float("nan"), float("nan"))
+            return LinearAnswer("nothing", None, math.nan, math.nan)
         x = np.fromiter((variable.X for variable in variables), dtype=np.float64, count=len(variables))
         word = "optimal" if solver.Status == GRB.OPTIMAL else "feasible"
         return LinearAnswer(word, x, solver.ObjVal / scale, solver.ObjBound / scale)

@@ -70,17 +70,17 @@ class SolverProcess:
         """Process id of the running worker, None when there is none."""
         return None if self._worker is None else self._worker.pid
 
-    def solve(self, model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
-        """Solve `model`; raise SolverFailure when no answer comes.
+    def solve(self, model: LinearModel, backend: str, limits: Limits) -> LinearAnswer:
+        """Solve `model` with the backend of this name; raise SolverFailure when no answer comes.
 
         The worker is killed when it is silent for longer than the time limit and the grace.
         """
         patience = None if limits.seconds is None else limits.seconds + self.grace_s
         if patience is not None and patience > LONGEST_S:
             patience = None
-        question = ForkingPickler.dumps((solver_name, model, limits))
-        pipe = self._connect(solver_name)
-        hung = SolverFailure(f"{solver_name} hung: no answer {self.grace_s:g} s past its time limit")
+        question = ForkingPickler.dumps((backend, model, limits))
+        pipe = self._connect(backend)
+        hung = SolverFailure(f"hung: no answer {self.grace_s:g} s past its time limit")
         try:
             with _watchdog(self._worker, patience if len(question) > PIPE_BYTES else None) as bitten:
                 pipe.send_bytes(question)
@@ -92,12 +92,12 @@ class SolverProcess:
             code = self._end(kill=True)
             if bitten.is_set():
                 raise hung from error
-            raise SolverFailure(f"{solver_name} died ({_how(code)})") from error
+            raise SolverFailure(f"died ({_how(code)})") from error
         except BaseException:  # Ctrl-C: the answer to come must not be taken for that to another question
             self.close(kill=True)
             raise
         if reply[0] == "error":
-            raise SolverFailure(f"{solver_name} raised: {reply[1].strip().splitlines()[-1]}")
+            raise SolverFailure(f"raised: {reply[1].strip().splitlines()[-1]}")
         if reply[2] > self.recycle_bytes:
             self.close()
         answer: LinearAnswer = reply[1]
@@ -107,8 +107,8 @@ class SolverProcess:
         """End the worker; a later question starts a new one."""
         self._end(kill=kill)
 
-    def _connect(self, solver_name: str) -> Connection:
-        """Return the pipe to the worker; a new one has loaded this solver, so that no question pays for it."""
+    def _connect(self, backend: str) -> Connection:
+        """Return the pipe to the worker; a new one has loaded its solver, so that no question pays for it."""
         if self._owner != os.getpid():  # forked: the worker belongs to our parent
             self._disown()
         if self._pipe is not None:
@@ -117,7 +117,7 @@ class SolverProcess:
         # A process group of its own keeps the terminal's Ctrl-C from it.
         try:
             self._worker = subprocess.Popen(  # noqa: S603 - our own module, by this interpreter
-                [sys.executable, "-P", "-c", _WORKER, str(theirs.fileno()), solver_name, *_search_path()],
+                [sys.executable, "-P", "-c", _WORKER, str(theirs.fileno()), backend, *_search_path()],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},

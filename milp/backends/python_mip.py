@@ -9,14 +9,6 @@ import numpy as np
 
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, power_of_two_scale
 
-STATUS = {
-    mip.OptimizationStatus.OPTIMAL: "optimal",
-    mip.OptimizationStatus.FEASIBLE: "feasible",
-    mip.OptimizationStatus.INFEASIBLE: "infeasible",
-    mip.OptimizationStatus.INT_INFEASIBLE: "infeasible",
-    mip.OptimizationStatus.NO_SOLUTION_FOUND: "nothing",
-    mip.OptimizationStatus.TRUNCATED: "nothing",
-}
 # python-mip's default stops at 1e-4 relative; an answer within this of the bound counts as proven.
 PROVEN = 1e-9
 # CBC's primal heuristics cost more than the whole search of a model as small as those of `modes`, and find the
@@ -51,15 +43,14 @@ def solve(model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
     else:
         _set_cbc(solver, limits, len(variables))
     status = solver.optimize() if limits.seconds is None else solver.optimize(max_seconds=limits.seconds)
-    word = STATUS.get(status, f"solver said {status.name}")
-    if status is mip.OptimizationStatus.UNBOUNDED and all(map(math.isfinite, model.upper)):
-        word = "infeasible"  # HiGHS says "unbounded or infeasible"
-    if word not in ("optimal", "feasible"):
-        return LinearAnswer(word, None, float("nan"), float("nan"))
+    if status not in (mip.OptimizationStatus.OPTIMAL, mip.OptimizationStatus.FEASIBLE):
+        none = status is mip.OptimizationStatus.UNBOUNDED and all(map(math.isfinite, model.upper))
+        word = "infeasible" if none else status.name  # HiGHS says "unbounded or infeasible"
+        return LinearAnswer(word, None, math.nan, math.nan)
     x = np.fromiter((variable.x for variable in variables), dtype=np.float64, count=len(variables))
     objective = float(solver.objective_value) / scale
-    bound = objective if word == "optimal" and not limits.gap else float(solver.objective_bound) / scale
-    return LinearAnswer(word, x, objective, bound)
+    proven = status is mip.OptimizationStatus.OPTIMAL and not limits.gap
+    return LinearAnswer(status.name, x, objective, objective if proven else float(solver.objective_bound) / scale)
 
 
 def _set_cbc(solver: mip.Model, limits: Limits, variables: int) -> None:

@@ -1,132 +1,115 @@
-"""The backends: what each can do, and whether it can do it here. Importing this loads no solver."""
+"""Backends by name: ours, and those that other packages register in the entry-point group `bft.backends`.
+
+Importing this loads no solver.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 
-MILP_FORMULATIONS = ("modes", "node", "items", "flow")
+from bft.milp.backends.builtin import EXACT, SOLVERS
+from bft.milp.backends.port import MILP_FORMULATIONS, Availability, Backend, Feature, Listed
+from bft.milp.problem import ProblemError
+
+GROUP = "bft.backends"
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """What a backend can do.
+def backend_names() -> tuple[str, ...]:
+    """All backends that can be asked for here, the exact dynamic programme among them.
 
-    Parameters
-    ----------
-    name
-        As users write it.
-    solver
-        As the solver process knows it, None if the backend answers in this process.
-    formulations
-        What it can solve.
-    warm_start
-        Whether it begins from a solution known beforehand (`LinearModel.start`).
-    threads
-        Whether it can use more than one.
-    size_limit
-        Most variables, and most constraints, without a licence of one's own; None for no limit.
-
+    >>> backend_names()[:5]
+    ('cbc', 'highs', 'scipy', 'gurobi', 'exact')
     """
-
-    name: str
-    solver: str | None
-    formulations: tuple[str, ...]
-    warm_start: bool = True
-    threads: bool = True
-    size_limit: int | None = None
-
-    @property
-    def in_solver_process(self) -> bool:
-        """Whether it runs in the solver process, where its death costs one answer."""
-        return self.solver is not None
+    ours = (*SOLVERS, EXACT.name)
+    return *ours, *sorted({point.name for point in _registered()} - set(ours))
 
 
-BACKENDS: dict[str, Backend] = {
-    backend.name: backend
-    for backend in (
-        Backend("cbc", "CBC", MILP_FORMULATIONS),
-        Backend("highs", "HIGHS", MILP_FORMULATIONS),
-        Backend("gurobi", "GUROBI", MILP_FORMULATIONS, size_limit=2000),
-        Backend("exact", None, ("modes",), warm_start=False, threads=False),
-    )
-}
+def listed(name: str) -> Listed:
+    """A backend's description of itself.
 
-
-@dataclass(frozen=True, slots=True)
-class BackendState:
-    """What a backend is on this machine.
-
-    Parameters
-    ----------
-    version
-        Of what solves and of what it is reached through, empty when not installed.
-    available
-        Whether it can be used now.
-    licence
-        Under which it solves.
-    limits
-        What it does not do, empty for nothing of note.
-    how_to_get
-        What to do to use it, or to lift its limits; empty when there is nothing to do.
-
+    Raises
+    ------
+    ProblemError
+        When there is no such backend, or the package that brings it cannot be loaded or brings something else.
     """
-
-    version: str
-    available: bool
-    licence: str
-    limits: str = ""
-    how_to_get: str = ""
+    return EXACT if name == EXACT.name else solver(name)
 
 
-def describe(name: str) -> BackendState:
-    """Look at this machine; never raises for a known name. Asking for `gurobi` loads gurobipy, where installed."""
-    return {"cbc": _cbc, "highs": _highs, "gurobi": _gurobi, "exact": _exact}[name]()
+@cache
+def solver(name: str) -> Backend:
+    """A backend that solves linear models.
 
-
-def _cbc() -> BackendState:
-    # cbcbox holds the library that python-mip 2 loads; older ones bring it themselves.
-    return BackendState(_versions(("cbcbox", "CBC"), ("mip", "python-mip")), True, "EPL 2.0")
-
-
-def _highs() -> BackendState:
-    how_to_get = "pip install 'bft-replay[highs]'"
-    # python-mip takes highspy before highsbox.
-    found = next((package for package in ("highspy", "highsbox") if find_spec(package)), None)
-    if found is None:
-        return BackendState("", False, "MIT", "", how_to_get)
-    return BackendState(_versions((found, "HiGHS"), ("mip", "python-mip")), True, "MIT")
-
-
-def _gurobi() -> BackendState:
-    if find_spec("gurobipy") is None:
-        how_to_get = "pip install 'bft-replay[gurobi]'; it brings a licence for small models"
-        return BackendState("", False, "commercial, not installed", "", how_to_get)
-    found = _versions(("gurobipy", "Gurobi"))
+    Raises
+    ------
+    ProblemError
+        As `listed` does, and for `exact`, which solves none.
+    """
+    if name in SOLVERS:
+        return SOLVERS[name]
+    points = [point for point in _registered() if point.name == name]
+    if not points:
+        raise ProblemError(f"unknown backend {name!r}: choose one of auto, {', '.join(backend_names())}")
+    values = sorted({point.value for point in points})
+    if len(values) > 1:
+        raise ProblemError(
+            f"backend {name!r} is registered by several packages: {', '.join(values)}; uninstall all but one"
+        )
     try:
-        from bft.milp.backends import gurobi
-
-        limited = gurobi.size_limited()
-    except Exception as error:  # whatever a foreign library may raise here, it is news for the user and no crash
-        return BackendState(found, False, "none found", "", " ".join(str(error).split()))
-    if limited:
-        limit = BACKENDS["gurobi"].size_limit
-        limits = f"at most {limit} variables and {limit} constraints"
-        return BackendState(found, True, "comes with gurobipy, size-limited", limits, gurobi.ADVICE)
-    return BackendState(found, True, "found, unlimited")
+        made: object = points[0].load()
+        backend = made() if isinstance(made, type) else made
+    except (Exception, SystemExit) as error:  # of a third party: whatever it is, the user must learn whose
+        what = f"backend {name!r} ({values[0]}) cannot be loaded: {type(error).__name__}: {error}"
+        raise ProblemError(what) from error
+    return _checked(backend, name, values[0])
 
 
-def _exact() -> BackendState:
-    limits = "the modes formulation; nobody shares"
-    return BackendState(_versions(("bft-replay", "bft-replay"), ("numba", "Numba")), True, "MIT", limits)
+def describe(name: str) -> Availability:
+    """Look at this machine; never raises for a known name, so that a broken package hides no other backend.
+
+    Asking for `gurobi` loads gurobipy, where installed.
+    """
+    try:
+        state = listed(name).available()
+    except ProblemError as error:
+        return Availability(available=False, licence="unknown", how_to_get=str(error))
+    except Exception as error:  # of a third party
+        return Availability(available=False, licence="unknown", how_to_get=f"{type(error).__name__}: {error}")
+    return state
 
 
-def _versions(*packages: tuple[str, str]) -> str:
-    found = []
-    for package, label in packages:
-        try:
-            found.append(f"{label} {version(package)}")
-        except PackageNotFoundError:
-            continue
-    return ", ".join(found)
+def able(formulation: str) -> list[str]:
+    """The backends that solve a formulation."""
+    return [name for name in backend_names() if formulation in formulations_of(name)]
+
+
+def formulations_of(name: str) -> tuple[str, ...]:
+    """The formulations that a backend solves: none, where its package is broken."""
+    try:
+        return tuple(listed(name).formulations)
+    except ProblemError:  # whoever asks for this backend learns why
+        return ()
+
+
+def _checked(backend: object, name: str, value: str) -> Backend:
+    """Refuse what is no backend, and say what it lacks."""
+    if not isinstance(backend, Backend):
+        lacking = [
+            part for part in ("name", "formulations", "features", "available", "solve") if not hasattr(backend, part)
+        ]
+        raise ProblemError(f"backend {name!r} ({value}) is no bft.milp.Backend: it has no {', '.join(lacking)}")
+    for what, words, known in (
+        ("formulations", backend.formulations, MILP_FORMULATIONS),
+        ("features", backend.features, tuple(map(str, Feature))),
+    ):
+        unknown = [words] if isinstance(words, str) else [str(word) for word in words if word not in known]
+        if unknown:
+            expected = f"expected a collection of {', '.join(known)}"
+            raise ProblemError(f"backend {name!r} ({value}): invalid {what} {', '.join(unknown)}: {expected}")
+    if backend.name != name:
+        raise ProblemError(f"backend {name!r} ({value}) calls itself {backend.name!r}: give both the same name")
+    return backend
+
+
+def _registered() -> list[EntryPoint]:
+    return list(entry_points(group=GROUP))

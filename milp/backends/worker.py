@@ -1,6 +1,6 @@
 """The solver process: solves what comes over a pipe until the pipe closes.
 
-Solvers are C libraries that may abort, hang or leak (DESIGN §6.4). Here their death costs one answer, not a replay.
+Solvers are C libraries that may abort, hang or leak. Here their death costs one answer, not a replay.
 `process.SolverProcess` starts it, and is the other end of the pipe.
 """
 
@@ -13,9 +13,12 @@ import signal
 import sys
 import traceback
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from bft.milp.backends.port import Feature
+from bft.milp.backends.registry import solver
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 
 PAGE_BYTES = resource.getpagesize()
@@ -29,19 +32,21 @@ def resident_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def dispatch(solver_name: str, model: LinearModel, limits: Limits) -> LinearAnswer:
-    """Solve with the named solver; what a solver needs is imported when it is first asked."""
-    if solver_name == "GUROBI":
-        from bft.milp.backends import gurobi
-
-        return gurobi.solve(model, limits)
-    from bft.milp.backends import python_mip
-
-    return python_mip.solve(model, solver_name, limits)
+def dispatch(name: str, model: LinearModel, limits: Limits) -> LinearAnswer:
+    """Solve with the named backend, which gets what it declares to use; its solver is imported when first asked."""
+    backend = solver(name)
+    if Feature.THREADS not in backend.features:
+        limits = replace(limits, threads=1)
+    if Feature.START not in backend.features:
+        model.start = []
+    answer: object = backend.solve(model, limits)
+    if not isinstance(answer, LinearAnswer):
+        raise TypeError(f"solve returned {type(answer).__name__}, expected a LinearAnswer")
+    return answer
 
 
 def main() -> None:
-    """Answer requests (solver name, LinearModel, Limits) with ("answer", LinearAnswer, bytes grown since start)."""
+    """Answer requests (backend name, LinearModel, Limits) with ("answer", LinearAnswer, bytes grown since start)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; we end when its pipe closes
     pipe = Connection(int(sys.argv[1]))
     # A C library's chatter must not reach the user's standard output, where results may go.
@@ -57,13 +62,13 @@ def main() -> None:
     at_start = None
     while True:
         try:
-            solver_name, model, limits = pipe.recv()
+            name, model, limits = pipe.recv()
         except (EOFError, ConnectionError):  # the parent has ended, perhaps with our answer unread
             return
         reply: tuple[object, ...]
         answer: LinearAnswer | None
         try:
-            answer = dispatch(solver_name, model, limits)
+            answer = dispatch(name, model, limits)
         except Exception:
             answer, reply = None, ("error", traceback.format_exc(limit=3))
         else:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 import numpy as np
 
@@ -76,14 +78,72 @@ class Nonsense(RuntimeError):  # noqa: N818 - what happened
     """A solver's answer that contradicts itself; the message says how."""
 
 
+class LinearStatus(StrEnum):
+    """How a backend's work ended."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    NOTHING = "nothing"
+    """It stopped at a limit and has no solution."""
+    UNKNOWN = "unknown"
+    """It said something else: an error, or a word that is not known here."""
+
+    @classmethod
+    def parse(cls, said: str, *, solved: bool = True) -> LinearStatus:
+        """The status that a solver's own word means.
+
+        Parameters
+        ----------
+        said
+            The word, such as `OPTIMAL`, `kTimeLimit`, `INT_INFEASIBLE`: capitals and punctuation do not count.
+        solved
+            Whether there is a solution: at a limit it decides between feasible and nothing.
+
+        >>> LinearStatus.parse("INT_INFEASIBLE").value
+        'infeasible'
+        >>> LinearStatus.parse("Time limit reached", solved=False).value
+        'nothing'
+        >>> LinearStatus.parse("numerical trouble").value
+        'unknown'
+        """
+        word = re.sub(r"[^a-z]", "", said.lower())
+        if word in ("optimal", "optimalsolution", "optimalsolutionfound", "koptimal"):
+            return cls.OPTIMAL
+        if word in ("infeasible", "kinfeasible", "intinfeasible", "integerinfeasible", "probleminfeasible"):
+            return cls.INFEASIBLE
+        if word in ("nothing", "nosolutionfound"):
+            return cls.NOTHING
+        if word in ("feasible", "suboptimal", "truncated", "interrupted") or "limit" in word:
+            return cls.FEASIBLE if solved else cls.NOTHING
+        return cls.UNKNOWN
+
+
 @dataclass(frozen=True, slots=True)
 class LinearAnswer:
-    """What a backend says of a linear model: `x` is None when it found nothing."""
+    """What a backend says of a linear model.
 
-    status: str
+    Parameters
+    ----------
+    status
+        A `LinearStatus`, or the solver's own word for it: see `LinearStatus.parse`.
+    x
+        One number per variable, None when there is no solution.
+    objective, bound
+        Value of `x`, and what no solution can exceed; NaN where there is none.
+    said
+        The word as the solver said it.
+    """
+
+    status: LinearStatus | str
     x: FloatArray | None
     objective: float
     bound: float
+    said: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "said", self.said or str(self.status))
+        object.__setattr__(self, "status", LinearStatus.parse(str(self.status), solved=self.x is not None))
 
     def values(self, model: LinearModel) -> FloatArray:
         """`x`, seen to be one finite number a variable; raise Nonsense if it is not."""

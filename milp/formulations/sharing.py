@@ -111,7 +111,7 @@ def solve_sharing(problem: Problem, formulation: str, ask: Ask, limits: Limits, 
         answer = ask(model.model, replace(limits, seconds=left))
         if answer.x is None:
             if answer.status != "nothing":
-                raise Nonsense(f"answered {answer.status!r}, but giving nobody anything is feasible")
+                raise Nonsense(f"answered {answer.said!r}, but giving nobody anything is feasible")
             break
         counts, shares = model.decode(answer.values(model.model))
         claimed = answer.objective

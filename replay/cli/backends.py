@@ -12,21 +12,21 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def backends(as_json: bool) -> None:
     """List the backends: version, licence, limits, formulations, and how to get what is missing."""
-    from bft.milp.backends.registry import BACKENDS, describe
+    from bft.milp.backends.registry import backend_names, describe, formulations_of
 
-    states = {name: describe(name) for name in BACKENDS}
+    states = {name: describe(name) for name in backend_names()}
     if as_json:
-        found = {
-            name: {**asdict(state), "formulations": list(BACKENDS[name].formulations)} for name, state in states.items()
+        listing = {
+            name: {**asdict(state), "formulations": list(formulations_of(name))} for name, state in states.items()
         }
-        click.echo(json.dumps(found, indent=2))
+        click.echo(json.dumps(listing, indent=2))
         return
     for name, state in states.items():
-        click.echo(f"{name:<8}{'available' if state.available else 'not available':<15}{state.version or '-'}")
+        click.echo(f"{name:<7} {'available' if state.available else 'not available':<15}{state.version or '-'}")
         lines = {
             "licence": state.licence,
             "limits": state.limits,
-            "solves": ", ".join(BACKENDS[name].formulations),
+            "solves": ", ".join(formulations_of(name)),
             "to get": state.how_to_get,
         }
         for label, text in lines.items():

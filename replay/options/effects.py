@@ -93,17 +93,25 @@ def contradictions(options: Options) -> Iterator[str]:
 
 
 def _of_the_solver(o: Options) -> Iterator[str]:
-    """What no solver can do."""
-    from bft.milp.backends.registry import BACKENDS
+    """What no solver can do, or not the one that is asked for."""
+    from bft.milp import ProblemError
+    from bft.milp.backends.registry import able, listed
 
     shares, solver, formulation = o.xi is not None, o.solver, o.solver.formulation
     if shares and formulation not in ("auto", *_SHARING):
         yield f"--formulation {formulation} knows no sharing; with --xi choose {' or '.join(_SHARING)}"
     if formulation == "auto":
         formulation = "node" if solver.strict_reference else "items" if shares else "modes"
-    if solver.backend in BACKENDS and formulation not in BACKENDS[solver.backend].formulations:
-        able = ", ".join(name for name, backend in BACKENDS.items() if formulation in backend.formulations)
-        yield f"--backend {solver.backend} cannot solve formulation {formulation}; choose one of {able}"
+    if solver.backend == "auto":
+        return
+    try:
+        formulations = listed(solver.backend).formulations
+    except ProblemError as error:  # another package's, which is broken
+        yield str(error)
+    else:
+        if formulation not in formulations:
+            others = ", ".join(able(formulation))
+            yield f"--backend {solver.backend} cannot solve formulation {formulation}; choose one of {others}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +194,21 @@ NEEDS = (
         lambda o: o.solver.ties == "solver" or o.solver.gap > 0 or o.solver.strict_reference,
         lambda o: "with --ties canonical, which verifies every answer without sharing",
     ),
-    Need(("threads", "gap", "ties"), lambda o: o.solver.backend != "exact", lambda o: "with --backend exact"),
+    Need(("gap", "ties"), lambda o: o.solver.backend != "exact", lambda o: "with --backend exact"),
+    Need(
+        ("threads",),
+        lambda o: _threaded(o.solver.backend),
+        lambda o: f"with --backend {o.solver.backend}, which uses one thread",
+    ),
 )
+
+
+def _threaded(backend: str) -> bool:
+    """Whether a backend can use more than one thread."""
+    from bft.milp import Feature
+    from bft.milp.backends.registry import listed
+
+    return backend == "auto" or Feature.THREADS in listed(backend).features
 
 
 def without_effect(options: Options) -> list[str]:
@@ -237,13 +258,13 @@ def check_backend(options: Options) -> None:
 
     Not when options are made: what plans a run need not be the machine that does it.
     """
-    from bft.milp.backends.registry import BACKENDS, describe
+    from bft.milp.backends.registry import backend_names, describe
 
-    if options.solver.backend not in BACKENDS or "solver" not in constants_of(options.policy):
+    if options.solver.backend == "auto" or "solver" not in constants_of(options.policy):
         return
     state = describe(options.solver.backend)
     if not state.available:
-        there = ", ".join(name for name in BACKENDS if describe(name).available)
+        there = ", ".join(name for name in backend_names() if describe(name).available)
         what = f"--backend {options.solver.backend} is not available here ({state.licence}); there are {there}"
         raise InputError(what, hint=state.how_to_get)
 

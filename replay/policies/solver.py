@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Literal
 
 from bft.models.checks import MAX_LIMIT_S, Flag, Maybe, Name, Number, check_fields, checked, seconds, whole
@@ -10,9 +11,15 @@ from bft.models.checks import MAX_LIMIT_S, Flag, Maybe, Name, Number, check_fiel
 if TYPE_CHECKING:
     from bft.milp import Problem, Solution
 
-BACKENDS = ("auto", "cbc", "highs", "gurobi", "exact")
+# As `bft.milp.backend_names` has them, which would import what nobody needs who asks for help.
+BACKENDS = ("auto", "cbc", "highs", "scipy", "gurobi", "exact")
 FORMULATIONS = ("auto", "modes", "node", "items", "flow")
 TIES = ("canonical", "solver")
+
+
+def _backends() -> tuple[str, ...]:
+    """What --backend may be: ours, and those of other packages."""
+    return *BACKENDS, *sorted({point.name for point in entry_points(group="bft.backends")} - set(BACKENDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +59,7 @@ class SolverOptions:
     bft.models.errors.InputError: --gap: expected a finite number >= 0 and < 1, not 1.5
     """
 
-    backend: str = checked("--backend", Name(BACKENDS), "cbc")
+    backend: str = checked("--backend", Name(_backends), "cbc")
     formulation: str = checked("--formulation", Name(FORMULATIONS), "auto")
     strict_reference: bool = checked("--strict-reference", Flag(), default=False)
     time_limit_s: float | None = checked("-optTL", Maybe(seconds(most=MAX_LIMIT_S)), None)

@@ -16,25 +16,32 @@ from published import decisions, posed
 from strategies import magnitude, problems, worth_of
 
 from bft.milp import Job, Problem, SolverProcess
-from bft.milp.backends import registry as backends
+from bft.milp.backends.builtin import EXACT
+from bft.milp.backends.builtin import SOLVERS as OURS
+from bft.milp.backends.port import Backend, Feature, Listed
 from bft.milp.backends.process import SolverFailure
-from bft.milp.backends.registry import BACKENDS, describe
+from bft.milp.backends.registry import able, backend_names, describe, listed
 from bft.milp.backends.worker import resident_bytes
 from bft.milp.exact.dp import solve_exact
 from bft.milp.formulations import modes, node
 from bft.milp.formulations.linear import Limits, LinearModel
+from bft.replay.policies.solver import BACKENDS
 
 CHUNKS = 8
 MIB = 2**20
-SOLVERS = [
-    pytest.param(
-        name,
-        marks=pytest.mark.skipif(not describe(name).available, reason=f"{name}: {describe(name).how_to_get}"),
-    )
-    for name, backend in BACKENDS.items()
-    if backend.in_solver_process
-]
-each_solver = pytest.mark.parametrize("name", SOLVERS)
+
+
+def params(names):
+    return [
+        pytest.param(
+            name,
+            marks=pytest.mark.skipif(not describe(name).available, reason=f"{name}: {describe(name).how_to_get}"),
+        )
+        for name in names
+    ]
+
+
+each_solver = pytest.mark.parametrize("name", params(OURS))
 needs_gurobi = pytest.mark.skipif(not describe("gurobi").available, reason="needs the extra gurobi")
 
 
@@ -43,10 +50,6 @@ def process():
     process = SolverProcess()
     yield process
     process.close()
-
-
-def solver(name: str) -> str:
-    return BACKENDS[name].solver
 
 
 def contested(jobs: int, units: int, seed: int = 0) -> Problem:
@@ -76,21 +79,25 @@ def knapsack(items: int, seed: int = 0) -> LinearModel:
 
 
 def test_capabilities_are_declared():
-    assert list(BACKENDS) == ["cbc", "highs", "gurobi", "exact"]
-    assert all(backend.name == name for name, backend in BACKENDS.items())
-    assert [name for name, backend in BACKENDS.items() if not backend.in_solver_process] == ["exact"]
-    assert BACKENDS["exact"].formulations == ("modes",)
-    assert BACKENDS["gurobi"].size_limit == 2000
+    ours = ["cbc", "highs", "scipy", "gurobi", "exact"]
+    assert list(backend_names()) == ours
+    assert BACKENDS == ("auto", *ours)  # written down twice, so that the command line starts without this
+    assert [listed(name).name for name in ours] == ours
+    assert all(isinstance(backend, Backend) for backend in OURS.values())
+    assert isinstance(EXACT, Listed)
+    assert not isinstance(EXACT, Backend)
+    assert able("modes") == ours
+    assert able("items") == ours[:-1]
 
 
 def test_looking_at_backends_loads_no_solver():
-    solvers = "{'mip', 'gurobipy', 'highspy', 'numba'}"
+    solvers = "{'mip', 'gurobipy', 'highspy', 'numba', 'scipy.optimize'}"
     code = f"import sys, bft.milp.backends.registry; print(sorted({solvers} & set(sys.modules)))"
     told = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", list(BACKENDS))
+@pytest.mark.parametrize("name", backend_names())
 def test_a_backend_describes_itself(name):
     state = describe(name)
     assert state.licence
@@ -100,7 +107,7 @@ def test_a_backend_describes_itself(name):
 
 @pytest.mark.parametrize(("name", "extra"), [("highs", "highs"), ("gurobi", "gurobi")])
 def test_a_missing_package_is_no_crash_but_advice(monkeypatch, name, extra):
-    monkeypatch.setattr(backends, "find_spec", lambda package: None)
+    monkeypatch.setattr("bft.milp.backends.builtin.find_spec", lambda package: None)
     state = describe(name)
     assert (state.version, state.available) == ("", False)
     assert f"pip install 'bft-replay[{extra}]'" in state.how_to_get
@@ -140,7 +147,7 @@ def test_gurobi_tells_its_limits(monkeypatch, limited):
 @given(problem=problems(max_jobs=5, max_units=30))
 def test_a_solver_and_the_exact_programme_reach_the_same_value(process, name, problem):
     built = modes.build(problem)
-    answer = process.solve(built.model, solver(name), Limits(60.0))
+    answer = process.solve(built.model, name, Limits(60.0))
     assert answer.status == "optimal"
     noise = 1e-7 * (1 + magnitude(problem))
     best = worth_of(problem, solve_exact(problem))
@@ -158,7 +165,7 @@ def test_recorded_decisions(process, reference, name, chunk):
     for entry in sample[chunk::CHUNKS]:
         problem = posed(entry)
         built = modes.build(problem)
-        answer = process.solve(built.model, solver(name), Limits(60.0))
+        answer = process.solve(built.model, name, Limits(60.0))
         assert answer.status == "optimal", entry
         value = worth_of(problem, built.decode(answer.x))
         assert math.isclose(value, entry["optimum"], rel_tol=1e-6, abs_tol=1e-6), entry
@@ -168,7 +175,7 @@ def test_recorded_decisions(process, reference, name, chunk):
 @each_solver
 def test_the_same_question_gets_the_same_answer(process, name):
     model = modes.build(contested(12, 100)).model
-    first, again = (process.solve(model, solver(name), Limits(60.0)) for _ in range(2))
+    first, again = (process.solve(model, name, Limits(60.0)) for _ in range(2))
     assert first.x.tolist() == again.x.tolist()
 
 
@@ -178,7 +185,7 @@ def test_the_size_of_the_objective_does_not_matter(process, name, scale):
     problem = contested(6, 50)
     model = modes.build(problem).model
     model.objective = [scale * cost for cost in model.objective]
-    answer = process.solve(model, solver(name), Limits(60.0))
+    answer = process.solve(model, name, Limits(60.0))
     best = worth_of(problem, solve_exact(problem))
     assert answer.objective == pytest.approx(scale * best, rel=1e-6)
     assert answer.bound == pytest.approx(scale * best, rel=1e-6)
@@ -190,7 +197,7 @@ def test_the_size_of_the_objective_does_not_matter(process, name, scale):
 @each_solver
 def test_at_the_time_limit_the_bound_holds_for_the_incumbent(process, name):
     model = knapsack(45)
-    answer = process.solve(model, solver(name), Limits(0.5))
+    answer = process.solve(model, name, Limits(0.5))
     assert answer.status in ("feasible", "optimal")
     total = float(np.dot(model.objective, answer.x))
     assert total == pytest.approx(answer.objective, rel=1e-6)
@@ -200,7 +207,7 @@ def test_at_the_time_limit_the_bound_holds_for_the_incumbent(process, name):
 
 @each_solver
 def test_a_gap_allows_to_stop_early(process, name):
-    answer = process.solve(knapsack(45), solver(name), Limits(60.0, gap=0.2))
+    answer = process.solve(knapsack(45), name, Limits(60.0, gap=0.2))
     assert answer.status == "optimal"
     assert answer.objective <= answer.bound * (1 + 1e-9)
     assert answer.bound - answer.objective <= 0.2 * answer.bound + 1e-6
@@ -210,15 +217,15 @@ def test_a_gap_allows_to_stop_early(process, name):
 def test_a_start_is_taken_and_not_believed(process, name):
     problem = contested(8, 60)
     built = modes.build(problem)
-    plain = process.solve(built.model, solver(name), Limits(60.0))
+    plain = process.solve(built.model, name, Limits(60.0))
     built.model.start = [(i, float(round(v))) for i, v in enumerate(plain.x) if round(v)]
-    assert process.solve(built.model, solver(name), Limits(60.0)).objective == pytest.approx(plain.objective)
+    assert process.solve(built.model, name, Limits(60.0)).objective == pytest.approx(plain.objective)
     # One that breaks every row.
     built.model.start = [(i, upper) for i, upper in enumerate(built.model.upper)]
-    assert process.solve(built.model, solver(name), Limits(60.0)).objective == pytest.approx(plain.objective)
+    assert process.solve(built.model, name, Limits(60.0)).objective == pytest.approx(plain.objective)
 
 
-@each_solver
+@pytest.mark.parametrize("name", params(name for name in OURS if Feature.START in OURS[name].features))
 def test_a_start_is_what_is_left_when_time_is_short(process, name):
     # A planted solution of a market split: nobody finds it in time.
     rng = np.random.default_rng(1)
@@ -228,9 +235,9 @@ def test_a_start_is_what_is_left_when_time_is_short(process, name):
         model.variable(float(rng.integers(1, 9)), 1.0)
     for row in weights:
         model.row(list(range(60)), row.astype(float).tolist(), "=", float(row @ planted))
-    assert process.solve(model, solver(name), Limits(0.3)).status == "nothing"
+    assert process.solve(model, name, Limits(0.3)).status == "nothing"
     model.start = [(int(i), 1.0) for i in np.flatnonzero(planted)]
-    answer = process.solve(model, solver(name), Limits(0.3))
+    answer = process.solve(model, name, Limits(0.3))
     assert answer.status == "feasible"
     assert answer.objective >= float(np.dot(model.objective, planted)) - 1e-6
 
@@ -239,7 +246,7 @@ def test_a_start_is_what_is_left_when_time_is_short(process, name):
 def test_threads_may_change_from_one_question_to_the_next(process, name):
     problem = contested(8, 60)
     model = modes.build(problem).model
-    values = [process.solve(model, solver(name), Limits(60.0, threads=n)).objective for n in (1, 2, 1, 2)]
+    values = [process.solve(model, name, Limits(60.0, threads=n)).objective for n in (1, 2, 1, 2)]
     assert values == pytest.approx([worth_of(problem, solve_exact(problem))] * 4)
 
 
@@ -252,23 +259,23 @@ def test_what_has_no_solution_is_called_infeasible(process, name, whole):
     model = LinearModel()
     model.variable(1.0, 3.0, integer=whole)
     model.row([0], [1.0], "=", 5.0)
-    assert process.solve(model, solver(name), Limits(60.0)).status == "infeasible"
+    assert process.solve(model, name, Limits(60.0)).status == "infeasible"
 
 
 @each_solver
 def test_nothing_to_decide_is_optimal(process, name):
-    answer = process.solve(LinearModel(), solver(name), Limits(60.0))
+    answer = process.solve(LinearModel(), name, Limits(60.0))
     assert (answer.status, answer.x.tolist(), answer.objective) == ("optimal", [], 0.0)
 
 
-@pytest.mark.parametrize("name", SOLVERS[:2])
+@pytest.mark.parametrize("name", params(["cbc", "highs"]))
 def test_a_row_that_names_a_variable_twice_is_refused(process, name):
     # python-mip would keep the last coefficient only.
     model = LinearModel()
     model.variable(1.0, 3.0)
     model.row([0, 0], [1.0, 1.0], "<", 4.0)
     with pytest.raises(SolverFailure, match="names a variable twice"):
-        process.solve(model, solver(name), Limits(60.0))
+        process.solve(model, name, Limits(60.0))
 
 
 @needs_gurobi
@@ -276,13 +283,13 @@ def test_a_row_that_names_a_variable_twice_is_refused(process, name):
 def test_gurobi_tells_how_large_a_model_is_too_large_and_what_to_do(process):
     built = node.build(contested(20, 101))
     with pytest.raises(SolverFailure) as told:
-        process.solve(built.model, "GUROBI", Limits(60.0))
+        process.solve(built.model, "gurobi", Limits(60.0))
     sizes = f"{len(built.model.objective)} variables and {len(built.model.rows)} constraints"
     assert sizes in str(told.value)
     assert "2000 of each" in str(told.value)
-    assert "choose the backend exact, cbc or highs" in str(told.value)
+    assert "choose the backend exact, cbc, highs or scipy" in str(told.value)
     # and goes on
-    assert process.solve(modes.build(contested(3, 20)).model, "GUROBI", Limits(60.0)).status == "optimal"
+    assert process.solve(modes.build(contested(3, 20)).model, "gurobi", Limits(60.0)).status == "optimal"
 
 
 @each_solver
@@ -290,11 +297,12 @@ def test_solvers_are_quiet(name):
     code = f"""if True:
         from bft.milp import SolverProcess
         from bft.milp.formulations.linear import Limits, LinearModel
+from bft.replay.policies.solver import BACKENDS
         model = LinearModel()
         model.variable(1.0, 3.0)
         model.row([0], [2.0], "<", 5.0)
         process = SolverProcess()
-        print(process.solve(model, {solver(name)!r}, Limits(5.0)).objective)
+        print(process.solve(model, {name!r}, Limits(5.0)).objective)
         process.close()
     """
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -307,12 +315,12 @@ def test_solvers_are_quiet(name):
 def test_the_parent_stays_flat_while_workers_come_and_go(name):
     models = [modes.build(contested(3 + n % 5, 30 + n, n)).model for n in range(20)]
     process = SolverProcess()
-    process.solve(models[0], solver(name), Limits(60.0))
+    process.solve(models[0], name, Limits(60.0))
     process.close()
     memory, open_files = resident_bytes(), len(list(Path("/proc/self/fd").iterdir()))
     for n in range(300):
         process.recycle_bytes = -1 if n % 60 == 59 else 64 * MIB  # every sixtieth is too large, whatever its size
-        process.solve(models[n % len(models)], solver(name), Limits(60.0))
+        process.solve(models[n % len(models)], name, Limits(60.0))
     assert process.started >= 1 + 300 // 60
     process.close()
     assert resident_bytes() - memory < 20 * MIB

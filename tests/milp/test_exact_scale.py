@@ -191,7 +191,7 @@ def test_a_solver_agrees_at_scale():
     problem = drawn(200, 20_000, 512, 3)
     process = SolverProcess()
     built = modes.build(problem)
-    answer = process.solve(built.model, "HIGHS", Limits(60.0, gap=1e-7))
+    answer = process.solve(built.model, "highs", Limits(60.0, gap=1e-7))
     process.close()
     assert answer.status == "optimal"
     assert objective(problem, solve_exact(problem)) == pytest.approx(answer.objective, rel=2e-7)

@@ -25,7 +25,7 @@ from bft.milp.formulations.modes import build
 from bft.milp.formulations.sharing import keep_answer
 from bft.milp.solve import contradiction
 
-BACKENDS = [name for name in ("cbc", "highs", "gurobi") if describe(name).available]
+BACKENDS = [name for name in ("cbc", "highs", "scipy", "gurobi") if describe(name).available]
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +202,7 @@ class Liar(SolverProcess):
         super().__init__()
         self._lie = lie
 
-    def solve(self, model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
+    def solve(self, model: LinearModel, backend: str, limits: Limits) -> LinearAnswer:
         return self._lie(model)
 
 
@@ -300,12 +300,12 @@ def test_no_start_misleads_cbc(seed: int, process: SolverProcess) -> None:
     for _ in range(40):
         problem = _shared_problem(random)
         model = build_items(problem, pair_tables(problem)).model
-        best = process.solve(model, "HIGHS", Limits())
+        best = process.solve(model, "highs", Limits())
         other = replace(model, objective=list(random.normal(size=len(model.objective))), start=[])
-        x = process.solve(other, "HIGHS", Limits()).values(other)
+        x = process.solve(other, "highs", Limits()).values(other)
         begun = replace(model, start=[(i, float(round(v))) for i, v in enumerate(x) if round(v)])
         below += sum(model.objective[i] * v for i, v in begun.start) < 0
-        answer = process.solve(begun, "CBC", Limits())
+        answer = process.solve(begun, "cbc", Limits())
         slack = 1e-9 * max(abs(worth) for worth in model.objective)
         assert (answer.status, answer.objective) == ("optimal", pytest.approx(best.objective, rel=1e-6, abs=slack))
     assert below >= 5

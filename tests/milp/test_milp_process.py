@@ -189,7 +189,7 @@ def test_answers_stay_right_while_workers_are_killed_at_random(process: SolverPr
 def test_a_question_that_cannot_be_answered_leaves_the_worker_alive(process: SolverProcess) -> None:
     broken = LinearModel([1.0], [1.0], [True], [([7], [1.0], "<", 1.0)])
     with pytest.raises(SolverFailure, match="raised: IndexError"):
-        process.solve(broken, "CBC", Limits())
+        process.solve(broken, "cbc", Limits())
     worker = process.pid
     assert ask(process).status == "optimal"
     assert (process.started, process.pid) == (1, worker)
@@ -235,7 +235,7 @@ def test_a_worker_that_hangs_before_it_reads_a_large_model_is_killed(process: So
     try:
         large = LinearModel([1.0] * 100_000, [1.0] * 100_000, [True] * 100_000)
         with pytest.raises(SolverFailure, match="hung"):
-            process.solve(large, "CBC", Limits(seconds=0.1))
+            process.solve(large, "cbc", Limits(seconds=0.1))
     finally:
         rescue.cancel()
 
@@ -307,7 +307,7 @@ def test_a_worker_that_never_reports_is_given_up(
 
 def test_what_a_solver_needs_is_loaded_before_its_time_counts(process: SolverProcess) -> None:
     # On a busy machine loading takes longer than a short limit and its grace.
-    process._connect("CBC")
+    process._connect("cbc")
     assert "cbc" in Path(f"/proc/{pid_of(process)}/maps").read_text().lower()
 
 
@@ -352,7 +352,7 @@ def test_restarts_leak_no_descriptor_and_leave_no_zombie() -> None:
     workers = []
 
     def restart(how: int) -> None:
-        connection = always._connect("CBC")
+        connection = always._connect("cbc")
         workers.append(pid_of(always))
         assert connection.fileno() > 2
         if how == 1:
@@ -397,7 +397,7 @@ class Liar:
     def __init__(self, lie: Callable[[LinearModel], LinearAnswer]) -> None:
         self.lie = lie
 
-    def solve(self, model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
+    def solve(self, model: LinearModel, backend: str, limits: Limits) -> LinearAnswer:
         return self.lie(model)
 
 
@@ -677,7 +677,7 @@ def test_the_worker_ends_when_its_parent_is_killed_during_a_solve() -> None:
             worker = shared_process().pid
             print(worker, flush=True)
             os.kill(worker, signal.SIGSTOP)
-            shared_process()._pipe.send(("CBC", build(problem).model, Limits()))
+            shared_process()._pipe.send(("cbc", build(problem).model, Limits()))
             os.kill(os.getpid(), signal.SIGKILL)
             """
         )
@@ -700,7 +700,7 @@ def test_the_worker_of_a_parent_killed_before_it_read_the_answer_ends_silently()
             from bft.milp.formulations.linear import Limits
             from bft.milp.formulations.modes import build
             check()
-            shared_process()._pipe.send(("CBC", build(problem).model, Limits()))
+            shared_process()._pipe.send(("cbc", build(problem).model, Limits()))
             assert shared_process()._pipe.poll(60)
             os.kill(os.getpid(), signal.SIGKILL)
             """

@@ -27,7 +27,7 @@ def process():
     process.close()
 
 
-def answered(process, problem: Problem, *, strict: bool = False, solver: str = "CBC"):
+def answered(process, problem: Problem, *, strict: bool = False, solver: str = "cbc"):
     """Status and counts; the objective that the solver claims must be what the counts are worth."""
     built = node.build(problem, strict_reference=strict)
     answer = process.solve(built.model, solver, Limits(60.0))
@@ -98,7 +98,7 @@ def test_nobody_gains_and_loses_nodes_at_once(process):
     # Even where that costs nothing: each job keeps all it has or takes nothing new.
     problem = Problem(6, 10.0, (ramp("a", jmax=3), ramp("b", jmax=4)), (3, 1))
     built = node.build(problem)
-    x = process.solve(built.model, "CBC", Limits()).x
+    x = process.solve(built.model, "cbc", Limits()).x
     for j, (first, held) in enumerate([(0, 3), (3, 1)]):
         given = np.round(x[np.flatnonzero(_binaries(built, j, 6))]).astype(int)
         kept, gained = given[first : first + held].sum(), given.sum() - given[first : first + held].sum()

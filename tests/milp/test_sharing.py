@@ -302,7 +302,7 @@ def test_cbc_and_highs_agree_on_eight_jobs_and_fifty_units(seed: int) -> None:
         cbc = solve(problem, backend="cbc", formulation="items")
         highs = solve(problem, backend="highs", formulation="flow")
         model = build(problem, pair_tables(problem)).model
-        by_cbc, by_highs = (shared_process().solve(model, name, Limits()) for name in ("CBC", "HIGHS"))
+        by_cbc, by_highs = (shared_process().solve(model, name, Limits()) for name in ("cbc", "highs"))
         assert cbc.status == highs.status == by_cbc.status == by_highs.status == "optimal"
         assert cbc.objective == pytest.approx(highs.objective, rel=1e-6, abs=1e-6)
         assert by_cbc.objective == pytest.approx(by_highs.objective, rel=1e-6, abs=1e-6)

@@ -92,10 +92,10 @@ def test_wrong_answers_in_a_replay_are_replaced(
     asked = lied = 0
     honest = SolverProcess.solve
 
-    def solve(self: SolverProcess, model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
+    def solve(self: SolverProcess, model: LinearModel, backend: str, limits: Limits) -> LinearAnswer:
         nonlocal asked, lied
         asked += 1
-        answer = honest(self, model, solver_name, limits)
+        answer = honest(self, model, backend, limits)
         if asked % 4 or answer.x is None:
             return answer
         lied += 1

@@ -146,7 +146,7 @@ def test_ratios_below_one_are_noise_and_told(inputs: list[str], capsys: pytest.C
 
 
 @pytest.mark.parametrize("formulation", ["modes", "node"])
-@pytest.mark.parametrize("backend", ["cbc", "highs", "gurobi"])
+@pytest.mark.parametrize("backend", ["cbc", "highs", "scipy", "gurobi"])
 def test_every_backend_and_formulation_replays_alike(inputs: list[str], backend: str, formulation: str) -> None:
     pytest.importorskip({"highs": "highspy", "gurobi": "gurobipy"}.get(backend, "mip"))
     assert run([*inputs, "-name", "exact", "--backend", "exact"]) == 0
@@ -169,6 +169,7 @@ def test_backends_lists_them_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")] == [
         "cbc",
         "highs",
+        "scipy",
         "gurobi",
         "exact",
     ]

@@ -16,7 +16,7 @@ from bft.replay.cli.main import run
 
 OTHERS = [
     pytest.param(name, marks=pytest.mark.skipif(not describe(name).available, reason=f"needs the extra {name}"))
-    for name in ("cbc", "highs", "gurobi")
+    for name in ("cbc", "highs", "scipy", "gurobi")
 ]
 
 
@@ -45,7 +45,7 @@ def assert_alike_but_for_the_backend(ours: Path, theirs: Path) -> None:
     for name in ("jobs.parquet", "allocations.parquet"):
         assert (ours / name).read_bytes() == (theirs / name).read_bytes()
     steps, others = (pd.read_parquet(folder / "steps.parquet") for folder in (ours, theirs))
-    named = {"exact", "cbc", "highs", "gurobi"}
+    named = {"exact", "cbc", "highs", "scipy", "gurobi"}
     assert set(steps["backend"]) - named == set(others["backend"]) - named  # those that nobody solved
     pd.testing.assert_frame_equal(
         steps.drop(columns="backend"), others.drop(columns="backend"), check_exact=True, check_dtype=True

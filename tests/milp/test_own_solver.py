@@ -1,0 +1,147 @@
+"""Backends of other packages: installed, used from the command line, and reported when they are broken."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+from packages import ROOT, installed, planted
+
+from bft.milp import ProblemError
+from bft.milp.backends import registry
+from bft.milp.backends.registry import backend_names, describe, solver
+from bft.replay.cli.main import run
+
+OWN = ROOT / "docs" / "own-solver"
+JOB = {"Jmin": 1, "Jmax": 4, "Ns": [0, 1, 4], "Os": [0, 10, 30], "Tcup": 20, "Tcdw": 10}
+PROBLEM = {"units": 5, "Tfwd": 120, "jobs": [{"name": name, **JOB} for name in "ab"]}
+
+
+def test_the_documented_backend_is_installed_and_used(tmp_path: Path) -> None:
+    call = installed(OWN, tmp_path)
+    listed = json.loads(call("backends", "--json").stdout)["dense-highs"]
+    assert (listed["available"], listed["version"], listed["formulations"]) == (True, "1.0", ["modes", "node"])
+    (tmp_path / "problem.json").write_text(json.dumps(PROBLEM))
+    own = ["solve", "problem.json", "--backend", "dense-highs"]
+    answered = call(*own, "--formulation", "node", "--ties", "solver")
+    assert answered.returncode == 0, answered.stderr
+    answer = json.loads(answered.stdout)
+    assert (answer["status"], answer["backend"], answer["objective"]) == ("optimal", "dense-highs", 4800.0)
+    assert "note" not in answer
+    refused = call(*own, "--formulation", "flow")
+    assert refused.returncode == 2
+    assert "cannot solve formulation 'flow': choose one of cbc, highs, scipy, gurobi" in refused.stderr
+    # A whole replay; and what it does not declare is said.
+    hours, nodes = range(4), range(4)
+    rows = [f"2024-01-01T0{h}:{n}0:00Z,n{n},{str((h + n) % 2 == 0).lower()}" for h in hours for n in nodes]
+    (tmp_path / "idle.csv").write_text("\n".join(["time,node,idle", *rows]))
+    options = ("-ndmap", "idle.csv", "-Tfwd", "600", "--no-u", "--json", "--out", "out")
+    replayed = call("--backend", "Dense-HiGHS", "--threads", "2", *options)
+    assert replayed.returncode == 0, replayed.stderr
+    summary = json.loads(replayed.stdout)
+    assert summary["options"]["backend"] == "dense-highs"
+    assert summary["metrics"]["verified"] > 0
+    assert summary["metrics"]["verify_mismatches"] == 0
+    assert "--threads has no effect with --backend dense-highs" in replayed.stderr
+
+
+def test_the_documented_example_is_short() -> None:
+    assert len((OWN / "dense_highs.py").read_text("utf-8").splitlines()) <= 40
+
+
+BROKEN = {
+    "raise RuntimeError('no library')": r"cannot be loaded: RuntimeError: no library",
+    "": r"cannot be loaded: AttributeError",
+    "own = 3": r"is no bft.milp.Backend: it has no name, formulations, features, available, solve",
+    "class own:\n def __init__(self): raise SystemExit(4)": r"cannot be loaded: SystemExit: 4",
+    "class own:\n name, formulations, features = 'own', ('modes',), ()\n def available(self): ...": r"has no solve$",
+}
+WHOLE = """
+class own:
+    name, formulations, features = {stated}
+    def available(self): {available}
+    def solve(self, model, limits): return {answer}
+"""
+STATED = {
+    "'other', ('modes',), ()": r"calls itself 'other': give both the same name",
+    "'own', ('modes', 'lambda'), ()": r"invalid formulations lambda: expected a collection of modes, node, items, flow",
+    "'own', 'modes', ()": r"invalid formulations modes: expected a collection",
+    "'own', ('modes',), ('sos',)": r"invalid features sos: expected a collection of start, threads",
+}
+
+
+def registered(monkeypatch: pytest.MonkeyPatch, folder: Path, body: str, *others: str) -> None:
+    """A package whose entry point `own` is the name `own` in a module of this body."""
+    (folder / "their_solver.py").write_text(body)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "their_solver", raising=False)
+    values = ("their_solver:own", *others)
+    monkeypatch.setattr(registry, "_registered", lambda: [EntryPoint("own", v, registry.GROUP) for v in values])
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [*BROKEN.items(), *((WHOLE.format(stated=k, available="...", answer="..."), v) for k, v in STATED.items())],
+)
+def test_a_broken_package_is_named_and_hides_no_other(
+    body: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registered(monkeypatch, tmp_path, body)
+    assert run(["backends"]) == 0
+    listing = capsys.readouterr().out
+    assert re.search(r"^own +not available", listing, re.MULTILINE)
+    assert re.search(rf"to get: backend 'own' \(their_solver:own\).*{message}", listing, re.MULTILINE)
+    assert re.search(r"^exact +available", listing, re.MULTILINE)
+    (tmp_path / "problem.json").write_text(json.dumps(PROBLEM))
+    for command in (["solve", str(tmp_path / "problem.json")], ["--out", str(tmp_path / "out")]):
+        assert run([*command, "--backend", "own"]) == 2
+        assert re.search(message, capsys.readouterr().err, re.MULTILINE)
+        assert (
+            run([*command[:2], "--backend", "exact", "--formulation", "flow"]) == 2
+        )  # and the list of others is whole
+        assert "choose one of cbc, highs, scipy, gurobi" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_name_that_two_packages_register_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registered(monkeypatch, tmp_path, "", "elsewhere:Solver")
+    assert backend_names().count("own") == 1
+    with pytest.raises(ProblemError, match="several packages: elsewhere:Solver, their_solver:own; uninstall"):
+        solver("own")
+
+
+def test_a_package_whose_look_at_the_machine_raises_is_not_available(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = WHOLE.format(stated="'own', ('modes',), ()", available="raise OSError('no licence server')", answer="...")
+    registered(monkeypatch, tmp_path, body)
+    solver.cache_clear()
+    assert describe("own").how_to_get == "OSError: no licence server"
+    assert run(["--backend", "own", "--out", str(tmp_path / "out")]) == 2
+    assert "no licence server" in capsys.readouterr().err
+    solver.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("answer", "note"),
+    [
+        ("None", "TypeError: solve returned NoneType, expected a LinearAnswer"),
+        ("LinearAnswer('Numerical trouble', None, 0.0, 0.0)", "answered 'Numerical trouble'"),
+        ("1 / 0", "raised: ZeroDivisionError"),
+        ("os.abort()", r"\(signal 6\)"),
+    ],
+)
+def test_what_another_packages_solver_does_costs_one_decision(answer: str, note: str, tmp_path: Path) -> None:
+    body = WHOLE.format(stated="'own', ('modes',), ()", available="return Availability('1')", answer=answer)
+    imports = "import os\nfrom bft.milp import Availability, LinearAnswer\n"
+    call = planted({"their_solver.py": imports + body}, {registry.GROUP: {"own": "their_solver:own"}}, tmp_path)
+    (tmp_path / "problem.json").write_text(json.dumps(PROBLEM))
+    answered = call("solve", "problem.json", "--backend", "own")
+    assert answered.returncode == 3, answered.stderr
+    got = json.loads(answered.stdout)
+    assert (got["status"], got["objective"]) == ("fallback", 4800.0)
+    assert re.search(note, got["note"])

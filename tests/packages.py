@@ -1,0 +1,58 @@
+"""Packages of others, installed for a test as a user installs them, but offline and into a folder of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from processes import AMPLE_S
+
+ROOT = Path(__file__).parents[1]
+Call = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def installed(folder: Path, scratch: Path) -> Call:
+    """Install the package in a folder of docs/; return what calls bft-replay where it is installed."""
+    source, site = scratch / folder.name, scratch / "site"
+    shutil.copytree(folder, source)  # a build leaves files beside its source
+    quiet = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-index"]
+    pip = [sys.executable, "-m", "pip", "install", *quiet, "--target", str(site), str(source)]
+    subprocess.run(pip, check=True, capture_output=True, text=True, timeout=AMPLE_S)
+    return _caller(site, scratch)
+
+
+def planted(modules: dict[str, str], entry_points: dict[str, dict[str, str]], scratch: Path) -> Call:
+    """As `installed`, of modules by file name and entry points by group: what pip leaves behind, in no time."""
+    site = scratch / "site"
+    metadata = site / "theirs-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    lines = []
+    for group, points in entry_points.items():
+        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in points.items())]
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
+    for name, text in modules.items():
+        (site / name).write_text(text)
+    return _caller(site, scratch)
+
+
+def _caller(site: Path, scratch: Path) -> Call:
+    command = [sys.executable, "-c", "from bft.replay.cli import main; main()"]
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *arguments],
+            env=environment,
+            cwd=scratch,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=AMPLE_S,
+        )
+
+    return call

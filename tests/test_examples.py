@@ -1,0 +1,24 @@
+"""The examples in docstrings do what they show."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FILES = (path for folder in ("milp", "models", "replay") for path in sorted((ROOT / folder).rglob("*.py")))
+MODULES = [
+    "bft." + ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for path in FILES
+    if "\n>>> " in (text := path.read_text("utf-8")) or "    >>> " in text
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_do_what_they_show(name: str) -> None:
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted
+    assert not result.failed
