@@ -66,9 +66,8 @@ def generate(path: Path, rows: int, steps: int, largest: int, wide: bool) -> Non
 
 def measure(part: str, path: Path) -> dict[str, float]:
     """Seconds, and what was counted."""
-    from bft.replay.logs import Clock, Collector, Diagnosis, Settings, node_trace, open_log, reader
+    from bft.replay.logs import Clock, Collector, Diagnosis, Reading, node_trace, open_log, read_log
 
-    read = reader("slurm")
     started = time.process_time()
     if part == "csv":
         with path.open(encoding="utf-8", newline="") as log:
@@ -76,7 +75,8 @@ def measure(part: str, path: Path) -> dict[str, float]:
         return {"seconds": time.process_time() - started, "rows": count - 1, "intervals": 0, "fragments": 0}
     diagnosis, collected = Diagnosis(), Collector()
     with open_log(path) as lines:
-        read(lines, path.name, Settings(), collected, diagnosis, Clock("Europe/Berlin", diagnosis))
+        clock = Clock("Europe/Berlin", diagnosis)
+        read_log("slurm", Reading(lines, path.name, collected, diagnosis, clock))
     diagnosis.balance()
     fragments = 0
     if part == "trace":

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from bft.models import InputError
-from bft.replay.logs import Clock, Collector, Diagnosis, Settings, node_trace, reader
+from bft.replay.logs import Clock, Collector, Diagnosis, Reading, Settings, node_trace, read_log
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 # A day on which no zone used here changes its clocks.
@@ -99,7 +99,8 @@ def read_into(
     """Read files one after the other, resolve repeated records, and check the account."""
     clock = Clock(tz, diagnosis)
     for number, text in enumerate(texts):
-        reader(name)(text.split("\n"), f"log.{number}", settings or Settings(), collected, diagnosis, clock)
+        file = f"log.{number}"
+        read_log(name, Reading(text.split("\n"), file, collected, diagnosis, clock, settings or Settings()))
     collected.settle(diagnosis)
     diagnosis.balance()
 

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from bft.replay.trace.node_trace import NodeTrace
 
 AUTO = "auto"
-# What --events may be, besides Slurm's.
-CSV_EVENTS = ("intervals", "cobalt")
-# Formats whose rows do not state their cluster.
-NO_CLUSTERS = ("pbs", "lsf", "lsf-events", "sge", "swf")
 # Lines looked at to find a log's format.
 _LOOKED_AT = 100
 
@@ -43,9 +39,26 @@ def _print_recipe(ctx: click.Context, param: click.Parameter, value: str | None)
 
 
 def _formats() -> tuple[str, ...]:
-    from bft.replay.logs import FORMATS
+    from bft.replay.logs import format_names
 
-    return AUTO, *FORMATS
+    return AUTO, *format_names()
+
+
+def _print_formats(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if not value:
+        return
+    for name in _formats()[1:]:
+        click.echo(f"{name:<20}{_about(name)}")
+    ctx.exit()
+
+
+def _about(name: str) -> str:
+    from bft.replay.logs import log_format
+
+    try:
+        return log_format(name).about
+    except InputError as error:  # a broken package of others hides no other format
+        return str(error)
 
 
 @click.command(cls=NamesWholeOption, short_help="Make a node trace of a scheduler's logs.")
@@ -85,12 +98,14 @@ def _formats() -> tuple[str, ...]:
 @click.option("--recipe", metavar="SCHEDULER", callback=_print_recipe, expose_value=False, is_eager=True,
               help="Print the commands that export what is needed and exit: slurm, pbs, lsf, sge, cobalt, "
               "intervals.")  # fmt: skip
+@click.option("--formats", is_flag=True, callback=_print_formats, expose_value=False, is_eager=True,
+              help="Print all FORMATs that can be read here and exit.")  # fmt: skip
 def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, force: bool, **given: Any) -> None:
     """Make a node trace of a scheduler's logs, and tell what they hold.
 
-    FORMAT is one of slurm, slurm-json, pbs, lsf, lsf-events, sge, cobalt, swf, intervals, or auto. FILEs may be
-    compressed (gzip, xz, zstd, bzip2); - is standard input. A node is idle while no job runs on it and it is neither
-    down, drained nor reserved, as far as --events and --reservations say.
+    FORMAT is one of slurm, slurm-json, pbs, lsf, lsf-events, sge, cobalt, swf, intervals, another package's (--formats
+    lists all), or auto. FILEs may be compressed (gzip, xz, zstd, bzip2); - is standard input. A node is idle while no
+    job runs on it and it is neither down, drained nor reserved, as far as --events and --reservations say.
     """
     from dataclasses import replace
 
@@ -155,7 +170,7 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
 
 def _read(name: str, kind: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock) -> None:
     """Read one file as a format, as what it looks like (auto), or, of events, as the CSV it may be instead."""
-    from bft.replay.logs import detect, open_log, reader
+    from bft.replay.logs import Reading, detect, log_format, open_log, read_log
     from bft.replay.logs.clusters import NO_CLUSTER
     from bft.replay.logs.slurm_columns import layout
 
@@ -166,18 +181,18 @@ def _read(name: str, kind: str, settings: Settings, into: Collector, diagnosis: 
                 head.append(line)
                 if (line.strip() and line[0] not in "#;") or len(head) == _LOOKED_AT:
                     break
-            found = detect(head[-1], settings.fields) if head else None
-            if kind == AUTO and found is None:
+            looks_like = detect(head[-1], settings.fields) if head else None
+            if kind == AUTO and looks_like is None:
                 hint = layout(head[-1], settings.delimiter) if head else ""
                 raise InputError(
-                    "is of no format that can be told from its first line; name its FORMAT",
+                    "is of no format that its first line shows; name its FORMAT",
                     file=name,
                     hint=hint or None,
                 )
-            kind = found if found and (kind == AUTO or found in CSV_EVENTS) else kind
-        if settings.cluster and kind in NO_CLUSTERS:
+            kind = looks_like if looks_like and (kind == AUTO or log_format(looks_like).events) else kind
+        if settings.cluster and not log_format(kind).clusters:
             diagnosis.note(NO_CLUSTER, name, 0)
-        reader(kind)(chain(head, lines), name, settings, into, diagnosis, clock)
+        read_log(kind, Reading(chain(head, lines), name, into, diagnosis, clock, settings))
 
 
 def _take_list(text: str, into: Collector) -> None:

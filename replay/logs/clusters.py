@@ -6,9 +6,8 @@ from array import array
 from collections.abc import Sequence
 
 from bft.models import InputError
-from bft.replay.logs.collector import Collector
-from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.hostlists import NodeLists
+from bft.replay.logs.reading import Reading
 
 NO_CLUSTER = "no cluster is stated: --cluster was not applied"
 
@@ -21,39 +20,38 @@ class Clusters:
 
     Parameters
     ----------
-    into, file, diagnosis
-        As every reader has them. What was met stays with the collector, for the files to come.
-    wanted
-        Use only the rows of this cluster; empty: all.
+    reading
+        As every reader has it. What was met stays with its collector, for the files to come.
     """
 
-    def __init__(self, into: Collector, file: str, diagnosis: Diagnosis, wanted: str) -> None:
-        self.into, self.file, self.diagnosis = into, file, diagnosis
-        self._wanted = wanted.casefold()
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        self._into, self._diagnosis = reading.into, reading.diagnosis
+        self._wanted = reading.settings.cluster.casefold()
         self._lists: dict[str, NodeLists] = {}
 
     def other(self, cluster: str, line: int) -> bool:
         """Whether the row in this line is of a cluster that is not wanted; notes a row that states none."""
         if self._wanted and not cluster:
-            self.diagnosis.note(NO_CLUSTER, self.file, line)
+            self._diagnosis.note(NO_CLUSTER, self.reading.file, line)
             return False
         return bool(self._wanted) and cluster.casefold() != self._wanted
 
     def lists(self, cluster: str) -> NodeLists:
         """Host lists in rows of this cluster; empty where a row states none."""
-        found = self._lists.get(cluster)
-        if found is None:
-            found = self._lists[cluster] = NodeLists(lambda hosts: self.indices(hosts, cluster))
-        return found
+        lists = self._lists.get(cluster)
+        if lists is None:
+            lists = self._lists[cluster] = NodeLists(lambda hosts: self.indices(hosts, cluster))
+        return lists
 
     def meet(self, cluster: str) -> None:
         """A row is used of this cluster, whose nodes may have no names."""
-        met = self.into.clusters
+        met = self._into.clusters
         if cluster and cluster not in met:
             met[cluster] = None
             if len(met) > 1:
-                told = "rows of several clusters were read as one machine: --cluster uses those of one"
-                self.diagnosis.note(told, "", 0, ascii(", ".join(list(met)[:2]))[:80])
+                why = "rows of several clusters were read as one machine: --cluster uses those of one"
+                self._diagnosis.note(why, "", 0, ascii(", ".join(list(met)[:2]))[:80])
 
     def indices(self, hosts: Sequence[str], cluster: str) -> array[int]:
         """`Collector.indices` of nodes that a row of this cluster names.
@@ -63,16 +61,16 @@ class Clusters:
         InputError
             When a row of another cluster names one of them.
         """
-        nodes = self.into.indices(hosts)
+        nodes = self._into.indices(hosts)
         if cluster:
             self.meet(cluster)
-            owners = self.into.owners
+            owners = self._into.owners
             for node, host in zip(nodes, hosts, strict=True):
                 owner = owners.setdefault(node, cluster)
                 if owner != cluster:
                     raise InputError(
                         f"node {host} is named by rows of cluster {owner[:80]!a} and of cluster {cluster[:80]!a}",
-                        file=self.file,
+                        file=self.reading.file,
                         hint="--cluster NAME uses the rows of one",
                     )
         return nodes

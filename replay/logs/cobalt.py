@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from bft.models import InputError
 from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.cobalt_locations import expand, listed
-from bft.replay.logs.collector import Collector
-from bft.replay.logs.diagnosis import Diagnosis
-from bft.replay.logs.formats import Settings
+from bft.replay.logs.reading import Reading
 from bft.replay.logs.records import LeftOut, Unusable, each_record, in_order
-from bft.replay.logs.times import MISSING, Clock
+from bft.replay.logs.times import MISSING
 
 _START, _END, _DOWN = "START_TIMESTAMP", "END_TIMESTAMP", "IS_ALL_MACHINE_DOWN"
 _NODES, _LOCATIONS, _MACHINE = ("NODES_USED", "USED_NODES"), ("LOCATION", "MACHINE_PARTITION"), "MACHINE_NAME"
@@ -25,17 +24,15 @@ _MOST_NODES = 10**7
 _MOST_FIELD = 16 << 20
 
 
-def read(
-    lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
-) -> None:
-    """Read a job table or a machine status table; see `Reader` for parameters and errors.
+def read(reading: Reading) -> None:
+    """Read a job table or a machine status table; see `LogFormat` for errors.
 
     Job tables come before the machine status: an outage of the whole machine is one of all nodes they name.
     """
-    table = _Table(file, settings, into, diagnosis, clock)
+    table = _Table(reading)
     limit = csv.field_size_limit(_MOST_FIELD)
     try:
-        each_record(table.below_header(lines), file, diagnosis, table.record)
+        each_record(replace(reading, lines=table.below_header(reading.lines)), table.record)
     finally:
         csv.field_size_limit(limit)
 
@@ -43,16 +40,17 @@ def read(
 class _Table:
     """One file."""
 
-    def __init__(self, file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock) -> None:
-        self.file, self.settings, self.into, self.diagnosis, self.clock = file, settings, into, diagnosis, clock
-        self.clusters = Clusters(into, file, diagnosis, settings.cluster)
+    def __init__(self, reading: Reading) -> None:
+        self.file, self.settings, self.clock = reading.file, reading.settings, reading.clock
+        self.into, self.diagnosis = reading.into, reading.diagnosis
+        self.clusters = Clusters(reading)
         self.header = ""
         self.width = 0
         self.column: dict[str, int] = {}
         self.use: Callable[[Sequence[str], int, int], None] = self._job
         self.expanded: dict[str, tuple[str, ...]] = {}
-        if settings.fields:
-            self._columns(settings.fields)
+        if self.settings.fields:
+            self._columns(self.settings.fields)
 
     def below_header(self, lines: Iterable[str]) -> Iterable[str]:
         """The lines; the header, also where files were joined, is replaced by a blank line."""

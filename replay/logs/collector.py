@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bft.models import InputError
+from bft.replay.logs.begun import Kept
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.runs import Runs
 from bft.replay.trace.node_trace import SECOND_NS, IndexArray, TimeArray
@@ -135,6 +136,8 @@ class Collector:
         known, as a node may be down for years.
     job_runs, outage_runs, idle_runs
         Records that other records may repeat or close.
+    kept
+        What is under way from one file to the next; see `records.UnderWay`.
     reported
         Whether a log of jobs (no list of nodes, nothing read `beside`) reported anything of any time.
     """
@@ -165,6 +168,7 @@ class Collector:
         # Nodes, start, end, and the number of the record among the runs with an identity, or -1.
         self._counted = (array("q"), array("q"), array("q"), array("q"))
         self.job_runs, self.outage_runs, self.idle_runs = Runs("job"), Runs("outage"), Runs("idle row")
+        self.kept = Kept()
 
     @contextmanager
     def beside(self, events: bool = True) -> Iterator[None]:

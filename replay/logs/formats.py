@@ -1,133 +1,183 @@
-"""The formats of logs that are read, and what their readers are told."""
+"""The formats of logs: ours, and those that other packages register in the entry-point group `bft.logs`."""
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, cast
+from importlib.metadata import EntryPoint, entry_points
 
 from bft.models import InputError
-from bft.replay.logs.collector import Collector
-from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.reading import Reading
 from bft.replay.logs.slurm_columns import PRESETS
-from bft.replay.logs.times import Clock
 
-# Format -> (module that reads it, what it is). Modules are imported when used.
-FORMATS: dict[str, tuple[str, str]] = {
-    "slurm": ("bft.replay.logs.slurm", "Slurm: sacct -p or -P"),
-    "slurm-json": ("bft.replay.logs.slurm_json", "Slurm: sacct --json"),
-    "slurm-events": ("bft.replay.logs.slurm_events", "Slurm: sacctmgr -p show event (down and drained nodes)"),
-    "slurm-reservations": (
-        "bft.replay.logs.slurm_reservations",
-        "Slurm: scontrol show reservation, or sacctmgr -p show reservation",
-    ),
-    "slurm-nodes": (
-        "bft.replay.logs.slurm_nodes",
-        "Slurm: scontrol show node, sinfo -N, slurm.conf, or a host list",
-    ),
-    "pbs": ("bft.replay.logs.pbs", "PBS Pro, OpenPBS, Torque: accounting files"),
-    "lsf": ("bft.replay.logs.lsf", "LSF: lsb.acct"),
-    "lsf-events": ("bft.replay.logs.lsf_events", "LSF: lsb.events"),
-    "sge": ("bft.replay.logs.sge", "Grid Engine: accounting file"),
-    "cobalt": ("bft.replay.logs.cobalt", "Cobalt: job table as CSV (DIM_JOB_COMPOSITE)"),
-    "swf": ("bft.replay.logs.swf", "Standard Workload Format: node counts, no names"),
-    "intervals": ("bft.replay.logs.intervals", "CSV with a row an interval: node,start,end[,state]"),
-}
+GROUP = "bft.logs"
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What the user says about a log.
+class LogFormat:
+    """A format of logs, and the function that reads it.
 
     Parameters
     ----------
-    fields
-        Names of the columns, for a file without a header line; empty when the file has one.
-    delimiter
-        What separates columns; empty: found from the header line.
-    cluster
-        Use only the rows of this cluster, where rows name theirs; empty: all.
-    processors_per_node
-        Where a log counts processors (SWF), how many make a node; None: as the log's header says, else 1.
+    about
+        What it is, in a line.
+    read
+        Reads one file. It raises InputError when the file is not of this format, and under --strict at the first row
+        that cannot be used (`Diagnosis.skip` does that).
+    first_line
+        Regular expression that matches the beginning of the first line that is no comment; empty when the format cannot
+        be recognised by it.
+    clusters
+        Rows may state their cluster, and `Settings.cluster` is honoured.
     events
-        The file states when nodes were unavailable, beside logs of jobs.
+        May also be given as --events: rows may state when nodes were unavailable.
     """
 
-    fields: tuple[str, ...] = ()
-    delimiter: str = ""
-    cluster: str = ""
-    processors_per_node: int | None = None
+    about: str
+    read: Callable[[Reading], None]
+    first_line: str = ""
+    clusters: bool = False
     events: bool = False
 
+    def __post_init__(self) -> None:
+        if not callable(self.read):
+            raise TypeError(f"read must be a function of a Reading, not {self.read!r}")
+        try:
+            re.compile(self.first_line)
+        except (re.error, TypeError) as error:
+            raise ValueError(f"first_line {self.first_line!r} is no regular expression: {error}") from error
 
-class Reader(Protocol):
-    """How every reader is called.
 
-    Parameters
-    ----------
-    lines
-        The file's lines without their line ends.
-    file
-        Its name, for messages.
-    settings, clock
-        What the user says of the file, and of its times.
-    into, diagnosis
-        What receives the intervals, and the account of every line.
+def _module(name: str) -> Callable[[Reading], None]:
+    """The reader in one of our modules, imported when it is first used."""
+
+    def read(reading: Reading) -> None:
+        import_module(f"bft.replay.logs.{name}").read(reading)
+
+    return read
+
+
+BUILT_IN: dict[str, LogFormat] = {
+    "slurm": LogFormat(
+        "Slurm: sacct -p or -P",
+        _module("slurm"),
+        r"(?!\s*\{)(?=.*\bJobID(Raw)?\b)(?=.*\bStart\b)(?=.*\bEnd\b)",
+        clusters=True,
+    ),
+    "slurm-json": LogFormat("Slurm: sacct --json", _module("slurm_json"), r"\s*\{", clusters=True),
+    "slurm-events": LogFormat(
+        "Slurm: sacctmgr -p show event (down and drained nodes)",
+        _module("slurm_events"),
+        r"(?=.*\bNodeName\b)(?=.*\bTimeStart\b)",
+        clusters=True,
+        events=True,
+    ),
+    "slurm-reservations": LogFormat(
+        "Slurm: scontrol show reservation, or sacctmgr -p show reservation",
+        _module("slurm_reservations"),
+        clusters=True,
+    ),
+    "slurm-nodes": LogFormat(
+        "Slurm: scontrol show node, sinfo -N, slurm.conf, or a host list", _module("slurm_nodes"), clusters=True
+    ),
+    "pbs": LogFormat(
+        "PBS Pro, OpenPBS, Torque: accounting files", _module("pbs"), r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;\w;"
+    ),
+    "lsf": LogFormat("LSF: lsb.acct", _module("lsf"), r'"JOB_FINISH" '),
+    "lsf-events": LogFormat("LSF: lsb.events", _module("lsf_events"), r'"[A-Z_]+[A-Z]" "'),
+    "sge": LogFormat("Grid Engine: accounting file", _module("sge"), r"([^:]*:){30}"),
+    "cobalt": LogFormat(
+        "Cobalt: job table as CSV (DIM_JOB_COMPOSITE)",
+        _module("cobalt"),
+        r"(?=.*\bSTART_TIMESTAMP\b)(?=.*\bEND_TIMESTAMP\b)",
+        clusters=True,
+        events=True,
+    ),
+    "swf": LogFormat("Standard Workload Format: node counts, no names", _module("swf"), r"\s*(-?[\d.]+\s+){10}"),
+    "intervals": LogFormat(
+        "CSV with one row per interval: node,start,end[,state]",
+        _module("intervals"),
+        r"(?i)(?=.*\b(node|host)s?(list)?\b)(?=.*\bstart\b)(?=.*\bend\b)",
+        clusters=True,
+        events=True,
+    ),
+}
+
+
+def format_names() -> tuple[str, ...]:
+    """All formats that can be read here."""
+    return *BUILT_IN, *sorted({point.name for point in _registered()} - set(BUILT_IN))
+
+
+def log_format(name: str) -> LogFormat:
+    """A format by its name.
 
     Raises
     ------
     InputError
-        When the file is not of this format, and under --strict at the first row that cannot be used.
+        When there is no such format, or the package that brings it cannot be loaded or brings something else.
     """
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    points = [point for point in _registered() if point.name == name]
+    if not points:
+        raise InputError(f"unknown format {name!r}; known are {', '.join(format_names())}")
+    values = sorted({point.value for point in points})
+    if len(values) > 1:
+        raise InputError(
+            f"format {name!r} is registered by several packages: {', '.join(values)}", hint="uninstall one"
+        )
+    try:
+        loaded: object = points[0].load()
+    except (Exception, SystemExit) as error:  # of a third party: whatever it is, the user must learn whose
+        what = f"format {name!r} ({values[0]}) cannot be loaded: {type(error).__name__}: {error}"
+        raise InputError(what) from error
+    if not isinstance(loaded, LogFormat):
+        what = f"format {name!r} ({values[0]}) is a {type(loaded).__name__}, expected a bft.replay.logs.LogFormat"
+        raise InputError(what)
+    return loaded
 
-    def __call__(
-        self,
-        lines: Iterable[str],
-        file: str,
-        settings: Settings,
-        into: Collector,
-        diagnosis: Diagnosis,
-        clock: Clock,
-    ) -> None:
-        """Read one log."""
 
+def read_log(name: str, reading: Reading) -> None:
+    """Read one file as a format, and account for it.
 
-# What the first line of a log that is no comment looks like, for those that can be told from it.
-_LOOKS: tuple[tuple[str, str], ...] = (
-    ("slurm-json", r"\s*\{"),
-    ("slurm-events", r"(?=.*\bNodeName\b)(?=.*\bTimeStart\b)"),
-    ("slurm", r"(?=.*\bJobID(Raw)?\b)(?=.*\bStart\b)(?=.*\bEnd\b)"),
-    ("pbs", r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;\w;"),
-    ("lsf", r'"JOB_FINISH" '),
-    ("lsf-events", r'"[A-Z_]+[A-Z]" "'),
-    ("cobalt", r"(?=.*\bSTART_TIMESTAMP\b)(?=.*\bEND_TIMESTAMP\b)"),
-    ("intervals", r"(?i)(?=.*\b(node|host)s?(list)?\b)(?=.*\bstart\b)(?=.*\bend\b)"),
-    ("sge", r"([^:]*:){30}"),
-    ("swf", r"\s*(-?[\d.]+\s+){10}"),
-)
+    Raises
+    ------
+    InputError
+        When there is no such format, or the file is not of it.
+    """
+    found = log_format(name)
+    with reading.into.beside(reading.settings.events), reading.diagnosis.reading(reading.file):
+        found.read(reading)
 
 
 def detect(line: str, fields: Sequence[str] = ()) -> str | None:
     """The format whose logs have such a first line, comments apart; None when it might be any.
 
-    `fields`, as `Settings` has them, tell where the line does not.
+    `fields`, as `Settings` has them, count where the line does not match.
+
+    >>> detect("JobID|NodeList|Start|End")
+    'slurm'
     """
     header = "|".join(PRESETS.get(fields[0], fields)) if fields else line
-    return next((name for text in (line, header) for name, look in _LOOKS if re.match(look, text)), None)
+    return next((name for text in (line, header) for name, look in _looks() if re.match(look, text)), None)
 
 
-def reader(name: str) -> Reader:
-    """The reader of a format of `FORMATS`."""
-    if name not in FORMATS:
-        raise InputError(f"unknown format {name!r}; known are {', '.join(FORMATS)}")
-    read_lines = cast(Reader, import_module(FORMATS[name][0]).read)
+def _looks() -> Iterator[tuple[str, str]]:
+    """Formats that their first line shows. A broken package hides no other; it is named, as its format may be meant."""
+    for name in format_names():
+        try:
+            look = log_format(name).first_line
+        except InputError as error:
+            logger.warning("%s", error)
+        else:
+            if look:
+                yield name, look
 
-    def read(
-        lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
-    ) -> None:
-        with into.beside(settings.events), diagnosis.reading(file):
-            read_lines(lines, file, settings, into, diagnosis, clock)
 
-    return read
+def _registered() -> list[EntryPoint]:
+    return list(entry_points(group=GROUP))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from bft.models import InputError
 from bft.replay.logs.clusters import Clusters
-from bft.replay.logs.collector import OPEN, Collector
-from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.collector import OPEN
 from bft.replay.logs.fields import split_fields
-from bft.replay.logs.formats import Settings
 from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.node_states import state_of
+from bft.replay.logs.reading import Reading, Settings
 from bft.replay.logs.slurm_columns import layout
-from bft.replay.logs.times import MISSING, Clock, no_time
+from bft.replay.logs.times import MISSING, no_time
 
 _NAMES = {
     "node": ("node", "nodes", "nodelist", "host", "hosts"),
@@ -24,9 +21,7 @@ _NAMES = {
 }
 
 
-def read(
-    lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
-) -> None:
+def read(reading: Reading) -> None:
     """Read `node,start,end[,state]` with a header line; further columns do not matter.
 
     node: a name or, in quotes, a host list. start, end: ISO stamps or seconds since 1970; an empty end is still to
@@ -34,14 +29,15 @@ def read(
     idle, nodes are idle nowhere else, see `Collector.idle_nodes`. The window of observation spans the
     busy and idle rows; all rows if there are only others.
     """
-    clusters = Clusters(into, file, diagnosis, settings.cluster)
+    file, into, settings, diagnosis = reading.file, reading.into, reading.settings, reading.diagnosis
+    clock, clusters = reading.clock, Clusters(reading)
     add = {"busy": into.job, "idle": into.idle, "unavailable": into.outage}
     delimiter = settings.delimiter
     at: dict[str, int] = {}
     header = ""
     # First start and last end of busy and idle rows, and of those that say that nodes were unavailable.
     observed, outages = [OPEN, 0], [OPEN, 0]
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(reading.lines, 1):
         diagnosis.lines += 1
         if not line.strip() or line.startswith("#") or line == header:
             diagnosis.no_record += 1

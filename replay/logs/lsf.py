@@ -7,12 +7,9 @@ LSF configuration reference, lsb.acct(5). The tail grows with the version and is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
-from bft.replay.logs.collector import Collector
-from bft.replay.logs.diagnosis import Diagnosis
-from bft.replay.logs.formats import Settings
+from bft.replay.logs.reading import Reading
 from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record, host_names, in_order
 from bft.replay.logs.times import Clock
 from bft.replay.trace.node_trace import SECOND_NS
@@ -29,10 +26,9 @@ _OTHERS: Final = {
 }
 
 
-def read(
-    lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
-) -> None:
-    """Read lsb.acct; see `Reader` for parameters and errors."""
+def read(reading: Reading) -> None:
+    """Read lsb.acct; see `LogFormat` for errors."""
+    file, into, diagnosis, clock = reading.file, reading.into, reading.diagnosis, reading.clock
 
     def record(text: str, line: int) -> None:
         row = fields(text)
@@ -57,7 +53,7 @@ def read(
             diagnosis.note("hosts of another cluster (host@cluster) count as nodes of their own", file, line, job)
         into.job(text, into.indices(hosts), start_ns, end_ns, file, line)
 
-    each_record(lines, file, diagnosis, record)
+    each_record(reading, record)
 
 
 def fields(text: str) -> list[str]:

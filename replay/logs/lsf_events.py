@@ -7,14 +7,10 @@ order of the LSF configuration reference, lsb.events(5).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
-from bft.replay.logs.collector import Collector
-from bft.replay.logs.diagnosis import Diagnosis
-from bft.replay.logs.formats import Settings
 from bft.replay.logs.lsf import fields, hosts_at, number_at, time_at, unquoted
+from bft.replay.logs.reading import Reading
 from bft.replay.logs.records import Foreign, LeftOut, UnderWay, Unusable, each_record, host_names
-from bft.replay.logs.times import Clock
 
 _TIME, _JOB = 2, 3
 # Of jStatus, lsbatch.h: PEND, PSUSP: back in the queue. EXIT, DONE: ended. PDONE, PERR: post-processing is over.
@@ -25,21 +21,19 @@ _RUSAGE_FIELDS = 19
 _KIND = re.compile(r'"[A-Z][A-Z_0-9]+"')
 
 
-def read(
-    lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
-) -> None:
-    """Read lsb.events or lsb.events.N; see `Reader` for parameters and errors. Several files: in order of time."""
-    log = _Events(file, into, diagnosis, clock)
-    each_record(lines, file, diagnosis, log.record)
+def read(reading: Reading) -> None:
+    """Read lsb.events or lsb.events.N; see `LogFormat` for errors. Several files: in order of time."""
+    log = _Events(reading)
+    each_record(reading, log.record)
     log.close()
 
 
 class _Events:
     """One file of records."""
 
-    def __init__(self, file: str, into: Collector, diagnosis: Diagnosis, clock: Clock) -> None:
-        self.file, self.diagnosis, self.clock = file, diagnosis, clock
-        self.under_way = UnderWay(into)
+    def __init__(self, reading: Reading) -> None:
+        self.file, self.diagnosis, self.clock = reading.file, reading.diagnosis, reading.clock
+        self.under_way = UnderWay(reading)
         self.jobs, self.closed = self.under_way.jobs, self.under_way.outages
         self.now_ns = 0
         self.handlers = {
@@ -64,7 +58,7 @@ class _Events:
 
     def close(self) -> None:
         """Account for what has not ended."""
-        self.under_way.file_ends(self.now_ns, self.file, self.diagnosis)
+        self.under_way.file_ends(self.now_ns)
 
     def _started(self, row: list[str], event_ns: int, line: int) -> None:
         # version time jobId jStatus jobPid jobPGid hostFactor numExHosts execHosts

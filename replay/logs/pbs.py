@@ -7,12 +7,9 @@ on accounting). Times within the message are epochs; the stamp is local and used
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 
-from bft.replay.logs.collector import Collector
-from bft.replay.logs.diagnosis import Diagnosis
-from bft.replay.logs.formats import Settings
+from bft.replay.logs.reading import Reading
 from bft.replay.logs.records import (
     Foreign,
     LeftOut,
@@ -22,7 +19,6 @@ from bft.replay.logs.records import (
     host_names,
     in_order,
 )
-from bft.replay.logs.times import Clock
 
 _RECORD = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d:\d\d:\d\d)(?:\.\d+)?;(\w\w?);([^;]*);?(.*)", re.DOTALL | re.ASCII)
 # A quote opens a quoted part where a value or a part of one may begin; anywhere else it is an apostrophe.
@@ -32,21 +28,20 @@ _WANTED = frozenset({"start", "end", "exec_host", "exec_vnode", "nodes"})
 _PART_OF_HOST = re.compile(r"(?<=.)\[\d+\]$")
 
 
-def read(
-    lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
-) -> None:
-    """Read an accounting file; see `Reader` for parameters and errors. Several files: in order of time."""
-    log = _Accounting(file, into, diagnosis, clock)
-    each_record(lines, file, diagnosis, log.record)
+def read(reading: Reading) -> None:
+    """Read an accounting file; see `LogFormat` for errors. Several files: in order of time."""
+    log = _Accounting(reading)
+    each_record(reading, log.record)
     log.close()
 
 
 class _Accounting:
     """One file of records."""
 
-    def __init__(self, file: str, into: Collector, diagnosis: Diagnosis, clock: Clock) -> None:
-        self.file, self.into, self.diagnosis, self.clock = file, into, diagnosis, clock
-        self.under_way = UnderWay(into)
+    def __init__(self, reading: Reading) -> None:
+        self.file, self.into = reading.file, reading.into
+        self.diagnosis, self.clock = reading.diagnosis, reading.clock
+        self.under_way = UnderWay(reading)
         self.jobs, self.reservations = self.under_way.jobs, self.under_way.outages
         self.line = 0
         # Last time stated by epochs, and by stamps: those are hours off where --tz was not given.
@@ -82,7 +77,7 @@ class _Accounting:
 
     def close(self) -> None:
         """Account for what has not ended."""
-        self.under_way.file_ends(self.last_epoch_ns or self.last_stamp_ns, self.file, self.diagnosis)
+        self.under_way.file_ends(self.last_epoch_ns or self.last_stamp_ns)
 
     def _ended(self, kind: str, job: str, stamp: str, values: dict[str, str]) -> None:
         """E: a job has ended; R: it goes back to the queue. Both state the whole, or S has stated the start."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
 from typing import Protocol
-from weakref import WeakKeyDictionary
 
 from bft.models import InputError
+from bft.replay.logs.begun import Begun
 from bft.replay.logs.collector import Collector
-from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.reading import Reading
 from bft.replay.logs.runs import Runs
 
 # Names that a node trace can hold; logs with damaged bytes or control characters have others.
@@ -34,15 +33,13 @@ class LeftOut(Exception):  # noqa: N818
     """A record of a kind that says nothing of nodes; see `Diagnosis.leave_out`."""
 
 
-def each_record(
-    lines: Iterable[str], file: str, diagnosis: Diagnosis, record: Callable[[str, int], None], *, comment: str = "#"
-) -> None:
+def each_record(reading: Reading, record: Callable[[str, int], None], *, comment: str = "#") -> None:
     """Give each line that is neither blank nor a comment to `record`, and account for it.
 
     Parameters
     ----------
-    lines, file, diagnosis
-        As every reader has them.
+    reading
+        As every reader has it.
     record
         Called with the line and its number; it uses the line, or raises `Unusable` or `LeftOut`.
     comment
@@ -53,9 +50,10 @@ def each_record(
     InputError
         When no line is a record of the format.
     """
+    file, diagnosis = reading.file, reading.diagnosis
     rows = diagnosis.rows
     strangers, first = 0, ""
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(reading.lines, 1):
         diagnosis.lines += 1
         if not line or line.isspace() or line.startswith(comment):
             diagnosis.no_record += 1
@@ -95,16 +93,6 @@ def in_order(start_ns: int, end_ns: int) -> None:
     """Raise `Unusable` for what ends before it starts."""
     if end_ns < start_ns:
         raise Unusable("ends before it starts", f"{(start_ns - end_ns) / 1e9:g} s before")
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """What has begun: its hosts, UTC nanoseconds of its start, and where its record is."""
-
-    hosts: tuple[str, ...]
-    start_ns: int
-    file: str
-    line: int
 
 
 class Add(Protocol):
@@ -181,14 +169,15 @@ class Running:
 class UnderWay:
     """What has begun in the files read into a collector so far and has not ended: jobs, and outages of nodes."""
 
-    def __init__(self, into: Collector) -> None:
-        self._into = into
-        self._kept = _kept.setdefault(into, _Kept())
+    def __init__(self, reading: Reading) -> None:
+        into = reading.into
+        self._into, self._file, self._diagnosis, self._kept = into, reading.file, reading.diagnosis, into.kept
         self.jobs = Running(into, into.job, into.job_runs, self._kept.jobs)
         self.outages = Running(into, into.outage, into.outage_runs, self._kept.outages)
 
-    def file_ends(self, now_ns: int, file: str, diagnosis: Diagnosis) -> None:
+    def file_ends(self, now_ns: int) -> None:
         """Take what is under way to last until the last time that the file states."""
+        file, diagnosis = self._file, self._diagnosis
         if now_ns < self._kept.last_ns:
             told = (
                 "a file ends before the one read before it: give files in order of time, or what begins in one "
@@ -212,15 +201,3 @@ class UnderWay:
             if count:
                 told = f"{what} had not ended at the end of a file: their nodes count as taken until its last record"
                 diagnosis.note(told, file, 0, f"{count} of them")
-
-
-@dataclass(slots=True)
-class _Kept:
-    jobs: dict[Hashable, Begun] = field(default_factory=dict)
-    outages: dict[Hashable, Begun] = field(default_factory=dict)
-    running: int = 0
-    counts: tuple[int, int] = (0, 0)  # node-intervals of both that were added at the end of the last file
-    last_ns: int = 0
-
-
-_kept: WeakKeyDictionary[Collector, _Kept] = WeakKeyDictionary()

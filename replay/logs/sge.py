@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from bft.replay.logs.collector import Collector
-from bft.replay.logs.diagnosis import Diagnosis
-from bft.replay.logs.formats import Settings
+from bft.replay.logs.reading import Reading
 from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record, host_names, in_order
 from bft.replay.logs.times import Clock
 
@@ -16,14 +12,13 @@ _FIELDS = 13
 _MS_DIGITS = 13
 
 
-def read(
-    lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
-) -> None:
-    """Read an accounting file; see `Reader` for parameters and errors.
+def read(reading: Reading) -> None:
+    """Read an accounting file; see `LogFormat` for errors.
 
     A parallel job has a record for each of its tasks, with their hosts, unless the parallel environment says
     accounting_summary: then only the master's host is known, which is noted.
     """
+    file, into, diagnosis, clock = reading.file, reading.into, reading.diagnosis, reading.clock
     # Hosts of parallel jobs so far: how many slots they have, on how many hosts, and the line.
     parallel: dict[tuple[str, str], tuple[int, set[str], int]] = {}
 
@@ -49,7 +44,7 @@ def read(
             known.update(hosts)
             parallel[row[_JOB], row[_TASK]] = max(slots, int(row[_SLOTS])), known, first
 
-    each_record(lines, file, diagnosis, record)
+    each_record(reading, record)
     for (job, _), (slots, hosts, line) in parallel.items():
         if slots > 1 and len(hosts) == 1:
             told = "a parallel job names one host only: if it ran on several (accounting_summary), the others look idle"

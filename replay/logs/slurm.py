@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 
 from bft.replay.logs.clusters import Clusters
-from bft.replay.logs.collector import Collector
-from bft.replay.logs.diagnosis import Diagnosis
-from bft.replay.logs.formats import Settings
 from bft.replay.logs.hostlists import NO_HOSTS, HostListError
+from bft.replay.logs.reading import Reading
 from bft.replay.logs.slurm_jobs import Job, judge
 from bft.replay.logs.slurm_table import Table
-from bft.replay.logs.times import MISSING, Clock, no_time
+from bft.replay.logs.times import MISSING, no_time
 
 COMMAND = "sacct -P -X --format=JobID,NodeList,AllocNodes,Start,End,State"
 
 
-def read(
-    lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
-) -> None:
+def read(reading: Reading) -> None:
     """Read the jobs of `sacct -P` or `-p`, with any delimiter and any columns that hold those of `COMMAND`.
 
     Job steps are left out; each record of a requeued job counts, as each held nodes of its own. Without a column
     NodeList jobs are counted only (`Collector.count`).
     """
+    file, settings, diagnosis = reading.file, reading.settings, reading.diagnosis
     names = (("jobid", "jobidraw"), ("start",), ("end",), ("nodelist", "allocnodes", "nnodes"))
     optional = (("state",), ("allocnodes", "nnodes"), ("cluster",))
-    table = Table(lines, file, settings, diagnosis, needed=names, optional=optional, command=COMMAND)
+    table = Table(reading, needed=names, optional=optional, command=COMMAND)
     at_id, at_start, at_end, at_nodes = (table.at[name[0]] for name in names)
     at_state, at_count, at_cluster = (table.at[name[0]] for name in optional)
     named = at_nodes >= 0 and table.columns[at_nodes] == "nodelist"
-    clusters = Clusters(into, file, diagnosis, settings.cluster)
-    nodes_of, parse, ran = clusters.lists(""), clock.parse, into.job
+    clusters = Clusters(reading)
+    nodes_of, parse, ran = clusters.lists(""), reading.clock.parse, reading.into.job
     cluster, clustered = "", at_cluster >= 0 or bool(settings.cluster)
     steps = first_step = others = first_other = used = 0
     try:
@@ -82,7 +79,7 @@ def read(
                         continue
                     count = int(nodes_text[:9]) if nodes_text.isdecimal() else 0
                     clusters.meet(cluster)
-                used += judge(Job(key, state, start, end, nodes, count), file, number, into, diagnosis)
+                used += judge(Job(key, state, start, end, nodes, count), reading, number)
     finally:
         diagnosis.used += used
         diagnosis.leave_out("job step", file, first_step, count=steps)

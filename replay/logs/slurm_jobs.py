@@ -6,8 +6,7 @@ from array import array
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from bft.replay.logs.collector import Collector
-from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.reading import Reading
 
 # States in which a job that has started still holds its nodes.
 HOLDING = frozenset(
@@ -30,8 +29,9 @@ class Job:
     count: int | None = None
 
 
-def judge(job: Job, file: str, line: int, into: Collector, diagnosis: Diagnosis) -> bool:
+def judge(job: Job, reading: Reading, line: int) -> bool:
     """Hand a job over, or tell why it is left out or skipped; True when it is used."""
+    file, diagnosis = reading.file, reading.diagnosis
     state = job.state.split(" ")[0].rstrip("+*")
     size = job.count if job.nodes is None else len(job.nodes)
     if job.start is None:
@@ -51,6 +51,6 @@ def judge(job: Job, file: str, line: int, into: Collector, diagnosis: Diagnosis)
         else:
             diagnosis.skip("job ran, but names no nodes", file, line, job.state)
     else:
-        into.job(job.key, size if job.nodes is None else job.nodes, job.start, job.end, file, line, once=True)
+        reading.into.job(job.key, size if job.nodes is None else job.nodes, job.start, job.end, file, line, once=True)
         return True
     return False

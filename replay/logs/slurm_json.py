@@ -10,12 +10,10 @@ from typing import Any
 
 from bft.models import InputError
 from bft.replay.logs.clusters import Clusters
-from bft.replay.logs.collector import Collector
-from bft.replay.logs.diagnosis import Diagnosis
-from bft.replay.logs.formats import Settings
 from bft.replay.logs.hostlists import HostListError
+from bft.replay.logs.reading import Reading
 from bft.replay.logs.slurm_jobs import Job, judge
-from bft.replay.logs.times import MOST_EPOCH_S, Clock
+from bft.replay.logs.times import MOST_EPOCH_S
 from bft.replay.trace.node_trace import SECOND_NS
 
 # A job takes some 10 kB, with 10,000 steps some 30 MB; as Python's values at most 25 times as much.
@@ -23,15 +21,13 @@ MOST_ELEMENT = 32 << 20
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
 
 
-def read(
-    lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
-) -> None:
+def read(reading: Reading) -> None:
     """Read the jobs of `sacct --json`, one at a time, so that a month of them need not fit the memory.
 
     Times are seconds since 1970 there. Releases differ in how they print numbers and states; all ways are taken.
     """
-    clusters = Clusters(into, file, diagnosis, settings.cluster)
-    for number, _, text in elements(lines, ("jobs",), file, "sacct --json"):
+    file, diagnosis, clusters = reading.file, reading.diagnosis, Clusters(reading)
+    for number, _, text in elements(reading.lines, ("jobs",), file, "sacct --json"):
         diagnosis.lines += 1
         diagnosis.rows += 1
         try:
@@ -50,7 +46,7 @@ def read(
             if job is None:
                 diagnosis.leave_out("job of another cluster", file, number)
             else:
-                diagnosis.used += judge(job, file, number, into, diagnosis)
+                diagnosis.used += judge(job, reading, number)
 
 
 def elements(lines: Iterable[str], keys: Collection[str], file: str, command: str) -> Iterator[tuple[int, str, str]]:

@@ -10,15 +10,12 @@ from typing import Any
 
 from bft.models import InputError
 from bft.replay.logs.clusters import Clusters
-from bft.replay.logs.collector import Collector
-from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.fields import split_fields
-from bft.replay.logs.formats import Settings
 from bft.replay.logs.hostlists import HostListError, expand
 from bft.replay.logs.node_states import state_of
 from bft.replay.logs.pbs import host_of
+from bft.replay.logs.reading import Reading
 from bft.replay.logs.slurm_json import elements
-from bft.replay.logs.times import Clock
 
 _COMMANDS = "scontrol show node, sinfo -N, pbsnodes -a, bhosts or qhost, or list the names one a line"
 # Lines looked at to see what prints such a file.
@@ -35,9 +32,7 @@ _STANZA = re.compile(r"\s+\S+ = ")
 _AVAILABLE = frozenset({"up", "down", "drain", "inact"})
 
 
-def read(
-    lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
-) -> None:
+def read(reading: Reading) -> None:
     """Read a list of nodes, which then are the machine's.
 
     Taken are the JSON of sinfo, scontrol and pbsnodes; `NodeName=LIST` (scontrol show node, slurm.conf); the column of
@@ -50,10 +45,11 @@ def read(
     InputError
         When no node is named.
     """
-    source = iter(lines)
+    file = reading.file
+    source = iter(reading.lines)
     head = list(islice(source, _LOOKED_AT))
     plain = [line for line in head if line.strip() and not line.startswith("#")]
-    nodes = _Nodes(Clusters(into, file, diagnosis, settings.cluster))
+    nodes = _Nodes(Clusters(reading))
     numbered = enumerate(chain(head, source), 1)
     if plain and plain[0].lstrip().startswith("{"):
         _json(numbered, nodes, file)
@@ -65,7 +61,7 @@ def read(
         _names(numbered, nodes, vnodes=any(map(_STANZA.match, plain)))
     if not nodes.used:
         raise InputError(
-            "names no node of the machine", file=file, hint=diagnosis.losses() or f"export with {_COMMANDS}"
+            "names no node of the machine", file=file, hint=reading.diagnosis.losses() or f"export with {_COMMANDS}"
         )
 
 
@@ -73,7 +69,8 @@ class _Nodes:
     """Accounts for lines, and hands nodes over."""
 
     def __init__(self, clusters: Clusters) -> None:
-        self._clusters, self._diagnosis, self._file = clusters, clusters.diagnosis, clusters.file
+        self._clusters, self._into = clusters, clusters.reading.into
+        self._diagnosis, self._file = clusters.reading.diagnosis, clusters.reading.file
         self.used = 0
         self.cluster = ""  # of the lines that follow, as far as they state it
 
@@ -107,7 +104,7 @@ class _Nodes:
             self._diagnosis.leave_out("a node that is not there yet (state FUTURE)", self._file, number)
         else:
             self._clusters.indices(hosts, self.cluster)
-            self._clusters.into.known(hosts)
+            self._into.known(hosts)
             self._diagnosis.used += 1
             self.used += 1
 

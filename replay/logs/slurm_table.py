@@ -9,13 +9,12 @@ CSV, which spreadsheets and data bases make of it, and are read as such.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice, pairwise
 
 from bft.models import InputError
-from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.fields import split_fields
-from bft.replay.logs.formats import Settings
+from bft.replay.logs.reading import Reading, Settings
 from bft.replay.logs.slurm_columns import CHECKED, FREE_TEXT, KINDS, PRESETS, QUOTED, Order, delimiter_of, layout
 from bft.replay.logs.times import MISSING
 
@@ -31,8 +30,8 @@ class Table:
 
     Parameters
     ----------
-    lines, file, settings, diagnosis
-        As a reader receives them.
+    reading
+        As a reader receives it.
     needed
         Columns that are read: each a name, or several of which the first that is there counts. In lower case.
     optional
@@ -51,24 +50,21 @@ class Table:
 
     def __init__(
         self,
-        lines: Iterable[str],
-        file: str,
-        settings: Settings,
-        diagnosis: Diagnosis,
+        reading: Reading,
         *,
         needed: Sequence[Sequence[str]],
         optional: Sequence[Sequence[str]] = (),
         command: str,
     ) -> None:
-        self._lines = enumerate(lines, 1)
-        self._file, self._diagnosis = file, diagnosis
+        self._lines = enumerate(reading.lines, 1)
+        self._file, self._diagnosis = reading.file, reading.diagnosis
         self._first: tuple[int, str] | None = None
         self._header = ""
         self._rows = 0
         self._quoted = False
         self._unsure: list[str] = []
         wanted = {names[0]: names for names in (*needed, *optional)}
-        self.columns = self._begin(settings, needed, command)
+        self.columns = self._begin(reading.settings, needed, command)
         places = {name: k for k, name in reversed(list(enumerate(self.columns)))}
         self.at = {
             first: next((places[name] for name in names if name in places), -1) for first, names in wanted.items()
@@ -77,7 +73,7 @@ class Table:
             if self.at[names[0]] < 0:
                 raise InputError(
                     f"the table has no column {' or '.join(names)}; it has {', '.join(self.columns)[:400]}",
-                    file=file,
+                    file=self._file,
                     hint=f"export with {command}",
                 )
         needed_at = [self.at[names[0]] for names in needed]

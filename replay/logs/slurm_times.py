@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.hostlists import HostListError, expand
-from bft.replay.logs.times import MISSING, Clock, no_time
+from bft.replay.logs.times import MISSING, no_time
 
 
-def outage(nodes: str, start: str, end: str, line: int, clusters: Clusters, clock: Clock, *, cluster: str = "") -> None:
+def outage(nodes: str, start: str, end: str, line: int, clusters: Clusters, *, cluster: str = "") -> None:
     """Account for one row: these nodes were unavailable; an end that is missing is still to come."""
-    file, diagnosis = clusters.file, clusters.diagnosis
+    reading = clusters.reading
+    file, diagnosis, clock = reading.file, reading.diagnosis, reading.clock
     began = clock.parse(start, file, line)
     ended = clock.parse(end, file, line, began)
     try:
@@ -26,5 +27,5 @@ def outage(nodes: str, start: str, end: str, line: int, clusters: Clusters, cloc
     elif not hosts:
         diagnosis.leave_out("names no nodes", file, line)
     else:
-        clusters.into.outage(nodes, clusters.indices(hosts, cluster), began, ended, file, line)
+        reading.into.outage(nodes, clusters.indices(hosts, cluster), began, ended, file, line)
         diagnosis.used += 1

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
-from bft.replay.logs.collector import Collector
-from bft.replay.logs.diagnosis import Diagnosis
-from bft.replay.logs.formats import Settings
 from bft.replay.logs.hostlists import MOST_HOSTS, HostListError, count, expand
+from bft.replay.logs.reading import Reading, Settings
 from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record
-from bft.replay.logs.times import MOST_EPOCH_S, Clock
+from bft.replay.logs.times import MOST_EPOCH_S
 from bft.replay.trace.node_trace import SECOND_NS
 
 _HEADER = re.compile(r";\s*([A-Za-z]+)\s*:\s*(.*\S)")
@@ -30,20 +29,19 @@ _MOST_PROCESSORS = 10**9
 _EPOCHS_FROM_S = 5e8
 
 
-def read(
-    lines: Iterable[str], file: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock
-) -> None:
-    """Read a workload; see `Reader` for parameters and errors.
+def read(reading: Reading) -> None:
+    """Read a workload; see `LogFormat` for errors.
 
     Jobs are counted, not placed: nodes = ceil(processors / processors per node). These are given, or follow from
     MaxProcs and MaxNodes of the header, or are 1, which is noted. Where the first job that ran lists its nodes in
     field 19, those of all jobs are read instead.
     """
+    file, into, settings, diagnosis = reading.file, reading.into, reading.settings, reading.diagnosis
     header: dict[str, int] = {}
     named: bool | None = None
 
     def told() -> Iterable[str]:
-        for line in lines:
+        for line in reading.lines:
             if line.startswith(";"):
                 found = _HEADER.match(line)
                 number = _NUMBER.match(found[2]) if found else None
@@ -101,7 +99,7 @@ def read(
             diagnosis.note(f"{told}node has: each processor is taken for a node", file, line)
         into.job(text, math.ceil(processors / per_node), start_ns, end_ns, file, line)
 
-    each_record(told(), file, diagnosis, record, comment=";")
+    each_record(replace(reading, lines=told()), record, comment=";")
     nodes = _machine_nodes(header, settings)
     if nodes:
         into.machine_nodes = max(nodes, into.machine_nodes or 0)

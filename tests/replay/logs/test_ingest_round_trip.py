@@ -27,7 +27,7 @@ from synthetic_logs_more import (
     survives,
 )
 
-from bft.replay.logs import FORMATS, Settings
+from bft.replay.logs import Settings, format_names
 
 WRITERS: dict[str, tuple[str, Callable[[Iterable[SyntheticJob]], str]]] = {
     "sacct": ("slurm", sacct),
@@ -83,7 +83,7 @@ def test_damaged_logs_are_read_or_refused(name: str, data: st.DataObject) -> Non
     survives(kind, data.draw(damages(write(data.draw(job_lists())))))
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", format_names())
 @given(text=st.text(ODD, max_size=300) | st.binary(max_size=300).map(lambda b: b.decode("utf-8", "surrogateescape")))
 def test_any_text_is_read_or_refused(kind: str, text: str) -> None:
     survives(kind, text)
@@ -92,7 +92,7 @@ def test_any_text_is_read_or_refused(kind: str, text: str) -> None:
 @pytest.mark.parametrize("name", WRITERS)
 @given(data=st.data())
 def test_any_reader_survives_the_logs_of_others(name: str, data: st.DataObject) -> None:
-    survives(data.draw(st.sampled_from(list(FORMATS))), WRITERS[name][1](data.draw(job_lists())))
+    survives(data.draw(st.sampled_from(list(format_names()))), WRITERS[name][1](data.draw(job_lists())))
 
 
 def test_all_hosts_are_seen_to_be_idle_where_no_job_is() -> None:

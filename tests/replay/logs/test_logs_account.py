@@ -20,7 +20,7 @@ from synthetic_logs_more import BEGIN_S
 
 from bft.models import InputError
 from bft.replay.cli.main import run
-from bft.replay.logs import Clock, Collector, Coverage, Diagnosis, Settings, node_trace, reader
+from bft.replay.logs import Clock, Collector, Coverage, Diagnosis, Reading, node_trace, read_log
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_files import read_trace
 
@@ -260,7 +260,7 @@ def test_exports_by_the_day_are_one_log(name: str, files: list[list[tuple[str, s
     into.known(NODES)
     for number, jobs in enumerate(files):
         if jobs:
-            reader(name)(WRITERS[name](jobs).split("\n"), f"day{number}", Settings(), into, diagnosis, clock)
+            read_log(name, Reading(WRITERS[name](jobs).split("\n"), f"day{number}", into, diagnosis, clock))
     trace, coverage = node_trace(into, diagnosis, start_ns=BEGIN_S * S, end_ns=(BEGIN_S + 400) * S)
     jobs = [job for file in files for job in file]
     if name == "intervals":  # which have no ids: two jobs on a node from the same second on are one
@@ -283,7 +283,7 @@ def test_counted_jobs_of_exports_by_the_day_are_one_log(files: list[list[tuple[s
     clock = Clock("UTC", diagnosis)
     for number, jobs in enumerate(files):
         if jobs:
-            reader("slurm")(sacct_counts(jobs).split("\n"), f"day{number}", Settings(), into, diagnosis, clock)
+            read_log("slurm", Reading(sacct_counts(jobs).split("\n"), f"day{number}", into, diagnosis, clock))
     trace, _ = node_trace(into, diagnosis, start_ns=BEGIN_S * S, end_ns=(BEGIN_S + 400) * S, machine_nodes=20)
     runs = {job[:3]: 400 for file in files for job in file} | {
         job[:3]: job[3] for file in files for job in file if job[3] is not None
@@ -606,6 +606,6 @@ def test_python_users_get_the_same_refusals() -> None:
     diagnosis = Diagnosis()
     into, clock = Collector(), Clock("UTC", diagnosis)
     bad = [HEADER, *(f"{k}|n1|1|soon|later|COMPLETED" for k in range(50))]
-    reader("slurm")(bad, "bad", Settings(), into, diagnosis, clock)
+    read_log("slurm", Reading(bad, "bad", into, diagnosis, clock))
     with pytest.raises(InputError, match="only 0 of 50 rows can be used"):
         node_trace(into, diagnosis, start_ns=0, end_ns=S)

@@ -10,7 +10,7 @@ import pytest
 from synthetic_logs_more import read_into
 
 from bft.models import InputError
-from bft.replay.logs import Clock, Collector, Diagnosis, Settings, detect, open_log, reader
+from bft.replay.logs import Clock, Collector, Diagnosis, Reading, Settings, detect, open_log, read_log
 from bft.replay.logs.slurm_columns import layout
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -27,7 +27,8 @@ COST = Settings(
 def read_file(path: Path, kind: str = "slurm", settings: Settings | None = None) -> tuple[Collector, Diagnosis]:
     collected, diagnosis = Collector(), Diagnosis()
     with open_log(path) as lines:
-        reader(kind)(lines, path.name, settings or Settings(), collected, diagnosis, Clock("UTC", diagnosis))
+        clock = Clock("UTC", diagnosis)
+        read_log(kind, Reading(lines, path.name, collected, diagnosis, clock, settings or Settings()))
     diagnosis.balance()
     return collected, diagnosis
 

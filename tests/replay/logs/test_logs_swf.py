@@ -23,7 +23,7 @@ from synthetic_logs_more import (
 )
 
 from bft.models import InputError
-from bft.replay.logs import Collector, Diagnosis, Settings, node_trace, open_log, reader
+from bft.replay.logs import Collector, Diagnosis, Reading, Settings, node_trace, open_log, read_log
 from bft.replay.logs.times import Clock
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -218,7 +218,7 @@ def test_published_workloads(reference: Path, name: str, rows: int, used: int, n
     collected, diagnosis = Collector(), Diagnosis()
     path = reference / "logs" / "swf" / name
     with open_log(path) as lines:
-        reader("swf")(lines, str(path), Settings(), collected, diagnosis, Clock(None, diagnosis))
+        read_log("swf", Reading(lines, str(path), collected, diagnosis, Clock(None, diagnosis)))
     diagnosis.balance()
     assert (diagnosis.rows, diagnosis.used, collected.machine_nodes) == (rows, used, nodes)
     if name.startswith("alea"):

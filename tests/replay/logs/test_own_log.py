@@ -1,0 +1,108 @@
+"""Log formats of other packages: installed, used from the command line, and reported when they are broken."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+from packages import ROOT, installed, planted
+
+from bft.models import InputError
+from bft.replay.cli.main import run
+from bft.replay.logs import LogFormat, detect, format_names, formats, log_format
+
+IMPORT = "from bft.replay.logs import LogFormat\n"
+OWN = ROOT / "docs" / "own-log"
+LOG = """\
+# 2024-05-01
+job 7;cn[1-3];2024-05-01T10:00:00;2024-05-01T11:00:00
+job 8;cn2;2024-05-01T11:00:00;2024-05-01T11:30:00
+job 9;cn1;;
+job 10;cn1;yesterday;2024-05-01T11:30:00
+job 11;cn1;2024-05-01T11:30:00;2024-05-01T11:00:00
+job 12;cn[1-;2024-05-01T11:00:00;2024-05-01T11:10:00
+what is this
+"""
+
+
+def test_the_documented_format_is_installed_and_used(tmp_path: Path) -> None:
+    call = installed(OWN, tmp_path)
+    assert re.search(
+        "^semicolons +One job per line, with semicolons$", call("ingest", "--formats").stdout, re.MULTILINE
+    )
+    (tmp_path / "jobs.log").write_text(LOG)
+    common = ("jobs.log", "--tz", "Europe/Berlin", "-o", "trace.csv", "--json", "--force")
+    for name in ("auto", "Semicolons"):
+        read = call("ingest", name, *common)
+        assert read.returncode == 0, read.stderr
+        account = json.loads(read.stdout)
+        assert {key: account[key] for key in ("lines", "rows", "used")} == {"lines": 8, "rows": 7, "used": 2}
+        assert {each["reason"] for each in account["skipped"]} == {
+            "a time is no time",
+            "ends before it starts",
+            "field 2 holds no host list",
+            "is no record of this format, such as job 7;cn[1-3];START;END",
+        }
+        assert [each["reason"] for each in account["left_out"]] == ["a job that never started"]
+        assert account["coverage"]["nodes"] == 3
+    assert "2024-05-01T09:00:00" in (tmp_path / "trace.csv").read_text().replace(" ", "T")
+    strict = call("ingest", "auto", *common, "--strict")
+    assert strict.returncode == 2
+    assert "jobs.log: line 5: a time is no time: 'yesterday;2024-05-01T11:30:00'" in strict.stderr
+
+
+def test_the_documented_example_is_short() -> None:
+    assert len((OWN / "semicolon_log.py").read_text("utf-8").splitlines()) <= 45
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("raise RuntimeError('no parser')", "cannot be loaded: RuntimeError: no parser"),
+        ("", "cannot be loaded: AttributeError"),
+        ("def FORMAT(reading): ...", "is a function, expected a bft.replay.logs.LogFormat"),
+        (
+            "from bft.replay.logs import LogFormat\nFORMAT = LogFormat('x', 'read')",
+            "read must be a function of a Reading",
+        ),
+        ("from bft.replay.logs import LogFormat\nFORMAT = LogFormat('x', print, '(')", "is no regular expression"),
+    ],
+)
+def test_a_broken_package_is_named_and_hides_no_other(body: str, message: str, tmp_path: Path) -> None:
+    call = planted({"theirs.py": body}, {formats.GROUP: {"own": "theirs:FORMAT"}}, tmp_path)
+    listed = call("ingest", "--formats")
+    assert listed.returncode == 0
+    assert re.search(rf"^own +format 'own' \(theirs:FORMAT\).*{message}", listed.stdout, re.MULTILINE), listed.stdout
+    assert re.search("^swf ", listed.stdout, re.MULTILINE)
+    (tmp_path / "idle.csv").write_text("node,start,end,state\na,2021-02-10T00:00:00Z,2021-02-10T01:00:00Z,idle\n")
+    refused = call("ingest", "own", "idle.csv", "-o", "trace.csv")
+    assert (refused.returncode, (tmp_path / "trace.csv").exists()) == (2, False)
+    assert message in refused.stderr
+    assert call("ingest", "auto", "idle.csv", "-o", "trace.csv").returncode == 0
+
+
+def test_a_format_that_two_packages_register_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [EntryPoint("own", value, formats.GROUP) for value in ("one:FORMAT", "two:FORMAT")]
+    monkeypatch.setattr(formats, "_registered", lambda: points)
+    assert format_names().count("own") == 1
+    with pytest.raises(InputError, match="several packages: one:FORMAT, two:FORMAT"):
+        log_format("own")
+
+
+def test_auto_names_a_broken_package_where_no_other_format_matches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(formats, "_registered", lambda: [EntryPoint("own", "nowhere.at_all:FORMAT", formats.GROUP)])
+    assert detect("JobID|NodeList|Start|End") == "slurm"
+    assert not caplog.records
+    (tmp_path / "log").write_text("of no format\n")
+    assert run(["ingest", "auto", str(tmp_path / "log"), "-o", str(tmp_path / "trace.csv")]) == 2
+    assert "format 'own' (nowhere.at_all:FORMAT) cannot be loaded" in caplog.text
+
+
+def test_a_format_checks_itself() -> None:
+    with pytest.raises(TypeError, match="function of a Reading"):
+        LogFormat("x", None)  # type: ignore[arg-type]
