@@ -27,7 +27,11 @@ def installed(folder: Path, scratch: Path) -> Call:
 
 def planted(modules: dict[str, str], entry_points: dict[str, dict[str, str]], scratch: Path) -> Call:
     """As `installed`, of modules by file name and entry points by group: what pip leaves behind, in no time."""
-    site = scratch / "site"
+    return _caller(plant(modules, entry_points, scratch / "site"), scratch)
+
+
+def plant(modules: dict[str, str], entry_points: dict[str, dict[str, str]], site: Path) -> Path:
+    """Leave behind what pip does: modules by file name, entry points by group."""
     metadata = site / "theirs-1.0.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
@@ -37,7 +41,7 @@ def planted(modules: dict[str, str], entry_points: dict[str, dict[str, str]], sc
     (metadata / "entry_points.txt").write_text("\n".join(lines))
     for name, text in modules.items():
         (site / name).write_text(text)
-    return _caller(site, scratch)
+    return site
 
 
 def _caller(site: Path, scratch: Path) -> Call:

@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from packages import ROOT, installed, planted
+from packages import ROOT, installed, plant, planted
 
 from bft.milp import ProblemError
 from bft.milp.backends import registry
@@ -74,13 +74,12 @@ STATED = {
 }
 
 
-def registered(monkeypatch: pytest.MonkeyPatch, folder: Path, body: str, *others: str) -> None:
+def registered(monkeypatch: pytest.MonkeyPatch, folder: Path, body: str) -> None:
     """A package whose entry point `own` is the name `own` in a module of this body."""
-    (folder / "their_solver.py").write_text(body)
-    monkeypatch.syspath_prepend(folder)
+    site = plant({"their_solver.py": body}, {registry.GROUP: {"own": "their_solver:own"}}, folder / "site")
+    monkeypatch.syspath_prepend(site)
     monkeypatch.delitem(sys.modules, "their_solver", raising=False)
-    values = ("their_solver:own", *others)
-    monkeypatch.setattr(registry, "_registered", lambda: [EntryPoint("own", v, registry.GROUP) for v in values])
+    solver.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -107,10 +106,12 @@ def test_a_broken_package_is_named_and_hides_no_other(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_name_that_two_packages_register_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    registered(monkeypatch, tmp_path, "", "elsewhere:Solver")
+def test_a_name_that_two_packages_register_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [EntryPoint("own", value, registry.GROUP) for value in ("one:Solver", "two:Solver")]
+    monkeypatch.setattr(registry, "_registered", lambda: points)
+    solver.cache_clear()
     assert backend_names().count("own") == 1
-    with pytest.raises(ProblemError, match="several packages: elsewhere:Solver, their_solver:own; uninstall"):
+    with pytest.raises(ProblemError, match="several packages: one:Solver, two:Solver; uninstall"):
         solver("own")
 
 
@@ -119,11 +120,9 @@ def test_a_package_whose_look_at_the_machine_raises_is_not_available(
 ) -> None:
     body = WHOLE.format(stated="'own', ('modes',), ()", available="raise OSError('no licence server')", answer="...")
     registered(monkeypatch, tmp_path, body)
-    solver.cache_clear()
     assert describe("own").how_to_get == "OSError: no licence server"
     assert run(["--backend", "own", "--out", str(tmp_path / "out")]) == 2
     assert "no licence server" in capsys.readouterr().err
-    solver.cache_clear()
 
 
 @pytest.mark.parametrize(
