@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -103,6 +104,15 @@ class Job:
             known = np.interp(np.arange(size, dtype=np.float64), self.ns, self.os)
             object.__setattr__(self, "_known", known)
         return known[: most + 1]
+
+    @cached_property
+    def waiting_key(self) -> bytes:
+        """Equal for jobs whose value is the same function of their units while they hold none, but for Tcup.
+
+        Bytes keep their hash, so that grouping thousands of jobs at every decision costs a look-up each.
+        """
+        bounds = np.array([self.jmin, self.jmax, self.weight], dtype=np.float64)
+        return bounds.tobytes() + self.ns.tobytes() + self.os.tobytes()
 
     def rate(self, units: int) -> float:
         """Objective per second on `units` units; 0 below jmin, where a job cannot run."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bft.milp.classes import classes_of
 from bft.milp.problem import CostModel, FloatArray, IntArray, Job, Pair, Problem
 
 
@@ -48,8 +49,13 @@ def value_table(
 
 
 def value_tables(problem: Problem) -> list[FloatArray]:
-    """The value table of every job when it shares with nobody, in the order of the problem."""
-    return [table_of(problem, j) for j in range(len(problem.jobs))]
+    """The value table of every job when it shares with nobody, in the order of the problem; not to be written to.
+
+    Interchangeable jobs have one table, made once.
+    """
+    classes = classes_of(problem)
+    tables = [table_of(problem, j) for j in classes.first]
+    return [tables[c] for c in classes.of.tolist()]
 
 
 def table_of(problem: Problem, j: int, pair: Pair | None = None) -> FloatArray:
@@ -137,8 +143,7 @@ def tamed(problem: Problem) -> Problem:
     more than it may keep, a change must be paid for: that shifts all answers alike.
     """
     modest = all(
-        held == 0 or max(job.tcup, job.tcdw) <= problem.tfwd
-        for job, held in zip(problem.jobs, problem.current, strict=True)
+        max(job.tcup, job.tcdw) <= problem.tfwd for job, held in zip(problem.jobs, problem.current, strict=True) if held
     )
     if modest or problem.cost_model != "bftrainer":
         return problem
@@ -172,7 +177,8 @@ def tamed(problem: Problem) -> Problem:
 def keep(problem: Problem) -> tuple[int, ...]:
     """Counts that leave every job what it has, as far as its bounds allow: the least a solver must reach."""
     return tuple(
-        min(held, job.jmax) if held >= job.jmin else 0 for job, held in zip(problem.jobs, problem.current, strict=True)
+        (min(held, job.jmax) if held >= job.jmin else 0) if held else 0
+        for job, held in zip(problem.jobs, problem.current, strict=True)
     )
 
 

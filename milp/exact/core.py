@@ -1,7 +1,7 @@
-"""The compiled kernel of the exact programme at scale; imported only when it is used, as `_knapsack` is.
+"""The compiled kernel of the exact programme at scale; imported only when it is used, as `knapsack` is.
 
 For a price λ on a unit, let the loss of giving job j n units be max_m (s_j(m) - λm) - (s_j(n) - λn) >= 0, with s_j its
-scores (`_scores`) and λ a whole number. The scores of any allocation add up to
+scores (`scores`) and λ a whole number. The scores of any allocation add up to
 
     sum_j max_m (s_j(m) - λm) + λN  -  sum of losses  -  λ · units left over
 
@@ -9,6 +9,9 @@ so the best one loses least. With λ of the linear relaxation, the slope of the 
 units run out, almost every job has few choices with hardly any loss. From a bound on the total loss all that is left is
 a knapsack over those whose loss is within it (Dyer's and Pisinger's core, here for the multiple-choice knapsack). All
 numbers are whole, so that bounds hold to the last digit and equals are equal.
+
+Prices, losses and choices are those of classes of interchangeable jobs (`classes`), made once for all members; `blocks`
+says which members have any choice.
 """
 
 from __future__ import annotations
@@ -29,16 +32,17 @@ NEVER = np.int64(2**62 - 1)
 
 
 @compiled
-def price_of(units: IntArray, scores: IntArray, offsets: IntArray, capacity: int) -> int:
+def price_of(units: IntArray, scores: IntArray, offsets: IntArray, sizes: IntArray, capacity: int) -> int:
     """λ of the linear relaxation, rounded down to a whole number; 0 if there is enough for all."""
     first = np.empty(len(units), np.int64)
     last = np.empty(len(units), np.int64)
+    times = np.empty(len(units), np.int64)
     slopes = np.empty(len(units))
     stack = np.empty(len(units), np.int64)
     found = 0
     left = capacity
     for j in range(len(offsets) - 1):
-        left -= units[offsets[j]]
+        left -= units[offsets[j]] * sizes[j]
         height = 0
         for k in range(offsets[j], offsets[j + 1]):
             while height > 1:
@@ -53,12 +57,12 @@ def price_of(units: IntArray, scores: IntArray, offsets: IntArray, capacity: int
             a, b = stack[i - 1], stack[i]
             if scores[b] <= scores[a]:
                 break
-            first[found], last[found] = a, b
+            first[found], last[found], times[found] = a, b, sizes[j]
             slopes[found] = -float(scores[b] - scores[a]) / (units[b] - units[a])
             found += 1
     for i in np.argsort(slopes[:found], kind="mergesort"):
         a, b = first[i], last[i]
-        left -= units[b] - units[a]
+        left -= (units[b] - units[a]) * times[i]
         if left < 0:
             return int((scores[b] - scores[a]) // (units[b] - units[a]))
     return 0
@@ -66,15 +70,21 @@ def price_of(units: IntArray, scores: IntArray, offsets: IntArray, capacity: int
 
 @compiled
 def losses(
-    units: IntArray, scores: IntArray, slopes: IntArray, offsets: IntArray, price: int, capacity: int
+    units: IntArray,
+    scores: IntArray,
+    slopes: IntArray,
+    offsets: IntArray,
+    sizes: IntArray,
+    price: int,
+    capacity: int,
 ) -> tuple[IntArray, IntArray]:
-    """Loss at every point, NEVER beyond the most that its job can have, and that most."""
+    """Loss at every point, NEVER beyond the most that a member can have, and that most."""
     loss = np.empty(len(units), np.int64)
     jobs = len(offsets) - 1
     most = np.empty(jobs, np.int64)
     room = capacity
     for j in range(jobs):
-        room -= units[offsets[j]]
+        room -= units[offsets[j]] * sizes[j]
     for j in range(jobs):
         first, best = units[offsets[j]], -NEVER
         most[j] = first + room
@@ -94,36 +104,43 @@ def losses(
 
 @compiled
 def start(
-    units: IntArray, slopes: IntArray, loss: IntArray, offsets: IntArray, kept: IntArray, price: int, capacity: int
+    of: IntArray,
+    units: IntArray,
+    slopes: IntArray,
+    loss: IntArray,
+    offsets: IntArray,
+    kept: IntArray,
+    price: int,
+    capacity: int,
 ) -> tuple[IntArray, int]:
     """A feasible allocation and its total loss, small where hardly anybody stands in another's way.
 
     Everybody takes least without loss; then, from the last job to the first, who can go on as it is does; then, from
     the first to the last, each takes most.
     """
-    jobs = len(offsets) - 1
     slack = max(capacity, 1)  # what rounding takes from slopes and price
-    base = np.empty(jobs, np.int64)
-    left, total = capacity, 0
-    for j in range(jobs):
-        k = offsets[j]
-        while k + 1 < offsets[j + 1] and loss[k] > slack:
+    frugal = np.empty(len(kept), np.int64)
+    for c in range(len(kept)):
+        k = offsets[c]
+        while k + 1 < offsets[c + 1] and loss[k] > slack:
             k += 1
-        base[j] = units[k]
-        left -= base[j]
+        frugal[c] = units[k]
+    goes_on = kept[of]
+    base = frugal[of]
+    left, total = capacity - base.sum(), 0
     if left < 0:  # cannot be, but for rounding in the envelopes
-        base[:] = kept
-        left = capacity - kept.sum()
-    for j in range(jobs - 1, -1, -1):
-        more = kept[j] - base[j]
-        if 0 < more <= left and loss_at(units, slopes, loss, offsets[j], offsets[j + 1], price, kept[j]) <= slack:
+        base[:] = goes_on
+        left = capacity - base.sum()
+    for j in range(len(of) - 1, -1, -1):
+        c, more = of[j], goes_on[j] - base[j]
+        if 0 < more <= left and loss_at(units, slopes, loss, offsets[c], offsets[c + 1], price, kept[c]) <= slack:
             left -= more
-            base[j] = kept[j]
-    for j in range(jobs):
+            base[j] = kept[c]
+    for j in range(len(of)):
         if left == 0:
             break
         limit, most = base[j] + left, base[j]
-        for k in range(offsets[j], offsets[j + 1]):
+        for k in range(offsets[of[j]], offsets[of[j] + 1]):
             if units[k] > limit:
                 break
             if loss[k] <= slack:
@@ -134,16 +151,12 @@ def start(
                     most = max(most, end)
         left -= most - base[j]
         base[j] = most
-    for j in range(jobs):
-        total += loss_at(units, slopes, loss, offsets[j], offsets[j + 1], price, base[j])
-    total += price * left
-    lost = 0
-    for j in range(jobs):
-        lost += loss_at(units, slopes, loss, offsets[j], offsets[j + 1], price, kept[j])
-    lost += price * (capacity - kept.sum())
-    if lost < total:
-        return kept.copy(), lost
-    return base, total
+    total, lost = price * left, price * (capacity - goes_on.sum())
+    for j in range(len(of)):
+        first, end = offsets[of[j]], offsets[of[j] + 1]
+        total += loss_at(units, slopes, loss, first, end, price, base[j])
+        lost += loss_at(units, slopes, loss, first, end, price, goes_on[j])
+    return (goes_on, lost) if lost < total else (base, total)
 
 
 @compiled
@@ -175,7 +188,7 @@ def survivors(
         Loss at the first, and from one to the next.
 
     """
-    jobs = len(offsets) - 1
+    jobs = len(offsets) - 1  # classes of them
     ends = np.zeros(jobs + 1, np.int64)
     low = np.empty(len(units), np.int64)
     high = np.empty(len(units), np.int64)
@@ -330,7 +343,7 @@ def improve(
         from_u, to_u = max(from_u + down, int(least[i + 1])), min(to_u + up, int(most[i + 1]))
         places[i + 1] = places[i] + max(to_u - from_u + 1, 0)
 
-    block = jobs if places[jobs] <= KEPT_CHOICES else max(1, int(np.sqrt(2.0 * jobs)))
+    block = max(jobs, 1) if places[jobs] <= KEPT_CHOICES else max(1, int(np.sqrt(2.0 * jobs)))
     begins = list(range(0, jobs, block))
     known = (ends, low, high, at, step, least, most, origin, bound)
     losses_at = [price * np.arange(origin[0], idle + 1, dtype=np.int64)]

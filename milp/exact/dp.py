@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bft.milp.classes import Classes, classes_of
 from bft.milp.problem import FloatArray, IntArray, Problem
-from bft.milp.values import keep, objective
 
 # Steps (choices x units, summed over jobs) up to which the plain programme takes half a millisecond. (The core
 # programme takes less from a tenth of that, but seconds to be compiled when it is first used.)
@@ -51,23 +51,29 @@ class Optimum:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The scores of all jobs: int64 arrays, points of job j at [offsets[j]:offsets[j+1]]; see `_scores.scores`."""
+    """What the exact programme adds up: int64 arrays, the scores of class c at [offsets[c]:offsets[c+1]] (`scores`).
+
+    `of` is the class of each job, `kept` what each member of a class has when everybody keeps what they may.
+    """
 
     units: IntArray
     scores: IntArray
     slopes: IntArray
     offsets: IntArray
     quantum: float
+    of: IntArray
+    sizes: IntArray
+    kept: IntArray
 
     @property
     def jobs(self) -> int:
         """How many jobs."""
-        return len(self.offsets) - 1
+        return len(self.of)
 
     def steps(self, capacity: int) -> int:
         """Steps of the plain programme, 0 when nobody stands in another's way."""
         last = self.units[self.offsets[1:] - 1]
-        wanted = int(np.minimum(last, capacity).sum())
+        wanted = int((np.minimum(last, capacity) * self.sizes).sum())
         return 0 if wanted <= capacity else (wanted + self.jobs) * capacity
 
 
@@ -80,27 +86,29 @@ def optimum(problem: Problem, time_limit: float | None = None) -> Optimum:
     """The canonical optimum; at the time limit (seconds) the best known, and a bound of any."""
     if not problem.jobs:
         return Optimum((), 0.0, 0.0)
-    scores = scores_of(problem)
+    posed = _Posed.of(problem)
+    scores = posed.scores()
+    lost: int | None = None
     if scores.steps(problem.units) <= PLAIN_STEPS:
         counts = _plain(scores, problem.units)
-        value = objective(problem, counts)
-        return Optimum(counts, value, value)
-    counts, lost = _core(scores, keep(problem), problem.units, time_limit)
-    value = objective(problem, counts)
-    return Optimum(counts, value, value if lost is None else value + _worth(scores, lost, problem.units), lost is None)
+    else:
+        counts, lost = _core(scores, problem.units, time_limit)
+    value = posed.objective(counts)
+    bound = value if lost is None else value + _worth(scores, lost, problem.units)
+    return Optimum(tuple(counts.tolist()), value, bound, lost is None)
 
 
 def solve_plain(problem: Problem) -> tuple[int, ...]:
-    """Solve with the plain programme over every count of every job (`_knapsack`)."""
-    return _plain(scores_of(problem), problem.units)
+    """Solve with the plain programme over every count of every job (`knapsack`)."""
+    return tuple(_plain(scores_of(problem), problem.units).tolist())
 
 
-def solve_core(problem: Problem) -> tuple[int, ...]:
-    """Solve by leaving out what cannot be part of an optimum (`_core`): 1,000 jobs x 100,000 units take well < 1 s.
+def solve_core(problem: Problem, classes: Classes | None = None) -> tuple[int, ...]:
+    """Solve by leaving out what cannot be part of an optimum (`core`): 1,000 jobs x 100,000 units take well < 1 s.
 
-    Unless hundreds of jobs are interchangeable: all their ways to be equally good are looked at.
+    `classes`: how jobs are grouped, where it is not by `classes_of`.
     """
-    return _core(scores_of(problem), keep(problem), problem.units, None)[0]
+    return tuple(_core(scores_of(problem, classes), problem.units, None)[0].tolist())
 
 
 def share_units(tables: Sequence[FloatArray], current: IntArray, units: int) -> tuple[int, ...]:
@@ -118,71 +126,109 @@ def share_units(tables: Sequence[FloatArray], current: IntArray, units: int) -> 
     if kept.sum() > units:
         kept[:] = 0
     points = (np.concatenate(allowed), np.concatenate(values), _offsets(values))
-    return _plain(Scores(*scores(*points, current, kept)), units)
+    sizes = np.ones(len(tables), dtype=np.int64)
+    made = scores(*points, current, kept, sizes)
+    return tuple(_plain(Scores(*made, np.arange(len(tables)), sizes, kept), units).tolist())
 
 
-def scores_of(problem: Problem) -> Scores:
+def scores_of(problem: Problem, classes: Classes | None = None) -> Scores:
     """The scores of a problem with jobs."""
-    from bft.milp.exact.scores import scores, value_points
-
-    jobs, held = problem.jobs, np.array(problem.current, dtype=np.int64)
-
-    def each(numbers: Iterator[float]) -> FloatArray:
-        return np.fromiter(numbers, np.float64, len(jobs))
-
-    def count(numbers: Iterator[int]) -> IntArray:
-        return np.fromiter(numbers, np.int64, len(jobs))
-
-    points = value_points(
-        np.concatenate([job.ns for job in jobs]),
-        np.concatenate([job.os for job in jobs]),
-        _offsets([job.ns for job in jobs]),
-        count(job.jmin for job in jobs),
-        count(job.jmax for job in jobs),
-        held,
-        each(job.tcup for job in jobs),
-        each(job.tcdw for job in jobs),
-        each(job.weight for job in jobs),
-        problem.units,
-        problem.tfwd,
-        problem.cost_model == "stall",
-    )
-    return Scores(*scores(*points, held, np.array(keep(problem), dtype=np.int64)))
+    return _Posed.of(problem, classes).scores()
 
 
-def _plain(scores: Scores, capacity: int) -> tuple[int, ...]:
+@dataclass(frozen=True, slots=True)
+class _Posed:
+    """A problem as arrays for compiled code, one entry for each class of jobs.
+
+    `curves` are the classes' breakpoints one after the other, and the objective there, and where each class begins.
+    """
+
+    problem: Problem
+    classes: Classes
+    curves: tuple[FloatArray, FloatArray, IntArray]
+    jmin: IntArray
+    jmax: IntArray
+    held: IntArray
+    terms: tuple[FloatArray, FloatArray, FloatArray]
+
+    @classmethod
+    def of(cls, problem: Problem, classes: Classes | None = None) -> _Posed:
+        classes = classes_of(problem) if classes is None else classes
+        jobs = [problem.jobs[j] for j in classes.first]
+        return cls(
+            problem,
+            classes,
+            (
+                np.concatenate([job.ns for job in jobs]),
+                np.concatenate([job.os for job in jobs]),
+                _offsets([job.ns for job in jobs]),
+            ),
+            np.array([job.jmin for job in jobs], dtype=np.int64),
+            np.array([job.jmax for job in jobs], dtype=np.int64),
+            np.array([problem.current[j] for j in classes.first], dtype=np.int64),
+            (
+                np.array([job.tcup for job in jobs], dtype=np.float64),
+                np.array([job.tcdw for job in jobs], dtype=np.float64),
+                np.array([job.weight for job in jobs], dtype=np.float64),
+            ),
+        )
+
+    def scores(self) -> Scores:
+        """The scores of all classes."""
+        from bft.milp.exact.scores import scores, value_points
+
+        problem, sizes = self.problem, self.classes.sizes
+        stall = problem.cost_model == "stall"
+        points = value_points(
+            *self.curves, self.jmin, self.jmax, self.held, *self.terms, problem.units, problem.tfwd, stall
+        )
+        kept = np.where(self.held >= self.jmin, np.minimum(self.held, self.jmax), 0)
+        return Scores(*scores(*points, self.held, kept, sizes), self.classes.of, sizes, kept)
+
+    def objective(self, counts: IntArray) -> float:
+        """What counts are worth: `values.objective` to the bit."""
+        from bft.milp.exact.scores import values_of
+
+        problem, stall = self.problem, self.problem.cost_model == "stall"
+        values = values_of(
+            *self.curves, self.jmin, self.held, *self.terms, self.classes.of, counts, problem.tfwd, stall
+        )
+        return float(sum(values.tolist()))
+
+
+def _plain(scores: Scores, capacity: int) -> IntArray:
     from bft.milp.exact.knapsack import best_counts
 
-    counts = best_counts(scores.units, scores.scores, scores.slopes, scores.offsets, capacity)
-    return tuple(counts.tolist())
+    return best_counts(scores.of, scores.units, scores.scores, scores.slopes, scores.offsets, capacity)
 
 
-def _core(
-    scores: Scores, kept: Sequence[int], capacity: int, time_limit: float | None
-) -> tuple[tuple[int, ...], int | None]:
+def _core(scores: Scores, capacity: int, time_limit: float | None) -> tuple[IntArray, int | None]:
     """Canonical counts and None; at the time limit the best known, and by how much at most a better one scores more.
 
     The bound on the loss starts low and rises until something within it is found, which is then the optimum, as all
     within the bound has been looked at. In the worst case nothing can be left out, and each of the last two rounds
     costs O(points x capacity) time and O(sqrt(jobs) x capacity) memory.
     """
+    from bft.milp.exact.blocks import blocks, give_out
     from bft.milp.exact.core import improve, losses, price_of, start, survivors
 
-    units, slopes, offsets = scores.units, scores.slopes, scores.offsets
+    units, slopes, offsets, of, sizes = scores.units, scores.slopes, scores.offsets, scores.of, scores.sizes
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     with _alarm(time_limit) as stop:
-        price = price_of(units, scores.scores, offsets, capacity)
-        loss, most = losses(units, scores.scores, slopes, offsets, price, capacity)
-        base, total = start(units, slopes, loss, offsets, np.array(kept, dtype=np.int64), price, capacity)
+        price = price_of(units, scores.scores, offsets, sizes, capacity)
+        loss, most = losses(units, scores.scores, slopes, offsets, sizes, price, capacity)
+        base, total = start(of, units, slopes, loss, offsets, scores.kept, price, capacity)
         bound, excluded = total if total <= capacity * FIRST else total // FIRST, 0
         while True:
             stop[0] |= time.monotonic() >= deadline
-            stretches = survivors(units, slopes, loss, offsets, most, price, bound)
-            counts = improve(*stretches, capacity, price, bound, stop)
-            if counts is not None:
-                return tuple(counts.tolist()), None
+            choices = survivors(units, slopes, loss, offsets, most, price, bound)
+            counts, undecided, begins, stretches = blocks(of, sizes, *choices, bound)
+            totals = improve(*stretches, capacity - int(counts.sum()), price, bound, stop)
+            if totals is not None:
+                give_out(counts, undecided, begins, stretches, totals)
+                return counts, None
             if stop[0]:
-                return tuple(base.tolist()), total - excluded
+                return base, total - excluded
             excluded = bound + 1
             bound = total if total < 2 * WIDEN * bound else bound * WIDEN
 

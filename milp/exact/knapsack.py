@@ -7,19 +7,23 @@ import numpy as np
 from bft.milp.exact.compiled import compiled
 from bft.milp.problem import IntArray
 
-# The slope of a point after which nothing is allowed until the next (`_scores`).
+# The slope of a point after which nothing is allowed until the next (`scores`).
 GAP = np.int64(-(2**63))
 IMPOSSIBLE = np.int64(-(2**62))
 
 
 @compiled
-def best_counts(units: IntArray, scores: IntArray, slopes: IntArray, offsets: IntArray, capacity: int) -> IntArray:
+def best_counts(
+    of: IntArray, units: IntArray, scores: IntArray, slopes: IntArray, offsets: IntArray, capacity: int
+) -> IntArray:
     """Counts with the highest sum of scores, at most `capacity` units in total; of equals the canonical ones.
 
     Parameters
     ----------
+    of
+        The class of each job.
     units, scores, slopes, offsets
-        Points of job j are [offsets[j]:offsets[j+1]], as `_scores.scores` makes them.
+        Points of class c are [offsets[c]:offsets[c+1]], as `scores.scores` makes them.
     capacity
         Units to give.
 
@@ -31,12 +35,13 @@ def best_counts(units: IntArray, scores: IntArray, slopes: IntArray, offsets: In
     Max-plus dynamic programme: f_j(u) = max_n f_{j-1}(u - n) + score_j(n), u up to the units that jobs 0..j can use.
     O(sum over jobs of table length x usable units) time, O(jobs x usable units) memory.
     """
-    jobs = len(offsets) - 1
+    jobs = len(of)
+    first, last = offsets[:-1][of], offsets[1:][of]
     counts = np.empty(jobs, np.int64)
     wanted = 0
     for j in range(jobs):
-        best = offsets[j]
-        for k in range(offsets[j], offsets[j + 1]):
+        best = first[j]
+        for k in range(first[j], last[j]):
             if scores[k] > scores[best]:
                 best = k
         counts[j] = units[best]
@@ -46,7 +51,7 @@ def best_counts(units: IntArray, scores: IntArray, slopes: IntArray, offsets: In
 
     usable = np.zeros(jobs + 1, np.int64)  # by jobs 0 ... j - 1
     for j in range(jobs):
-        usable[j + 1] = min(usable[j] + units[offsets[j + 1] - 1], capacity)
+        usable[j + 1] = min(usable[j] + units[last[j] - 1], capacity)
     # Sums of scores lie above -2^61: what is impossible stays below, however much is added to it.
     best_score = np.full((jobs + 1, usable[jobs] + 1), IMPOSSIBLE)
     best_score[0] = 0
@@ -54,7 +59,7 @@ def best_counts(units: IntArray, scores: IntArray, slopes: IntArray, offsets: In
         before, after = best_score[j], best_score[j + 1]
         for u in range(usable[j] + 1, usable[j + 1] + 1):
             before[u] = before[usable[j]]
-        for k in range(offsets[j], offsets[j + 1]):
+        for k in range(first[j], last[j]):
             end = units[k] + 1 if slopes[k] == GAP else units[k + 1]
             for n in range(units[k], min(end, usable[j + 1] + 1)):
                 score = scores[k] if n == units[k] else scores[k] + slopes[k] * (n - units[k])
@@ -68,7 +73,7 @@ def best_counts(units: IntArray, scores: IntArray, slopes: IntArray, offsets: In
         # Beyond what jobs 0 ... j can use, more units change nothing.
         left = min(left, usable[j + 1])
         target = best_score[j + 1, left]
-        chosen, k = -1, offsets[j]
+        chosen, k = -1, first[j]
         while chosen < 0:
             end = units[k] + 1 if slopes[k] == GAP else units[k + 1]
             for n in range(units[k], min(end, left + 1)):

@@ -10,6 +10,9 @@ power of two,
 so a job that changes must gain by it at least 2^14 q = S / 2^46, some 1.4e-14 of what is at stake; rounding errors are
 smaller. Between two breakpoints of v_j the score is linear with a whole slope, rounded down. What no optimum can
 contain, however much the others gain, does not count: not for S and not as a choice.
+
+Points and scores are made once for each class of interchangeable jobs (`classes`). S is a sum over jobs: it is added up
+in whole multiples of a power of two, rounded up, so that it is the same however jobs are grouped.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ BITS = 60
 CHARGE = np.int64(2**14)
 # Parts of the largest value within which two sums of floats may be equal.
 NOISE = 2.0**-40
+# Parts of the largest value in which S is added up: room for 2^28 jobs in 62 bits.
+GRAINS = 2.0**32
 
 
 @compiled
@@ -52,46 +57,12 @@ def value_points(
     room = 2 * len(ns) + 7 * jobs
     counts = np.empty(room, np.int64)
     values = np.empty(room)
-    around = np.empty(3, np.int64)
     found = 0
     for j in range(jobs):
         first, end = curves[j], curves[j + 1]
         least, most = max(jmin[j], 1), min(jmax[j], units)
-        counts[found] = 0
         start = found
-        found += 1
-        if least <= most:
-            beside = 0
-            for n in range(held[j] - 1, held[j] + 2):
-                if least < n < most:
-                    around[beside] = n
-                    beside += 1
-            counts[found] = least
-            found += 1
-            at = 0
-            for k in range(first, end):
-                if ns[k] <= least:
-                    continue
-                if ns[k] >= most:
-                    break
-                for side in range(2):
-                    n = int(np.floor(ns[k])) if side == 0 else int(np.ceil(ns[k]))
-                    while at < beside and around[at] <= n:
-                        if around[at] > counts[found - 1]:
-                            counts[found] = around[at]
-                            found += 1
-                        at += 1
-                    if n > counts[found - 1]:
-                        counts[found] = n
-                        found += 1
-            while at < beside:
-                if around[at] > counts[found - 1]:
-                    counts[found] = around[at]
-                    found += 1
-                at += 1
-            if most > counts[found - 1]:
-                counts[found] = most
-                found += 1
+        found = _break_points(ns, first, end, least, most, held[j], counts, found)
         offsets[j + 1] = found
         rate = 0.0
         if least <= held[j] <= most and not stall:
@@ -112,6 +83,85 @@ def value_points(
 
 
 @compiled
+def _break_points(
+    ns: FloatArray, first: int, end: int, least: int, most: int, held: int, counts: IntArray, found: int
+) -> int:
+    """Write 0 and the counts in [least, most] between which a job's value is linear to counts[found:]; how many then.
+
+    They are the whole numbers beside the curve's breakpoints ns[first:end], and, because a change costs, `held` and
+    its neighbours.
+    """
+    counts[found] = 0
+    found += 1
+    if least > most:
+        return found
+    around = np.empty(3, np.int64)
+    beside = 0
+    for n in range(held - 1, held + 2):
+        if least < n < most:
+            around[beside] = n
+            beside += 1
+    counts[found] = least
+    found += 1
+    at = 0
+    for k in range(first, end):
+        if ns[k] <= least:
+            continue
+        if ns[k] >= most:
+            break
+        for side in range(2):
+            n = int(np.floor(ns[k])) if side == 0 else int(np.ceil(ns[k]))
+            while at < beside and around[at] <= n:
+                if around[at] > counts[found - 1]:
+                    counts[found] = around[at]
+                    found += 1
+                at += 1
+            if n > counts[found - 1]:
+                counts[found] = n
+                found += 1
+    while at < beside:
+        if around[at] > counts[found - 1]:
+            counts[found] = around[at]
+            found += 1
+        at += 1
+    if most > counts[found - 1]:
+        counts[found] = most
+        found += 1
+    return found
+
+
+@compiled
+def values_of(
+    ns: FloatArray,
+    os: FloatArray,
+    curves: IntArray,
+    jmin: IntArray,
+    held: IntArray,
+    tcup: FloatArray,
+    tcdw: FloatArray,
+    weight: FloatArray,
+    of: IntArray,
+    counts: IntArray,
+    tfwd: float,
+    stall: bool,
+) -> FloatArray:
+    """v_j(n_j) of every job, to the bit as in `values.value_tables`; the arrays are those of the jobs' classes `of`."""
+    values = np.empty(len(of))
+    for j in range(len(of)):
+        c, n = of[j], counts[j]
+        first, end = curves[c], curves[c + 1]
+        value = tfwd * _on(ns, os, first, first, end, float(n))[0]
+        if n != held[c]:
+            seconds = tcdw[c] if n < held[c] else tcup[c]
+            if stall:
+                value *= max(tfwd - seconds, 0.0) / tfwd
+            elif held[c] >= max(jmin[c], 1):
+                value -= seconds * _on(ns, os, first, first, end, float(held[c]))[0]
+        values[j] = value * weight[c]
+    return values
+
+
+@compiled
 def _on(ns: FloatArray, os: FloatArray, place: int, first: int, end: int, n: float) -> tuple[float, int]:
     """A curve at n, and where in it that was: ask with rising n, beginning from there."""
     while place + 1 < end and ns[place + 1] <= n:
@@ -123,20 +173,34 @@ def _on(ns: FloatArray, os: FloatArray, place: int, first: int, end: int, n: flo
 
 
 @compiled
+def _total(amounts: FloatArray, sizes: IntArray, largest: float) -> float:
+    """Sum of amounts, each counted `sizes` times, rounded up alike however they are grouped; none exceeds 2·largest."""
+    if largest == 0.0:
+        return 0.0
+    grain = 2.0 ** max(np.ceil(np.log2(largest)), -900.0) / GRAINS
+    total = 0
+    for j in range(len(amounts)):
+        total += int(np.ceil(amounts[j] / grain)) * sizes[j]
+    return total * grain
+
+
+@compiled
 def scores(
-    counts: IntArray, values: FloatArray, offsets: IntArray, held: IntArray, kept: IntArray
+    counts: IntArray, values: FloatArray, offsets: IntArray, held: IntArray, kept: IntArray, sizes: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, float]:
     """The points of `value_points` as scores, without those that no optimum can contain.
 
     Parameters
     ----------
     counts, values, offsets
-        Points of job j are [offsets[j]:offsets[j+1]], ascending; linear between neighbours, but between the first two
+        Points of class j are [offsets[j]:offsets[j+1]], ascending; linear between neighbours, but between the first two
         nothing is allowed.
     held
-        Units held.
+        Units that each member holds.
     kept
-        For each job, one of its counts that all jobs can have together: what any optimum must reach.
+        For each class, one of its counts that all jobs can have together: what any optimum must reach.
+    sizes
+        Members of each class.
 
     Returns
     -------
@@ -147,25 +211,54 @@ def scores(
         Worth of a score of 1.
 
     """
-    jobs = len(held)
-    best = np.empty(jobs)
-    stake, largest = 0.0, 0.0
-    for j in range(jobs):
+    classes = len(held)
+    best, gain = np.empty(classes), np.empty(classes)
+    largest = 0.0
+    for j in range(classes):
         best[j], keep = -np.inf, 0.0
         for k in range(offsets[j], offsets[j + 1]):
             best[j] = max(best[j], values[k])
             if counts[k] == kept[j]:
                 keep = values[k]
-        stake += best[j] - keep
+        gain[j] = best[j] - keep
         largest = max(largest, abs(best[j]), abs(keep))
+    stake = _total(gain, sizes, largest)
     hopeless = stake + NOISE * (stake + largest)
+    units, left, slopes, ends = _hopeful(counts, values, offsets, best - hopeless)
 
+    spread = np.empty(classes)
+    for j in range(classes):
+        worst = best[j]
+        for k in range(ends[j], ends[j + 1]):
+            worst = min(worst, left[k])
+        largest = max(largest, abs(worst))
+        spread[j] = best[j] - worst
+    at_stake = max(_total(spread, sizes, largest), largest)
+    exponent = int(np.ceil(np.log2(at_stake))) if at_stake > 0 else 0
+    quantum = 2.0 ** max(exponent - BITS, -1000)
+    scored = np.empty(len(units), np.int64)
+    for j in range(classes):
+        for k in range(ends[j], ends[j + 1]):
+            scored[k] = np.int64(np.rint((left[k] - best[j]) / quantum))
+            if units[k] != held[j]:
+                scored[k] -= CHARGE
+        for k in range(ends[j], ends[j + 1]):
+            if slopes[k] != GAP:
+                slopes[k] = (scored[k + 1] - scored[k]) // (units[k + 1] - units[k])
+    return units, scored, slopes, ends, quantum
+
+
+@compiled
+def _hopeful(
+    counts: IntArray, values: FloatArray, offsets: IntArray, floors: FloatArray
+) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
+    """The points worth a floor and more: counts, values, slopes (GAP or still 0), offsets."""
     room = 2 * len(counts)
     units, kept_values, slopes = np.empty(room, np.int64), np.empty(room), np.zeros(room, np.int64)
-    ends = np.zeros(jobs + 1, np.int64)
-    found, spread = 0, 0.0
-    for j in range(jobs):
-        floor, worst = best[j] - hopeless, best[j]
+    ends = np.zeros(len(offsets), np.int64)
+    found = 0
+    for j in range(len(floors)):
+        floor = floors[j]
         for k in range(offsets[j], offsets[j + 1]):
             if k > offsets[j] + 1:  # linear from the point before
                 n0, n1, v0, v1 = counts[k - 1], counts[k], values[k - 1], values[k]
@@ -173,34 +266,17 @@ def scores(
                     n = n1 - int((v1 - floor) / ((v1 - v0) / (n1 - n0)))
                     if n0 < n < n1:
                         units[found], kept_values[found] = n, v1 - (v1 - v0) / (n1 - n0) * (n1 - n)
-                        worst = min(worst, kept_values[found])
                         found += 1
                 elif v1 < floor <= v0:
                     n = n0 + int((v0 - floor) / ((v0 - v1) / (n1 - n0)))
                     if n0 < n < n1:
                         units[found], kept_values[found] = n, v0 - (v0 - v1) / (n1 - n0) * (n - n0)
-                        worst = min(worst, kept_values[found])
                         found += 1
                     slopes[found - 1] = GAP
             if values[k] >= floor:
                 units[found], kept_values[found] = counts[k], values[k]
                 slopes[found] = GAP if k == offsets[j] else 0
-                worst = min(worst, values[k])
                 found += 1
-        largest = max(largest, abs(worst))
-        spread += best[j] - worst
         ends[j + 1] = found
         slopes[found - 1] = GAP
-
-    exponent = int(np.ceil(np.log2(max(spread, largest)))) if max(spread, largest) > 0 else 0
-    quantum = 2.0 ** max(exponent - BITS, -1000)
-    scored = np.empty(found, np.int64)
-    for j in range(jobs):
-        for k in range(ends[j], ends[j + 1]):
-            scored[k] = np.int64(np.rint((kept_values[k] - best[j]) / quantum))
-            if units[k] != held[j]:
-                scored[k] -= CHARGE
-        for k in range(ends[j], ends[j + 1]):
-            if slopes[k] != GAP:
-                slopes[k] = (scored[k + 1] - scored[k]) // (units[k + 1] - units[k])
-    return units[:found], scored, slopes[:found], ends, quantum
+    return units[:found], kept_values[:found], slopes[:found], ends

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bft.milp.classes import classes_of
 from bft.milp.formulations.linear import LinearModel
 from bft.milp.formulations.modes import Chosen, Run, add_runs, concave_runs, limit_units, mode_runs
 from bft.milp.problem import FloatArray, IntArray, Pair, Problem
@@ -159,39 +160,46 @@ def solo_beats(problem: Problem, pair: Pair, best: FloatArray) -> bool:
 
 @dataclass(frozen=True)
 class SharingModel:
-    """A linear model of a sharing problem, and the way back to counts and shares."""
+    """A linear model of a sharing problem, and the way back to counts and shares.
+
+    `solos` are the jobs by themselves: the members of a class and its variables. `off` is, for each class, the variable
+    that counts those that have nothing.
+    """
 
     model: LinearModel
     problem: Problem
-    solos: tuple[tuple[int, Chosen], ...]
+    solos: tuple[tuple[tuple[int, ...], Chosen], ...]
     pairs: tuple[tuple[Pair, PairGrid, Chosen], ...]
-    off: tuple[int, ...]
+    off: tuple[tuple[tuple[int, ...], int], ...]
 
     def begin_from(self, counts: Sequence[int], shares: Mapping[tuple[int, int], int]) -> None:
         """Let a solver begin from a feasible allocation, where the model can state it."""
         rest = {j: n for j, n in enumerate(counts) if n}
-        start: list[tuple[int, float]] = []
+        start: defaultdict[int, float] = defaultdict(float)
         for pair, _, chosen in self.pairs:
             units = shares.get((pair.a, pair.b))
             if units and pair.a in rest:
                 filled = chosen.filled(rest.pop(pair.a) + rest.pop(pair.b) - units)
                 if filled is None:
                     return
-                start += filled
-        solo = dict(self.solos)
-        off = [binary for j, binary in enumerate(self.off) if not counts[j]]
+                start.update(filled)
+        solo = {j: chosen for members, chosen in self.solos for j in members}
         for j, n in rest.items():
             filled = solo[j].filled(n)
             if filled is None:
                 return
-            start += filled
-        self.model.start = start + [(binary, 1.0) for binary in off]
+            for variable, value in filled:
+                start[variable] += value
+        for members, variable in self.off:
+            start[variable] += sum(not counts[j] for j in members)
+        self.model.start = [(variable, value) for variable, value in start.items() if value]
 
     def decode(self, x: FloatArray) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
         """Counts a job and units shared a pair."""
         counts = [0] * len(self.problem.jobs)
-        for j, chosen in self.solos:
-            counts[j] += chosen.units(x)
+        for members, chosen in self.solos:
+            for j, n in zip(members, chosen.counts(x, len(members)), strict=True):
+                counts[j] += n
         shares = {}
         for pair, grid, chosen in self.pairs:
             units = chosen.units(x)
@@ -223,9 +231,10 @@ def build(
 ) -> SharingModel:
     """Formulate a sharing problem; `tables` are its `pair_tables`.
 
-    One binary a concave run of each item's table as in `modes`; subject to
+    One binary a concave run of each item's table as in `modes`, and classes of interchangeable jobs that are in no
+    pair; subject to
 
-        off_j + runs of j alone + runs of j's pairs = 1        for each job
+        off_j + runs of j alone + runs of j's pairs = 1        for each job (m for a class of m)
         runs of a alone + runs of b alone <= 1                 for each pair that shares now
         units of all items <= units
 
@@ -244,16 +253,18 @@ def build(
         _variants(problem.current[j], now[j].shared) if j in careful else _FREE for j in range(len(problem.jobs))
     ]
     apart: dict[tuple[int, str], list[int]] = defaultdict(list)
-    taken: list[list[int]] = [[] for _ in problem.jobs]
-    solo_binaries: list[list[int]] = [[] for _ in problem.jobs]
-    solos: list[tuple[int, Chosen]] = []
-    for j, job in enumerate(problem.jobs):
-        values = table_of(problem, j)
-        taken[j].append(model.variable(float(values[0]), 1.0))
+    members = [tuple(each.tolist()) for each in classes_of(problem).members()]
+    taken: dict[int, list[int]] = {}  # by the first member of a class; who is in a pair is a class alone
+    solo_binaries: dict[int, list[int]] = defaultdict(list)
+    solos: list[tuple[tuple[int, ...], Chosen]] = []
+    for each in members:
+        j, values = each[0], table_of(problem, each[0])
+        taken[j] = [model.variable(float(values[0]), float(len(each)))]
         for kind, most in variants[j]:
             reachable = values if most is None else values[: most + 1]
-            chosen, binaries = add_runs(model, list(mode_runs(job, problem.current[j], reachable)))
-            solos.append((j, chosen))
+            runs = list(mode_runs(problem.jobs[j], problem.current[j], reachable))
+            chosen, binaries = add_runs(model, runs, len(each))
+            solos.append((each, chosen))
             solo_binaries[j].extend(binaries)
             apart[j, kind].extend(binaries)
         taken[j].extend(solo_binaries[j])
@@ -276,8 +287,9 @@ def build(
                     taken[j].extend(binaries)
                     if not together:
                         apart[j, kind].extend(binaries)
-    for binaries in taken:
-        model.row(binaries, [1.0] * len(binaries), "=", 1.0)
+    for each in members:
+        binaries = taken[each[0]]
+        model.row(binaries, [1.0] * len(binaries), "=", float(len(each)))
     for pair in problem.pairs:
         if pair.shared:
             _at_most_one(model, [*solo_binaries[pair.a], *solo_binaries[pair.b]])
@@ -286,7 +298,8 @@ def build(
             _at_most_one(model, [*anyhow, *apart[pair.a, "less"]])
             _at_most_one(model, [*anyhow, *apart[pair.b, "less"]])
     limit_units(model, [*(chosen for _, chosen in solos), *(chosen for *_, chosen in pairs)], problem.units)
-    return SharingModel(model, problem, tuple(solos), tuple(pairs), tuple(binaries[0] for binaries in taken))
+    off = tuple((each, taken[each[0]][0]) for each in members)
+    return SharingModel(model, problem, tuple(solos), tuple(pairs), off)
 
 
 _FREE: tuple[tuple[str, int | None], ...] = (("any", None),)

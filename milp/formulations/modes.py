@@ -1,4 +1,4 @@
-"""The `modes` formulation (DESIGN §6.1): counts only, no big-M, no SOS."""
+"""The `modes` formulation: counts only, no big-M, no SOS; interchangeable jobs are one class with so many members."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
-from bft.milp.formulations.linear import Formulated, LinearModel
+from bft.milp.classes import classes_of
+from bft.milp.formulations.linear import Formulated, LinearModel, Nonsense
 from bft.milp.problem import FloatArray, Job, Problem
-from bft.milp.values import value_tables
+from bft.milp.values import table_of
 
 # Two slopes closer than this, relative to the larger, count as equal: the kink is rounding, not the user's.
 SLOPE_TOLERANCE = 1e-12
@@ -80,6 +81,25 @@ class Chosen:
         """Units that an answer gives it."""
         return round(sum(float(x[index]) * units for index, units in self.parts))
 
+    def counts(self, x: FloatArray, members: int) -> list[int]:
+        """Units that an answer gives each member of a class, most first.
+
+        Members in the same run fill its segments in order, as is best where the run is concave.
+        """
+        counts: list[int] = []
+        for binary, first, segments in self.runs:
+            mine = [first] * round(float(x[binary]))
+            left = round(sum(float(x[segment]) for segment, _ in segments))
+            for _, length in segments:
+                for member in range(len(mine)):
+                    filled = min(left, length)
+                    mine[member] += filled
+                    left -= filled
+            counts += mine
+        if len(counts) > members:
+            raise Nonsense(f"answered with {len(counts)} active jobs in a class of {members}")
+        return sorted(counts, reverse=True) + [0] * (members - len(counts))
+
     def filled(self, units: int) -> list[tuple[int, float]] | None:
         """Variables that are not 0 when it has so many units, None when no run covers them."""
         for binary, first, segments in self.runs:
@@ -95,18 +115,21 @@ class Chosen:
         return None
 
 
-def add_runs(model: LinearModel, runs: Sequence[Run]) -> tuple[Chosen, list[int]]:
-    """Add a binary a run and a whole-numbered variable a segment; return them, and the binaries by themselves."""
+def add_runs(model: LinearModel, runs: Sequence[Run], members: int = 1) -> tuple[Chosen, list[int]]:
+    """Add a binary a run and a whole-numbered variable a segment; return them, and the binaries by themselves.
+
+    For a class of several members the binaries become whole numbers: how many are in the run.
+    """
     chosen, binaries = Chosen(), []
     for run in runs:
         first, value = run[0]
-        binary = model.variable(value, 1.0)
+        binary = model.variable(value, float(members))
         binaries.append(binary)
         chosen.parts.append((binary, first))
         segments: list[tuple[int, int]] = []
         for (n0, v0), (n1, v1) in pairwise(run):
             length = n1 - n0
-            segment = model.variable((v1 - v0) / length, float(length))
+            segment = model.variable((v1 - v0) / length, float(length * members))
             model.row([segment, binary], [1.0, -float(length)], "<", 0.0)
             chosen.parts.append((segment, 1))
             segments.append((segment, length))
@@ -124,24 +147,29 @@ def limit_units(model: LinearModel, items: Iterable[Chosen], units: int) -> None
 def build(problem: Problem) -> Formulated:
     """Formulate `problem`.
 
-    For each job one binary t a run with points p0 < p1 < ..., one off binary, and whole numbers
-    0 <= x_i <= (p_{i+1} - p_i)·t a segment. Subject to
+    For each class of interchangeable jobs with m members (mostly one) a number of members t a run with points
+    p0 < p1 < ..., a number of those that are off, and whole numbers 0 <= x_i <= (p_{i+1} - p_i)·t a segment. Subject to
 
-        sum of t over the job's runs + off = 1
+        sum of t over the class's runs + off = m
         sum over all runs of p0·t + x <= units
 
-    maximise the sum of v(p0)·t + slope_i·x_i. Concavity fills the segments in order.
+    maximise the sum of v(p0)·t + slope_i·x_i. Concavity fills the segments in order, of all members in a run alike:
+    what they have in segment i can be given out in whole units, as none of segment i + 1 is used before i is full.
     """
     model = LinearModel()
     items: list[Chosen] = []
-    for job, current, values in zip(problem.jobs, problem.current, value_tables(problem), strict=True):
-        off = model.variable(float(values[0]), 1.0)
-        chosen, binaries = add_runs(model, list(mode_runs(job, current, values)))
-        model.row([off, *binaries], [1.0] * (1 + len(binaries)), "=", 1.0)
+    classes = classes_of(problem)
+    sizes = classes.sizes.tolist()
+    for j, members in zip(classes.first, sizes, strict=True):
+        values = table_of(problem, j)
+        off = model.variable(float(values[0]), float(members))
+        chosen, binaries = add_runs(model, list(mode_runs(problem.jobs[j], problem.current[j], values)), members)
+        model.row([off, *binaries], [1.0] * (1 + len(binaries)), "=", float(members))
         items.append(chosen)
     limit_units(model, items, problem.units)
 
     def decode(x: FloatArray) -> tuple[int, ...]:
-        return tuple(chosen.units(x) for chosen in items)
+        given = [iter(chosen.counts(x, members)) for chosen, members in zip(items, sizes, strict=True)]
+        return tuple(next(given[c]) for c in classes.of.tolist())
 
     return Formulated(model, decode)

@@ -16,6 +16,7 @@ from strategies import magnitude, problems, worth, worth_of
 
 from bft.milp import Job, Pair, Problem, ProblemError, Solution, SolverProcess, parse, solve, tamed
 from bft.milp.backends.registry import describe
+from bft.milp.classes import apart, classes_of
 from bft.milp.exact.dp import Optimum, optimum, scores_of, share_units, solve_core, solve_plain
 from bft.milp.formulations.items import build as build_items
 from bft.milp.formulations.items import pair_tables
@@ -93,7 +94,7 @@ def test_the_canonical_optimum_is_the_one_that_enumeration_names(problem: Proble
 
 def canonical_by_scores(problem: Problem) -> tuple[int, ...]:
     """The same by the letter of the rule: scores in whole quanta, whatever the values are."""
-    scores = scores_of(problem)
+    scores = scores_of(problem, apart(problem))
     gap = int(np.iinfo(np.int64).min)
     choices = []
     for j in range(scores.jobs):
@@ -114,19 +115,31 @@ def test_plain_and_core_name_the_optimum_of_the_scores_whatever_the_values(probl
     assert solve_plain(problem) == solve_core(problem) == canonical_by_scores(problem)
 
 
-@settings(deadline=None, max_examples=150)
-@given(st.integers(0, 10**6), st.integers(2, 25), st.integers(5, 120))
-def test_plain_and_core_name_the_same_optimum_where_jobs_are_interchangeable(seed: int, jobs: int, units: int) -> None:
+@settings(deadline=None, max_examples=200)
+@given(
+    st.integers(0, 10**6),
+    st.integers(2, 40),
+    st.integers(5, 120),
+    st.sampled_from([0.0, 0.5, 1.0]),
+    st.sampled_from(["bftrainer", "stall"]),
+)
+def test_classes_of_interchangeable_jobs_change_no_answer(
+    seed: int, jobs: int, units: int, held: float, cost_model: Any
+) -> None:
+    """Classes, the same without, and the plain programme: any curves and weights, some hold units and some wait."""
     random = np.random.default_rng(seed)
     kinds = []
-    for _ in range(3):
+    for _ in range(int(random.integers(1, 5))):
         ns = np.concatenate([[0.0], np.cumsum(random.integers(1, 9, 4))])
-        os = np.concatenate([[0.0], np.cumsum(random.choice([0.1, 0.3, 1 / 3, 2.0], 4) * np.diff(ns))])
-        kinds.append((ns, os, *random.choice([0.0, 18.0], 2)))
-    made = tuple(Job(f"j{j}", 1, 24, *kinds[int(random.integers(3))]) for j in range(jobs))
-    held = random.multinomial(units // 2, np.full(jobs, 1 / jobs))
-    problem = Problem(units, 120.0, made, tuple(int(n) for n in held))
-    assert solve_plain(problem) == solve_core(problem)
+        os = np.concatenate([[0.0], np.cumsum(random.choice([0.1, 0.3, 1 / 3, 1.0, 2.0], 4) * np.diff(ns))])
+        kinds.append((int(random.integers(0, 4)), 24, ns, os, *random.choice([0.0, 18.0], 2), random.choice([1, 1, 2])))
+    made = tuple(Job(f"j{j}", *kinds[int(random.integers(len(kinds)))]) for j in range(jobs))
+    running = random.random(jobs) < random.choice([0.1, 0.5])
+    shares = running / max(1, running.sum())
+    current = random.multinomial(int(units * held), [*shares, max(0.0, 1 - shares.sum())])[:-1]
+    problem = Problem(units, 120.0, made, tuple(current.tolist()), cost_model)
+    assert len(classes_of(problem).first) <= len(kinds) + np.count_nonzero(current)
+    assert solve_core(problem) == solve_core(problem, apart(problem)) == solve_plain(problem)
 
 
 @settings(deadline=None, max_examples=100)

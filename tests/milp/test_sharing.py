@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -183,9 +184,11 @@ def test_without_pairs_a_sharing_formulation_equals_modes() -> None:
         if any(pair.shared for pair in problem.pairs):
             continue
         alone = Problem(problem.units, problem.tfwd, problem.jobs, problem.current, problem.cost_model)
-        for formulation in ("items", "flow"):
-            shared = solve(alone, backend="cbc", formulation=formulation, ties="solver")
-            assert shared.objective == pytest.approx(solve(alone, backend="exact").objective, rel=1e-6, abs=1e-6)
+        again = tuple(replace(job, name=f"{job.name} again") for job in alone.jobs)
+        twice = replace(alone, jobs=(*alone.jobs, *again), current=(*alone.current, *(0 for _ in again)))
+        for formulation, posed in (("items", alone), ("flow", alone), ("items", twice)):
+            shared = solve(posed, backend="cbc", formulation=formulation, ties="solver")
+            assert shared.objective == pytest.approx(solve(posed, backend="exact").objective, rel=1e-6, abs=1e-6)
 
 
 def test_sharing_for_free_never_loses_to_exclusive() -> None:

@@ -1,0 +1,194 @@
+"""Which members of a class are still undecided, and which of them count as one; imported only when it is used.
+
+Members of a class have the same losses (`core`), so in the canonical optimum those that come first have most units:
+were an earlier one to have fewer than a later, exchanging the two would cost nothing and leave the later with fewer.
+Let [z, Z] reach from the least to the greatest choice without loss, and let every choice above Z lose at least a, every
+choice below z at least b. An allocation whose total loss is within a bound B has at most B // a members above Z, which
+are then the first of the class, and at most B // b below z, the last. So with a bound
+
+    the first B // a members choose from z on,   the last B // b up to Z,   and all others from z to Z:
+
+mostly one choice, and nothing is left to decide.
+
+Undecided jobs that follow each other and choose from the same line of counts with the same losses are a block: any
+total of m such jobs, each with low ... high units at a loss of `at` + `step` a unit, loses m·at + step·(total - m·low),
+however it is split, so that the block is one choice from the line m·low ... m·high. The canonical split gives the first
+jobs most. Its counts rise, each of them, with the total: fewest units for the last job, then the last but one, and so
+on, means the least total for the last block, then for the last but one, and so on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bft.milp.exact.compiled import compiled
+from bft.milp.exact.core import NEVER
+from bft.milp.problem import IntArray
+
+Stretches = tuple[IntArray, IntArray, IntArray, IntArray, IntArray]
+# What a member may choose: from z to Z, from z on, up to Z, or anything.
+BODY, HEAD, TAIL, ANY = 0, 1, 2, 3
+KINDS = 4
+
+
+@compiled
+def blocks(
+    of: IntArray,
+    sizes: IntArray,
+    ends: IntArray,
+    low: IntArray,
+    high: IntArray,
+    at: IntArray,
+    step: IntArray,
+    bound: int,
+) -> tuple[IntArray, IntArray, IntArray, Stretches]:
+    """Split jobs into those that are decided within a loss of `bound`, and blocks of undecided ones.
+
+    Parameters
+    ----------
+    of, sizes
+        The class of each job, and how many members each class has.
+    ends, low, high, at, step
+        Surviving choices of each class as stretches (`core.survivors`).
+    bound
+        The most that all jobs together may lose.
+
+    Returns
+    -------
+    counts
+        Units of the jobs that are decided, 0 for the others.
+    jobs, begins
+        The undecided ones, ascending: block i is jobs[begins[i]:begins[i+1]].
+    stretches
+        Choices of the blocks in the manner of the classes'.
+
+    """
+    first, last, limits = _limits(sizes, ends, low, high, at, step, bound)
+    kind_ends, kind_low, kind_high, kind_at, kind_step = _kinds(ends, low, high, at, step, limits)
+    counts = np.zeros(len(of), np.int64)
+    jobs, begins = np.empty(len(of), np.int64), np.zeros(len(of) + 1, np.int64)
+    kind_of = np.empty(len(of), np.int64)
+    rank = np.zeros(len(sizes), np.int64)
+    undecided, found, room, joint = 0, 0, 0, -1
+    for j in range(len(of)):
+        c = of[j]
+        kind = BODY
+        if rank[c] < first[c]:
+            kind = HEAD
+        if rank[c] >= last[c]:
+            kind += TAIL
+        rank[c] += 1
+        kind += KINDS * c
+        k = kind_ends[kind]
+        lines = kind_ends[kind + 1] - k
+        if lines == 1 and kind_low[k] == kind_high[k]:
+            counts[j] = kind_low[k]
+            continue
+        joins = False
+        if joint >= 0 and lines == 1:
+            members = undecided - begins[found - 1] + 1
+            joins = (
+                kind_low[k] == kind_low[joint]
+                and kind_high[k] == kind_high[joint]
+                and kind_at[k] == kind_at[joint]
+                and kind_step[k] == kind_step[joint]
+                and max(kind_at[k], kind_at[k] + kind_step[k] * (kind_high[k] - kind_low[k])) <= NEVER // members
+            )
+        if not joins:
+            begins[found] = undecided
+            kind_of[found] = kind
+            found += 1
+            room += lines
+            joint = k if lines == 1 else -1
+        jobs[undecided] = j
+        undecided += 1
+    begins[found] = undecided
+
+    out_ends = np.zeros(found + 1, np.int64)
+    out_low, out_high = np.empty(room, np.int64), np.empty(room, np.int64)
+    out_at, out_step = np.empty(room, np.int64), np.empty(room, np.int64)
+    made = 0
+    for i in range(found):
+        members = begins[i + 1] - begins[i]
+        for k in range(kind_ends[kind_of[i]], kind_ends[kind_of[i] + 1]):
+            out_low[made], out_high[made] = members * kind_low[k], members * kind_high[k]
+            out_at[made], out_step[made] = members * kind_at[k], kind_step[k]
+            made += 1
+        out_ends[i + 1] = made
+    return counts, jobs[:undecided], begins[: found + 1], (out_ends, out_low, out_high, out_at, out_step)
+
+
+@compiled
+def _limits(
+    sizes: IntArray, ends: IntArray, low: IntArray, high: IntArray, at: IntArray, step: IntArray, bound: int
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Of each class: how many members may exceed Z, the rank from which they may stay below z, and z and Z."""
+    classes = len(sizes)
+    above, from_rank = np.empty(classes, np.int64), np.empty(classes, np.int64)
+    limits = np.empty((classes, 2), np.int64)
+    for c in range(classes):
+        least, most = NEVER, np.int64(-1)
+        for k in range(ends[c], ends[c + 1]):
+            end = at[k] + step[k] * (high[k] - low[k])
+            if at[k] == 0:
+                least, most = min(least, low[k]), max(most, low[k])
+            if end == 0:
+                least, most = min(least, high[k]), max(most, high[k])
+        over, under = NEVER, NEVER
+        for k in range(ends[c], ends[c + 1]):
+            end = at[k] + step[k] * (high[k] - low[k])
+            if high[k] > most:
+                over = min(over, end, at[k] + step[k] * (max(low[k], most + 1) - low[k]))
+            if low[k] < least:
+                under = min(under, at[k], at[k] + step[k] * (min(high[k], least - 1) - low[k]))
+        limits[c, 0], limits[c, 1] = least, most
+        above[c] = min(sizes[c], bound // over)
+        from_rank[c] = max(sizes[c] - bound // under, 0)
+    return above, from_rank, limits
+
+
+@compiled
+def _kinds(ends: IntArray, low: IntArray, high: IntArray, at: IntArray, step: IntArray, limits: IntArray) -> Stretches:
+    """The choices of each class as BODY, HEAD, TAIL and ANY, neighbouring stretches on one line made one."""
+    classes = len(ends) - 1
+    kind_ends = np.zeros(KINDS * classes + 1, np.int64)
+    room = KINDS * len(low)
+    out_low, out_high = np.empty(room, np.int64), np.empty(room, np.int64)
+    out_at, out_step = np.empty(room, np.int64), np.empty(room, np.int64)
+    made = 0
+    for c in range(classes):
+        for kind in range(KINDS):
+            least = np.int64(0) if kind in (TAIL, ANY) else limits[c, 0]
+            most = NEVER if kind in (HEAD, ANY) else limits[c, 1]
+            start = made
+            for k in range(ends[c], ends[c + 1]):
+                first, last = max(low[k], least), min(high[k], most)
+                if first > last:
+                    continue
+                loss, slope = at[k] + step[k] * (first - low[k]), step[k]
+                if made > start and out_high[made - 1] + 1 == first:
+                    length = out_high[made - 1] - out_low[made - 1]
+                    rise = loss - (out_at[made - 1] + out_step[made - 1] * length)
+                    if (length == 0 or rise == out_step[made - 1]) and (first == last or rise == slope):
+                        out_high[made - 1], out_step[made - 1] = last, rise
+                        continue
+                out_low[made], out_high[made], out_at[made], out_step[made] = first, last, loss, slope
+                made += 1
+            kind_ends[KINDS * c + kind + 1] = made
+    return kind_ends, out_low[:made], out_high[:made], out_at[:made], out_step[:made]
+
+
+@compiled
+def give_out(counts: IntArray, jobs: IntArray, begins: IntArray, stretches: Stretches, totals: IntArray) -> None:
+    """Split what each block has in total among its jobs, and enter it in `counts`."""
+    ends, low, high = stretches[0], stretches[1], stretches[2]
+    for i in range(len(totals)):
+        members = begins[i + 1] - begins[i]
+        if members == 1:
+            counts[jobs[begins[i]]] = totals[i]
+            continue
+        least, most = low[ends[i]] // members, high[ends[i]] // members
+        left = totals[i] - members * least
+        for j in jobs[begins[i] : begins[i + 1]]:
+            counts[j] = least + min(left, most - least)
+            left -= counts[j] - least
