@@ -233,6 +233,8 @@ def _alone(asked: _Asked) -> Solution:
         if posed is not problem:  # whoever must shrink, pays all: that shifts every answer by as much as keeping
             shift = objective(problem, kept) - kept_value
             value, bound = objective(problem, counts), bound + shift
+            if status != "infeasible":
+                bound = max(bound, value)  # rounding of the shift
         return Solution(status, counts, value, bound, asked.backend, asked.formulation, note=note)
 
     if answer.x is None:

