@@ -181,7 +181,7 @@ def _total(amounts: FloatArray, sizes: IntArray, largest: float) -> float:
     total = 0
     for j in range(len(amounts)):
         total += int(np.ceil(amounts[j] / grain)) * sizes[j]
-    return total * grain
+    return float(total * grain)
 
 
 @compiled

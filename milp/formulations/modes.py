@@ -96,8 +96,8 @@ class Chosen:
                     mine[member] += filled
                     left -= filled
             counts += mine
-        while len(counts) > members:  # no answer of the model: whoever checks it shall see too many units
-            counts[-2] += counts.pop()
+        if len(counts) > members:  # no answer of the model: whoever checks it shall see all units
+            counts[members - 1 :] = [sum(counts[members - 1 :])]
         return sorted(counts, reverse=True) + [0] * (members - len(counts))
 
     def filled(self, units: int) -> list[tuple[int, float]] | None:
