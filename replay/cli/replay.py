@@ -86,11 +86,11 @@ def _executed(options: Options, folder: Path, given: dict[str, Any], log: io.Str
 
 
 def _exit_code(summary: dict[str, Any], folder: Path, *, saved: bool) -> int:
-    from bft.replay.checkpoint import checkpoint_path
+    from bft.replay.run import can_resume
 
     if summary["metrics"]["interrupted"]:
         click.echo("Interrupted: what had been replayed is kept and marked.", err=True)
-        if saved and checkpoint_path(folder).exists():
+        if saved and can_resume(folder):
             click.echo(f"To go on from there: {command_line()}", err=True)
         return EXIT_INTERRUPTED
     if summary["degraded"]:

@@ -26,7 +26,7 @@ from bft.replay.policies.pollux import Pollux
 from bft.replay.policies.registry import BUILT_IN
 from bft.replay.policies.tiresias import TiresiasL
 
-QUICK: dict[str, Callable[..., Policy]] = {"pollux": partial(Pollux, population=20, generations=10)}
+QUICK: dict[str, Callable[..., Policy]] = {"pollux": partial(Pollux, interval_s=300.0, population=10, generations=5)}
 OTHERWISE: dict[str, Callable[[], Policy]] = {
     "learns": lambda: MilpPolicy(120.0, SolverOptions("exact"), learn_curves=True),
     "promotes": lambda: TiresiasL(promote=2.0),
