@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from bft.models.jobs import Job as Job
     from bft.models.jobs import JobTable as JobTable
     from bft.models.jobs import Profile as Profile
-    from bft.models.objectives import OBJECTIVES as OBJECTIVES
     from bft.models.objectives import Objective as Objective
+    from bft.models.objectives import Standing as Standing
     from bft.models.objectives import deadline_weight as deadline_weight
     from bft.models.prediction.duration import DurationEstimator as DurationEstimator
     from bft.models.prediction.forecast import Forecaster as Forecaster

@@ -1,37 +1,48 @@
-"""What an allocation maximises: a curve a job, and a weight that may rise with time (DESIGN §6).
+"""What an allocation maximises: a curve for each job, and weights that may change with time.
 
-An objective is a function from a job to a curve over its units; it is valued per second. Three come with the package;
-any function of that signature will do.
+An objective is a curve over a job's units, valued per second, and any number of factors on it. Each is a function of
+few numbers, with its formula; `docs/objectives.md` says when each is right.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from bft.models.curves import Curve
 from bft.models.jobs import Job
-
-Objective = Callable[[Job], Curve]
+from bft.models.objective_terms import parse_terms, stated
 
 DAY_S = 86_400.0
+# Factors that change with time do so in steps, so that jobs that are alike stay alike: decisions group those.
+STEPS_PER_OCTAVE = 16
+STEPS_PER_AGE = 4
+# Below this part of its work left, a job counts as if it had so much left.
+LEAST_LEFT = 2.0**-10
+
+
+# --- curves -------------------------------------------------------------------------------------------------------
 
 
 def own(job: Job) -> Curve:
-    """The objective curve that the job's table states (column Os)."""
+    """The objective curve that the job's table states: O(n), its column Os."""
     return job.objective
 
 
 def throughput(job: Job) -> Curve:
-    """Samples per second: what the scalability curve says (Os = Ps)."""
+    """Samples per second: P(n)."""
     return job.scalability
 
 
-def efficiency(job: Job) -> Curve:
-    """Scaling efficiency: speed-up over one unit (Os = Ps / Ps(1)), so that small models do not win by their rate.
+def power(job: Job, exponent: float) -> Curve:
+    """Samples per second over a power of the rate on one unit: P(n) / P(1)^exponent.
 
-    Where a job makes no progress on one unit, the rate per unit at the least count that does counts instead.
+    0 is throughput, 1 is efficiency. Where a job makes no progress on one unit, the rate per unit at the least count
+    that does stands for P(1).
     """
     curve = job.scalability
     units = np.arange(1, max(job.jmax, 1) + 1)
@@ -39,10 +50,62 @@ def efficiency(job: Job) -> Curve:
     if not len(running):
         return curve
     per_unit = float(curve.at(running[0])) / float(running[0])
-    return Curve(curve.ns, curve.ps / per_unit)
+    return Curve(curve.ns, curve.ps / per_unit**exponent)
 
 
-OBJECTIVES: dict[str, Objective] = {"own": own, "throughput": throughput, "efficiency": efficiency}
+def efficiency(job: Job) -> Curve:
+    """Speed-up over one unit: P(n) / P(1), so that small models do not win by their rate."""
+    return power(job, 1.0)
+
+
+def useful_time(job: Job) -> Curve:
+    """Unit-seconds a second that would do as much at the job's best size: P(n) / max_m P(m)/m, Jmin <= m <= Jmax."""
+    units = np.arange(max(job.jmin, 1), job.jmax + 1)
+    best = float((job.scalability.at(units) / units).max())
+    return Curve(job.scalability.ns, job.scalability.ps / best) if best > 0 else job.scalability
+
+
+# --- factors ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What factors look at.
+
+    Parameters
+    ----------
+    left
+        The part of the job's work that is still to be done, in (0, 1]; 1 where nobody knows.
+    waited_s
+        Seconds since its submission during which it held no units.
+    """
+
+    left: float = 1.0
+    waited_s: float = 0.0
+
+
+Factor = Callable[[Standing], float]
+
+
+def srpt(standing: Standing, exponent: float) -> float:
+    """Shortest remaining processing time first, as far as the exponent says: (Pmax / remaining)^exponent.
+
+    Pmax / remaining is rounded down to a power of 2^(1/16), and is at most 1024.
+    """
+    octaves = math.log2(1.0 / max(standing.left, LEAST_LEFT))
+    return float(2.0 ** (exponent * math.floor(octaves * STEPS_PER_OCTAVE) / STEPS_PER_OCTAVE))
+
+
+def ageing(standing: Standing, hours: float) -> float:
+    """Who has waited long counts more: 1 + W / hours, with W the hours without units since the submission.
+
+    In steps of a quarter. All waiting counts, not only the latest: a job that has waited keeps its lead while it runs,
+    so that getting units does not cost it the units.
+    """
+    return 1.0 + math.floor(max(0.0, standing.waited_s) / (hours * 3600.0) * STEPS_PER_AGE) / STEPS_PER_AGE
+
+
+# --- deadlines ----------------------------------------------------------------------------------------------------
 
 
 def deadline_weight(job: Job, now_ns: int, *, horizon_s: float = DAY_S, boost: float = 4.0) -> float:
@@ -69,3 +132,65 @@ def deadline_weight(job: Job, now_ns: int, *, horizon_s: float = DAY_S, boost: f
     left_s = (job.deadline_ns - now_ns) / 1e9
     urgency = min(1.0, max(0.0, 1.0 - left_s / horizon_s))
     return job.weight * (1.0 + (boost - 1.0) * urgency)
+
+
+# --- objectives ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is maximised: the sum over jobs of weight · factors · curve.
+
+    Parameters
+    ----------
+    text
+        As the results record it.
+    curve
+        A function from a job to a curve over its units.
+    factors
+        Functions of a job's standing.
+    uses_left, uses_waited
+        Whether the factors look at the work left, and at the time waited.
+
+    Examples
+    --------
+    >>> Objective.of("power:0.5+srpt:0.1").uses_left
+    True
+    """
+
+    text: str
+    curve: Callable[[Job], Curve]
+    factors: tuple[Factor, ...] = ()
+    uses_left: bool = False
+    uses_waited: bool = False
+
+    @classmethod
+    def of(cls, text: str) -> Objective:
+        """The objective that a text states.
+
+        Raises
+        ------
+        ValueError
+            When it states none; see `objective_terms.parse_terms`.
+        """
+        terms = parse_terms(text)
+        (name, number), *factors = terms
+        curve = _CURVES[name] if number is None else partial(_CURVES[name], exponent=number)
+        names = {factor for factor, _ in factors}
+        made = tuple(partial(_FACTORS[factor], **{_NUMBERS[factor]: value}) for factor, value in factors)
+        return cls(stated(terms), curve, made, "srpt" in names, "ageing" in names)
+
+    def factor(self, standing: Standing) -> float:
+        """The product of all factors."""
+        return math.prod(factor(standing) for factor in self.factors)
+
+
+_CURVES: dict[str, Callable[..., Curve]] = {
+    "own": own,
+    "throughput": throughput,
+    "efficiency": efficiency,
+    "power": power,
+    "useful-time": useful_time,
+}
+_FACTORS: dict[str, Callable[..., float]] = {"srpt": srpt, "ageing": ageing}
+_NUMBERS = {"srpt": "exponent", "ageing": "hours"}

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bft.models import OBJECTIVES, InputError, JobTable, write_parquet
+from bft.models import InputError, JobTable, Objective, write_parquet
 from bft.replay.checkpoint import Checkpoint, checkpoint_path
 from bft.replay.claim import claimed
 from bft.replay.engine.asking import asking
@@ -24,7 +24,7 @@ from bft.replay.inputs.load import Inputs, load
 from bft.replay.inputs.oversized import cap_all
 from bft.replay.options.effects import POLICY_SETTINGS, check_backend, kind_of, without_effect
 from bft.replay.options.options import Options
-from bft.replay.policies import MilpPolicy, Policy, PolicyError, make_policy
+from bft.replay.policies import Kind, MilpPolicy, Policy, PolicyError, make_policy
 from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools, merge
 from bft.replay.reference import replay_reference, write_step_log
 from bft.replay.results import run_directory as results
@@ -37,7 +37,7 @@ def policy_settings(options: Options, interference: Interference | None = None) 
     """What a run lets its policy know: fields of these names are filled from it."""
     known = {**options.flat(), "solver": options.solver}
     settings = {name: known[name] for name in POLICY_SETTINGS}
-    return {**settings, "objective": OBJECTIVES[options.objective], "interference": interference}
+    return {**settings, "objective": Objective.of(options.objective), "interference": interference}
 
 
 def policy_of(options: Options, interference: Interference | None = None) -> Policy:
@@ -102,11 +102,13 @@ def _execute(
     results.check_writable(folder, force=force or resumes)
     clock = {"started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     began = time.perf_counter()
-    policy_of(options)  # what its constants lack is found before anything is read
+    policy = policy_of(options)  # what its constants lack is found before anything is read
     check_backend(options)
     notes = Notes(watcher)
     for note in without_effect(options):
         notes.note(note)
+    if Kind.of(policy).clairvoyant and not kind_of(options.policy).clairvoyant:
+        notes.note(f"--objective {options.objective} sees each job's true remaining work, which no scheduler knows")
     inputs = load(options, notes)
     loaded = time.perf_counter()
     configuration = _summary(options, inputs, {}, notes)

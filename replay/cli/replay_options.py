@@ -80,7 +80,12 @@ _decisions = together(
         "--forward-window",
         help="Forward-looking window: seconds over which a new allocation must pay back.",
     ),
-    _of("objective", "--objective", help="What is maximised: the jobs' Os, samples/s, or speed-up over one unit."),
+    _of(
+        "objective",
+        "--objective",
+        help="What is maximised: a curve (own, the jobs' Os; throughput, samples/s; efficiency, speed-up over one unit;"
+        " power:A; useful-time) and factors on it (srpt:B, ageing:HOURS), as in power:0.5+srpt:0.1.",
+    ),
     _of(
         "deadline_boost",
         "--deadline-boost",

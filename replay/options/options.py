@@ -24,6 +24,7 @@ from bft.models.checks import (
     whole,
 )
 from bft.models.errors import InputError
+from bft.models.objective_terms import ObjectiveText
 from bft.replay.engine.rules import Rules
 from bft.replay.options.effects import LUCID_CONSTANTS, check_constants, contradictions, kind_of
 from bft.replay.policies.solver import SolverOptions
@@ -108,9 +109,7 @@ class Options:
     policy: str = checked("--policy", Maybe(Name(_policies)), _DEPENDS)
     policy_options: tuple[tuple[str, str], ...] = checked("--set", Several(Assignment()), ())
     tfwd_s: float = checked("-Tfwd", seconds(), 10.0)
-    objective: Literal["own", "throughput", "efficiency"] = checked(
-        "--objective", Name(("own", "throughput", "efficiency")), "own"
-    )
+    objective: str = checked("--objective", ObjectiveText(), "own")
     deadline_boost: float = checked("--deadline-boost", Number(1), 1.0)
     deadline_horizon_s: float = checked("--deadline-horizon", seconds(), 86_400.0)
     seed: int = checked("--seed", whole(0), 0)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bft.models import OBJECTIVES, Curve, InputError, Job, JobTable, xi_from_frame
+from bft.models import Curve, InputError, Job, JobTable, Objective, xi_from_frame
 from bft.replay.engine.asking import asking
 from bft.replay.engine.holdings import Holdings
 from bft.replay.engine.ledger import Outcome
@@ -49,7 +49,7 @@ class World:
             "tfwd_s": 120.0,
             "solver": SolverOptions("auto"),
             "cost_model": self.rules.cost_model,
-            "objective": OBJECTIVES["own"],
+            "objective": Objective.of("own"),
             "unit_memory_gib": self.interference.unit_memory_gib,
             "restart_overhead": self.rules.restart_overhead,
             "seed": self.seed,

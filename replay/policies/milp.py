@@ -1,18 +1,23 @@
-"""The optimal allocation at every event: BFTrainer's MILP (DESIGN §6)."""
+"""The optimal allocation at every event: BFTrainer's MILP."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from bft import milp
-from bft.models import OBJECTIVES, Curve, Job, Objective, OnlineCurve, deadline_weight
-from bft.replay.engine.port import Decision, State
+from bft.models import Curve, Job, Objective, OnlineCurve, Standing, deadline_weight
+from bft.replay.engine.port import Decision, JobView, Kind, State
+from bft.replay.policies.predictions import ESTIMATE, number_in
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import SECOND_NS
+
+# A job that has run past its prediction has so much of it left: nobody knows how much it is.
+LEAST_PREDICTED = 0.05
+_OWN = Objective.of("own")
 
 
 @dataclass
@@ -29,29 +34,41 @@ class MilpPolicy:
     cost_model
         How rescaling is priced: `bftrainer` or `stall`.
     objective
-        What is maximised: a function from a job to a curve, see `bft.models.OBJECTIVES`.
+        What is maximised.
     deadline_boost, deadline_horizon_s
         How far and from when on a deadline raises a job's weight, see `bft.models.deadline_weight`; 1 is not at all.
     learn_curves
         Do not look at the jobs' curves, but learn them while they run (`bft.models.OnlineCurve`). What is maximised is
         then the sum of the speed-ups over one unit, as rates of jobs that never ran cannot be compared.
+    remaining
+        Where the objective looks at the work left: `known`, as no scheduler knows it (the policy is clairvoyant then);
+        or `predicted`, the part of estimate_s x Jreq unit-seconds that a job has not yet had. A job without the column
+        `estimate_s` counts as one that has all its work left; one past its estimate, as one with 5 % left.
     """
 
     tfwd_s: float
     solver: SolverOptions = SolverOptions()
     cost_model: milp.CostModel = "bftrainer"
-    objective: Objective = OBJECTIVES["own"]
+    objective: Objective = _OWN
     deadline_boost: float = 1.0
     deadline_horizon_s: float = 86_400.0
     learn_curves: bool = field(
         default=False, metadata={"help": "learn the jobs' curves while they run; maximises speed-ups then"}
     )
+    remaining: Literal["known", "predicted"] = field(
+        default="known", metadata={"help": "work left, for the objective srpt: known, or predicted by estimate_s"}
+    )
     name: str = field(default="milp", init=False)
+    kind: Kind = field(default=Kind(), init=False)
     verified: int = field(default=0, init=False)
     mismatches: int = field(default=0, init=False)
     _terms: dict[str, milp.Job] = field(default_factory=dict, init=False, repr=False)
     _learned: dict[str, OnlineCurve] = field(default_factory=dict, init=False, repr=False)
     _seen_ns: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.objective.uses_left and self.remaining == "known":
+            self.kind = replace(self.kind, clairvoyant=True)
 
     def decide(self, state: State) -> Decision:
         """Pose the decision as a problem and solve it."""
@@ -91,7 +108,7 @@ class MilpPolicy:
         return milp.Problem(
             units=state.idle,
             tfwd=self.tfwd_s,
-            jobs=tuple(self._term(view.job, state.time_ns) for view in state.jobs),
+            jobs=self._posed(state),
             current=tuple(view.units for view in state.jobs),
             cost_model=self.cost_model,
             pairs=self.pairs(state),
@@ -101,16 +118,41 @@ class MilpPolicy:
         """Jobs that may share units: none here."""
         return ()
 
-    def _term(self, job: Job, now_ns: int) -> milp.Job:
-        term = None if self.learn_curves else self._terms.get(job.name)
-        if term is None:
-            curve = self._speed_up(job) if self.learn_curves else self.objective(job)
-            term = milp.Job(job.name, job.jmin, job.jmax, curve.ns, curve.ps, job.tcup_s, job.tcdw_s, job.weight)
-            self._terms[job.name] = term
-        if job.deadline_ns is None or self.deadline_boost == 1.0:
-            return term
-        weight = deadline_weight(job, now_ns, horizon_s=self.deadline_horizon_s, boost=self.deadline_boost)
-        return replace(term, weight=weight)
+    def _posed(self, state: State) -> tuple[milp.Job, ...]:
+        """The jobs in play with their curves and weights; what has not changed is what it was at the last decision."""
+        terms, views = self._terms, state.jobs
+        if self.learn_curves:
+            terms.clear()
+        if self.objective.factors or self.deadline_boost > 1.0:
+            return tuple([self._weighted(view, state.time_ns) for view in views])
+        return tuple([terms.get(view.job.name) or self._term(view.job) for view in views])
+
+    def _term(self, job: Job) -> milp.Job:
+        curve = self._speed_up(job) if self.learn_curves else self.objective.curve(job)
+        term = milp.Job(job.name, job.jmin, job.jmax, curve.ns, curve.ps, job.tcup_s, job.tcdw_s, job.weight)
+        self._terms[job.name] = term
+        return term
+
+    def _weighted(self, view: JobView, now_ns: int) -> milp.Job:
+        """A job at its weight now: jobs in which nothing changes keep their terms, and so stay in their class."""
+        job = view.job
+        term = self._terms.get(job.name) or self._term(job)
+        weight = job.weight
+        if self.deadline_boost > 1.0:
+            weight = deadline_weight(job, now_ns, horizon_s=self.deadline_horizon_s, boost=self.deadline_boost)
+        if self.objective.factors:
+            weight *= self.objective.factor(self._standing(view, now_ns))
+        if weight != term.weight:
+            term = self._terms[job.name] = replace(term, weight=weight)
+        return term
+
+    def _standing(self, view: JobView, now_ns: int) -> Standing:
+        left, waited_s = 1.0, 0.0
+        if self.objective.uses_waited:
+            waited_s = (now_ns - view.job.tsub_ns) / SECOND_NS - view.executed_s
+        if self.objective.uses_left:
+            left = view.remaining / view.job.pmax if self.remaining == "known" else _predicted_left(view)
+        return Standing(left, waited_s)
 
     def _learn(self, state: State) -> None:
         """Note at which rate each job has run on its present units since the last decision, or since it got them."""
@@ -127,3 +169,11 @@ class MilpPolicy:
         believed = self._learned.get(job.name, OnlineCurve()).estimate(job.jmax)
         one = float(believed.at(np.array([1.0]))[0])
         return Curve(believed.ns, believed.ps / one) if one > 0 else believed
+
+
+def _predicted_left(view: JobView) -> float:
+    """The part of a job's work that is left if its column `estimate_s` holds, at least LEAST_PREDICTED."""
+    seconds = number_in(view.job, ESTIMATE)
+    if seconds is None or seconds <= 0:
+        return 1.0
+    return max(LEAST_PREDICTED, 1.0 - view.unit_seconds / (seconds * view.job.request))

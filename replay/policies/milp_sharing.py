@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 from bft import milp
 from bft.models.sharing.xi_table import SizedRatio
@@ -32,7 +32,7 @@ class MilpSharingPolicy(MilpPolicy):
     interference: Interference | None = None
     xi_partners: int = XI_PARTNERS
     name: str = field(default="milp-sharing", init=False)
-    kind: ClassVar[Kind] = Kind(shares=True)
+    kind: Kind = field(default=Kind(shares=True), init=False)
     _known: dict[tuple[str, str], Sides] = field(default_factory=dict, init=False, repr=False)
 
     def pairs(self, state: State) -> tuple[milp.Pair, ...]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from bft.models import OBJECTIVES, Curve, Job, deadline_weight
+from bft.milp.classes import classes_of
+from bft.models import Curve, Job, Objective, Standing, deadline_weight
+from bft.models.objectives import ageing, power, srpt, useful_time
 from bft.replay.policies import JobView, MilpPolicy, State
 from bft.replay.policies.solver import SolverOptions
 
@@ -20,22 +24,94 @@ def job(name: str = "a", *, weight: float = 1.0, deadline_ns: int | None = None,
 
 
 def test_each_objective_is_the_curve_it_names() -> None:
-    assert OBJECTIVES["own"](job()).ps.tolist() == [0, 5, 6, 7]
-    assert OBJECTIVES["throughput"](job()).ps.tolist() == [0, 100, 180, 300]
-    assert OBJECTIVES["efficiency"](job()).ps.tolist() == [0, 1, 1.8, 3]
+    assert Objective.of("own").curve(job()).ps.tolist() == [0, 5, 6, 7]
+    assert Objective.of("throughput").curve(job()).ps.tolist() == [0, 100, 180, 300]
+    assert Objective.of("efficiency").curve(job()).ps.tolist() == [0, 1, 1.8, 3]
 
 
 def test_efficiency_of_a_job_that_cannot_run_on_one_unit_counts_per_unit() -> None:
     ns = np.array([0.0, 1.0, 2.0, 4.0])
     curve = Curve(ns, np.array([0.0, 0.0, 80.0, 120.0]))
     late = Job("b", 0, 2, 4, 1e6, 0.0, 0.0, curve, curve)
-    assert OBJECTIVES["efficiency"](late).ps.tolist() == [0, 0, 2, 3]
+    assert Objective.of("efficiency").curve(late).ps.tolist() == [0, 0, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("exponent", "expected"), [(0, [0, 100, 180, 300]), (0.5, [0, 10, 18, 30]), (1, [0, 1, 1.8, 3])]
+)
+def test_a_power_lies_between_throughput_and_efficiency(exponent: float, expected: list[float]) -> None:
+    assert power(job(), exponent).ps == pytest.approx(expected)
+    assert Objective.of(f"power:{exponent}").curve(job()).ps.tolist() == power(job(), exponent).ps.tolist()
+
+
+def test_useful_time_is_the_rate_over_the_best_rate_a_unit_within_the_bounds() -> None:
+    ns, ps = np.array([0.0, 1.0, 2.0, 4.0]), np.array([0.0, 50.0, 160.0, 240.0])
+    wide = Job("b", 0, 1, 4, 1e6, 0.0, 0.0, Curve(ns, ps), Curve(ns, ps))
+    assert useful_time(wide).ps.tolist() == [0, 50 / 80, 2, 3]
+    assert useful_time(replace(wide, jmin=4)).ps.tolist() == [0, 50 / 60, 160 / 60, 4]
+
+
+@pytest.mark.parametrize(
+    ("left", "expected"),
+    [(1.0, 1.0), (0.97, 1.0), (0.5, 4.0), (0.25, 16.0), (0.26, 2 ** (2 * 31 / 16)), (0.0, 2.0**20)],
+)
+def test_srpt_raises_the_weight_of_who_has_little_left_in_steps(left: float, expected: float) -> None:
+    assert srpt(Standing(left=left), 2.0) == pytest.approx(expected)
+    assert srpt(Standing(left=left), 0.0) == 1.0
+
+
+@pytest.mark.parametrize(("hours", "expected"), [(-1, 1.0), (0, 1.0), (5.9, 1.0), (6, 1.25), (24, 2.0), (241, 11.0)])
+def test_ageing_adds_a_weight_for_each_span_waited_in_quarters(hours: float, expected: float) -> None:
+    assert ageing(Standing(waited_s=hours * 3600), 24.0) == expected
+
+
+def test_factors_multiply_and_the_text_names_all() -> None:
+    made = Objective.of(" srpt:0.10 + ageing:24")
+    assert (made.text, made.uses_left, made.uses_waited) == ("own+srpt:0.1+ageing:24", True, True)
+    assert made.factor(Standing(0.5, 86_400.0)) == pytest.approx(2**0.1 * 2)
+    assert Objective.of("efficiency").factor(Standing(0.5, 86_400.0)) == 1.0
+
+
+def test_who_has_little_left_wins_the_units_of_a_policy_that_sees_it() -> None:
+    views = (JobView(job("a"), 0, 0.0, progress=0.0), JobView(job("b"), 0, 0.0, progress=9e5))
+    policy = MilpPolicy(120.0, SolverOptions("exact"), objective=Objective.of("throughput+srpt:1"))
+    assert policy.kind.clairvoyant
+    assert policy.decide(State(0, 4, views)).counts == (0, 4)
+    assert not MilpPolicy(120.0, objective=Objective.of("throughput+ageing:1")).kind.clairvoyant
+
+
+def test_predicted_work_left_follows_from_the_service_attained() -> None:
+    known = {"estimate_s": 1000.0}
+    views = tuple(
+        JobView(replace(job(name), extra=extra), 0, attained)
+        for name, attained, extra in (("a", 3600.0, {}), ("b", 2000.0, known), ("c", 9000.0, known), ("d", 0.0, known))
+    )
+    policy = MilpPolicy(
+        120.0, SolverOptions("exact"), objective=Objective.of("throughput+srpt:1"), remaining="predicted"
+    )
+    assert not policy.kind.clairvoyant
+    request = views[0].job.request
+    expected = [1.0, srpt(Standing(1 - 2000 / (1000 * request)), 1.0), srpt(Standing(0.05), 1.0), 1.0]
+    assert [term.weight for term in policy.problem(State(0, 4, views)).jobs] == pytest.approx(expected)
+
+
+def test_who_has_waited_long_gets_units_and_those_that_waited_alike_stay_a_class() -> None:
+    views = tuple(JobView(replace(job(str(at)), tsub_ns=at * 7200 * SECOND), 0, 0.0) for at in range(40))
+    now = 80 * 3600 * SECOND
+    policy = MilpPolicy(120.0, SolverOptions("exact"), objective=Objective.of("throughput+ageing:24"))
+    problem = policy.problem(State(now, 8, views))
+    assert len(classes_of(problem).first) == 14  # 80 hours in steps of 6
+    again = policy.problem(State(now + 60 * SECOND, 8, views)).jobs
+    assert all(a is b for a, b in zip(problem.jobs, again, strict=True))
+    counts = policy.decide(State(now, 8, views)).counts
+    assert counts == tuple(sorted(counts, reverse=True))
+    assert sum(counts) == 8
 
 
 def test_efficiency_does_not_prefer_the_job_with_the_higher_rate() -> None:
     views = (JobView(job("slow", rate=1.0), 0, 0.0), JobView(job("fast", rate=1000.0), 0, 0.0))
-    by_rate = MilpPolicy(120.0, SolverOptions("exact"), objective=OBJECTIVES["throughput"]).decide(State(0, 4, views))
-    fair = MilpPolicy(120.0, SolverOptions("exact"), objective=OBJECTIVES["efficiency"]).decide(State(0, 4, views))
+    by_rate = MilpPolicy(120.0, SolverOptions("exact"), objective=Objective.of("throughput")).decide(State(0, 4, views))
+    fair = MilpPolicy(120.0, SolverOptions("exact"), objective=Objective.of("efficiency")).decide(State(0, 4, views))
     assert by_rate.counts == (0, 4)
     assert fair.counts == (2, 2)
 
@@ -52,9 +128,13 @@ def test_without_a_deadline_the_weight_stays() -> None:
 
 def test_a_near_deadline_wins_the_units() -> None:
     views = (JobView(job("calm"), 0, 0.0), JobView(job("late", deadline_ns=100 * SECOND, rate=90.0), 0, 0.0))
-    calm = MilpPolicy(120.0, SolverOptions("exact"), objective=OBJECTIVES["throughput"]).decide(State(0, 4, views))
+    calm = MilpPolicy(120.0, SolverOptions("exact"), objective=Objective.of("throughput")).decide(State(0, 4, views))
     urgent = MilpPolicy(
-        120.0, SolverOptions("exact"), objective=OBJECTIVES["throughput"], deadline_boost=10.0, deadline_horizon_s=200.0
+        120.0,
+        SolverOptions("exact"),
+        objective=Objective.of("throughput"),
+        deadline_boost=10.0,
+        deadline_horizon_s=200.0,
     ).decide(State(90 * SECOND, 4, views))
     assert calm.counts[0] >= calm.counts[1]
     assert urgent.counts == (0, 4)

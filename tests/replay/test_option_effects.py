@@ -62,7 +62,7 @@ CASES: dict[str, Case] = {
     "restart_overhead": ([*USUAL, *FIFO], [], ["--restart-overhead", "2:10,8:20"], [[2, 10.0], [8, 20.0]]),
     "ties": ([*USUAL, "--backend", "cbc"], [], ["--ties", "solver"], "solver"),  # then nobody verifies
     "verify": ([*USUAL, "--ties", "solver"], [], ["--verify"], True),
-    "objective": ([*USUAL, *EXACT], [], ["--objective", "throughput"], "throughput"),
+    "objective": ([*USUAL, *EXACT], [], ["--objective", "power:.50+srpt:2"], "power:0.5+srpt:2"),
     "deadline_boost": ([*USUAL, *EXACT], [], ["--deadline-boost", "50"], 50.0),
     "deadline_horizon_s": ([*USUAL, *EXACT, "--deadline-boost", "50"], [], ["--deadline-horizon", "60"], 60.0),
     "xi": (USUAL, [], XI, "xi.csv"),

@@ -53,6 +53,12 @@ WRONG: list[tuple[str, Any, list[str], list[str]]] = [
     ("cost_model", "free", ["--cost-model", "free"], ["--cost-model", "'stall'"]),
     ("events", "none", ["--events", "none"], ["--events", "'node'"]),
     ("objective", "fame", ["--objective", "fame"], ["--objective", "'throughput'"]),
+    ("objective", "power:0.5+srtp:1", ["--objective", "power:0.5+srtp:1"], ["--objective", "did you mean 'srpt'"]),
+    ("objective", "power", ["--objective", "power"], ["--objective", "'power' needs a number, as in 'power:0.5'"]),
+    ("objective", "srpt:-1", ["--objective", "srpt:-1"], ["--objective", "srpt: expected a finite number >= 0"]),
+    ("objective", "own:2", ["--objective", "own:2"], ["--objective", "'own' takes no number, not '2'"]),
+    ("objective", "power:1+own", ["--objective", "power:1+own"], ["--objective", "not both 'power' and 'own'"]),
+    ("objective", "srpt:1+srpt:2", ["--objective", "srpt:1+srpt:2"], ["--objective", "'srpt' is named twice"]),
     ("compat", "gavel", ["--compat", "gavel"], ["--compat", "'reference'"]),
     ("jobs", "a\0b", ["--jobs", "a\0b"], ["--jobs", "UTF-8"]),
 ]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bft.models import OBJECTIVES, Curve, Job, JobTable
+from bft.models import Curve, Job, JobTable, Objective
 from bft.replay import Replay, always_idle, from_changes
 from bft.replay.policies import Decision, EqualShare, JobView, MilpPolicy, State
 from bft.replay.policies.solver import SolverOptions
@@ -176,7 +176,7 @@ def test_curves_that_are_learned_and_straight_are_what_efficiency_maximises() ->
         for at, (name, rate) in enumerate({"a": 3.0, "b": 40.0, "c": 7.0}.items())
     )
     trace = always_idle(7, 0, 10**15)
-    known = MilpPolicy(60.0, SolverOptions("exact"), objective=OBJECTIVES["efficiency"])
+    known = MilpPolicy(60.0, SolverOptions("exact"), objective=Objective.of("efficiency"))
     learned = MilpPolicy(60.0, SolverOptions("exact"), learn_curves=True)
     one, other = (Replay(trace, JobTable(jobs), policy).run() for policy in (known, learned))
     assert one.steps.equals(other.steps)
