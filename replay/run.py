@@ -28,6 +28,7 @@ from bft.replay.policies import Kind, MilpPolicy, Policy, PolicyError, make_poli
 from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools, merge
 from bft.replay.reference import replay_reference, write_step_log
 from bft.replay.results import run_directory as results
+from bft.replay.results.bounds.bounds import Bounds, beside_bounds, bounds_of
 from bft.replay.results.dedicated import dedicated_traces
 from bft.replay.results.metrics import summarise
 from bft.replay.trace.node_trace import NodeTrace
@@ -230,6 +231,10 @@ def _replay(
         dedicated, dedicated_s, stopped = _on_dedicated_nodes(player, done, jobs, options, inputs, notes)
         timing |= dedicated_s
     metrics = {**summarise(done, dedicated), "interrupted": stopped}
+    if options.bound:
+        began = time.perf_counter()
+        metrics |= beside_bounds(done, _bounds(options, inputs, pools, staged=stage is not None))
+        timing["bound_s"] = time.perf_counter() - began
     if player.failed is not None:
         metrics["policy_error"] = str(player.failed)
     return metrics | _verified(policies), timing, lambda draft: results.write_outcome(draft, done)
@@ -254,6 +259,19 @@ def _on_dedicated_nodes(
         if result.interrupted:  # U of a part means nothing
             return [], timing, True
     return dedicated, timing, False
+
+
+def bounds_by(options: Options, notes: Notes) -> tuple[Bounds, Inputs]:
+    """What no policy can beat on the inputs that the options name, and these inputs."""
+    inputs = load(options, notes)
+    return _bounds(options, inputs, inputs.pools), inputs
+
+
+def _bounds(options: Options, inputs: Inputs, pools: Sequence[Pool], *, staged: bool = False) -> Bounds:
+    if staged:
+        return Bounds(why_none=f"--policy {options.policy} runs jobs on further nodes first: no bound is known")
+    worlds = [(pool.trace, pool.jobs) for pool in pools]
+    return bounds_of(worlds, options.rules.max_jobs, inputs.interference, inputs.never_run)
 
 
 def _verified(policies: Sequence[Policy]) -> dict[str, int]:

@@ -28,6 +28,7 @@ EXIT_BAD_INPUT, EXIT_DEGRADED, EXIT_INTERRUPTED = 2, 3, 130
 # Sub-command -> where it lives. Modules are imported when called: a wrong option should not wait for pandas.
 COMMANDS = {
     "replay": "bft.replay.cli.replay:replay",
+    "bound": "bft.replay.cli.bound:bound",
     "solve": "bft.replay.cli.solve:solve",
     "report": "bft.replay.cli.report:report",
     "ingest": "bft.replay.cli.ingest:ingest",

@@ -112,10 +112,9 @@ _decisions = together(
         help="Check every answer by the exact dynamic programme (DP), also with --ties solver or --gap.",
     ),
 )
-_sharing = together(
+_ratios = together(
     _of("xi", "--xi", metavar="FILE", help="xi table: who slows whom down by how much when they share units."),
     _of("xi_max", "--xi-max", help="Share only where both ratios are at most this. [no limit]"),
-    _of("xi_partners", "--xi-partners", help="Best partners considered per job."),
     _of("unit_memory_gib", "--unit-memory", help="Memory of a unit, GiB: share only what fits together. [any]"),
     _of(
         "memory_table",
@@ -126,13 +125,15 @@ _sharing = together(
     _of("sub_batch", "--sub-batch", help="Least share of its goodput that a job keeps with a smaller batch."),
     _of("forbid", "--forbid", metavar="MODEL,MODEL", help="Two models that may not share; may be repeated."),
 )
+_sharing = together(_ratios, _of("xi_partners", "--xi-partners", help="Best partners considered per job."))
+_in_play = _of(
+    "max_jobs",
+    "-maxJ",
+    "--max-jobs",
+    help="Jobs in play at once, 0 for all; later ones wait. [10; with --cluster all]",
+)
 _rules = together(
-    _of(
-        "max_jobs",
-        "-maxJ",
-        "--max-jobs",
-        help="Jobs in play at once, 0 for all; later ones wait. [10; with --cluster all]",
-    ),
+    _in_play,
     _of(
         "cost_model",
         "--cost-model",
@@ -173,6 +174,7 @@ _run = together(
         show_default=True,
         help="Print progress and summary; 0 writes them to replay.log in the run directory.",
     ),
+    _of("bound", "--bound", help="Report how near the outcome comes to what nobody can beat."),
     click.option("--no-u", is_flag=True, help="Skip the second replay, on dedicated nodes, that U needs."),
     click.option(
         "--checkpoint-every",
@@ -194,3 +196,5 @@ _run = together(
     ),
 )
 replay_options = together(_inputs, _decisions, _sharing, _rules, _run)
+# Those on which bounds depend, whoever decides.
+bound_options = together(_inputs, _ratios, _in_play)

@@ -124,6 +124,7 @@ class Options:
         "--compat", Maybe(Name(("reference", "lucid", "pollux"))), None
     )
     dedicated: bool = checked("--no-u", Flag(), default=True)
+    bound: bool = checked("--bound", Flag(), default=False)
     rules: Rules = _DEPENDS
     solver: SolverOptions = _DEPENDS
 

@@ -10,6 +10,8 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
     """Yield label and value of what a user looks for first; `generated_load` where nobody gave the jobs."""
     outcome = metrics["outcome"]
     yield "training outcome", f"{outcome:,.0f} samples"
+    if "bound" in metrics:
+        yield "bound", _beside_bound(metrics)
     if metrics.get("U") is not None:
         nodes = f"{metrics['dedicated_nodes']:.3g}"
         told = f"{metrics['U']:.1%} of what {nodes} dedicated node{'s' * (nodes != '1')} would have yielded"
@@ -46,6 +48,14 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
         yield "verified", f"{metrics['verified']} against the exact programme, {metrics['verify_mismatches']} differ"
     if "preemptions" in metrics:
         yield "preemptions, rescales", f"{metrics['preemptions']}, {metrics['rescales']}"
+
+
+def _beside_bound(metrics: dict[str, Any]) -> str:
+    if metrics["bound"] is None:
+        return str(metrics["bounds"]["why_none"])
+    most = f"{metrics['bound']:,.0f} samples"
+    share = metrics["share_of_bound"]
+    return f"nobody can do more than {most}" if share is None else f"{share:.1%} of what nobody can beat, {most}"
 
 
 def _minute(instant: str) -> str:

@@ -74,6 +74,7 @@ CASES: dict[str, Case] = {
     "forbid": ([*USUAL, *XI], [], ["--forbid", "a,b", "--forbid", "a,a"], [["a", "b"], ["a", "a"]]),
     "compat": (POLLUX, [], ["--compat", "pollux"], "pollux"),
     "dedicated": ([*USUAL, *EXACT], [], ["--no-u"], False),
+    "bound": ([*USUAL, *EXACT], [], ["--bound"], True),
 }  # fmt: skip
 
 

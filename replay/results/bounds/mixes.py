@@ -26,6 +26,42 @@ def _add(before: FloatArray, worths: FloatArray, after: FloatArray, size: IntArr
 
 
 @compiled
+def _of_whom_enough(
+    rates: FloatArray, prices: FloatArray, members: IntArray, cap: int, units: int
+) -> tuple[FloatArray, IntArray, IntArray]:
+    """The best worth by size of classes that nobody runs out of, whose it is, and how many there are of the others."""
+    classes, sizes = rates.shape[0], rates.shape[1]
+    best, who = np.zeros(sizes), np.zeros(sizes, np.int64)
+    scarce = np.zeros(classes, np.int64)
+    for c in range(classes):
+        least = 0
+        for n in range(sizes - 1, 0, -1):
+            if rates[c, n] > 0.0:
+                least = n
+        if prices[c] <= 0.0 or least == 0:
+            continue
+        if members[c] < (cap if cap > 0 else units // least):
+            scarce[c] = members[c]
+            continue
+        for n in range(least, sizes):
+            if prices[c] * rates[c, n] > best[n]:
+                best[n], who[n] = prices[c] * rates[c, n], c
+    return best, who, scarce
+
+
+@compiled
+def _any_number(f: FloatArray, worths: FloatArray, size: IntArray) -> None:
+    """Raise the worth of so many units to that of any number of jobs; `size`: of the last, 0 for a unit left free."""
+    for u in range(1, len(f)):
+        top, last = f[u - 1], 0
+        for n in range(1, min(len(worths), u + 1)):
+            worth = f[u - n] + worths[n]
+            if worth > top:
+                top, last = worth, n
+        f[u], size[u] = top, last
+
+
+@compiled
 def best_mixes(
     rates: FloatArray, prices: FloatArray, members: IntArray, cap: int, levels: IntArray
 ) -> tuple[FloatArray, FloatArray]:
@@ -53,67 +89,32 @@ def best_mixes(
     f_k(u) is the most worth of k jobs on u units. Classes with so many members that nobody runs out of them add one job
     of the best of them at a time; each member of another class is added once. Without a cap, k is left away (`step` 0).
     """
-    units, classes, sizes = levels[-1], rates.shape[0], rates.shape[1] - 1
+    units, classes = levels[-1], rates.shape[0]
     step = 1 if cap > 0 else 0
     rows = cap + 1 if cap > 0 else 1
-    # The best of the classes of which there are enough, by size.
-    best, who = np.zeros(sizes + 1), np.zeros(sizes + 1, np.int64)
-    scarce = np.zeros(classes, np.int64)
-    for c in range(classes):
-        if prices[c] <= 0.0:
-            continue
-        least = 0
-        for n in range(1, sizes + 1):
-            if rates[c, n] > 0.0:
-                least = n
-                break
-        if least == 0:
-            continue
-        if members[c] >= (cap if cap > 0 else units // least):
-            for n in range(least, sizes + 1):
-                if prices[c] * rates[c, n] > best[n]:
-                    best[n], who[n] = prices[c] * rates[c, n], c
-        else:
-            scarce[c] = members[c]
-    rounds = scarce.sum()
+    best, who, scarce = _of_whom_enough(rates, prices, members, cap, units)
     f = np.zeros((rows, units + 1))
     first = np.zeros((rows, units + 1), np.int64)
     for k in range(step, rows):
         if step:
             _add(f[k - 1], best, f[k], first[k])
-            continue
-        for u in range(1, units + 1):  # a job more on top of any number of them
-            top, size = f[k, u - 1], 0
-            for n in range(1, min(sizes, u) + 1):
-                worth = f[k, u - n] + best[n]
-                if worth > top:
-                    top, size = worth, n
-            f[k, u], first[k, u] = top, size
-    then = np.zeros((rounds, rows, units + 1), np.int32)
-    of = np.zeros(rounds, np.int64)
-    added = np.empty(units + 1, np.int64)
-    after = np.empty(units + 1)
-    at = 0
-    for c in range(classes):
-        worths_of_size = prices[c] * rates[c]
-        for _ in range(scarce[c]):
-            of[at] = c
-            changed = False
-            for k in range(rows - 1, step - 1, -1):
-                after[:] = f[k]
-                _add(f[k - step], worths_of_size, after, added)
-                f[k] = after
-                then[at, k] = added
-                if added.any():
-                    changed = True
-            at += 1
-            if not changed:
-                break
-    worths, done = np.empty(len(levels)), np.zeros((len(levels), classes))
+        else:
+            _any_number(f[k], best, first[k])
+    then = np.zeros((scarce.sum(), rows, units + 1), np.int32)
+    of = np.repeat(np.arange(classes), scarce)
+    added, after = np.empty(units + 1, np.int64), np.empty(units + 1)
+    for r in range(len(of)):
+        worths = prices[of[r]] * rates[of[r]]
+        for k in range(rows - 1, step - 1, -1):
+            after[:] = f[k]
+            _add(f[k - step], worths, after, added)
+            f[k] = after
+            then[r, k] = added
+    worth, done = np.empty(len(levels)), np.zeros((len(levels), classes))
     for i in range(len(levels)):
         k, u = rows - 1, levels[i]
-        worths[i] = f[k, u]
-        for r in range(at - 1, -1, -1):
+        worth[i] = f[k, u]
+        for r in range(len(of) - 1, -1, -1):
             n = then[r, k, u]
             if n:
                 done[i, of[r]] += rates[of[r], n]
@@ -123,4 +124,4 @@ def best_mixes(
             if n:
                 done[i, who[n]] += rates[who[n], n]
             k, u = k - step, u - (n if n else 1 - step)
-    return worths, done
+    return worth, done

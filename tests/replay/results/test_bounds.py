@@ -22,7 +22,10 @@ from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.engine.sharing_rules import Interference
-from bft.replay.policies import Decision, EqualShare, Kind, MilpPolicy, MilpSharingPolicy, Policy, State
+from bft.replay.options.effects import constants_of
+from bft.replay.policies import Decision, EqualShare, Kind, MilpPolicy, MilpSharingPolicy, Policy, State, make_policy
+from bft.replay.policies.checking import World, make_world
+from bft.replay.policies.registry import BUILT_IN
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.results.bounds.bounds import Bounds, beside_bounds, bounds_of
 from bft.replay.results.bounds.mixes import best_mixes
@@ -65,6 +68,33 @@ def test_no_policy_beats_them(trace: NodeTrace, jobs: JobTable, rules: Rules, se
     policies.append(MilpPolicy(10.0, SolverOptions("exact"), cost_model=rules.cost_model))
     for policy in policies:
         nobody_beats(bounds, Replay(trace, jobs, policy, rules).run())
+
+
+@cache
+def checked_world(seed: int, *, heavy: bool) -> World:
+    made = make_world(seed)
+    jobs = tuple(replace(job, pmax=job.pmax * 5) for job in made.jobs) if heavy else made.jobs.jobs
+    return replace(made, jobs=JobTable(jobs))
+
+
+@cache
+def bounds_in(seed: int, *, heavy: bool, shares: bool) -> Bounds:
+    made = checked_world(seed, heavy=heavy)
+    return bounds_of([(made.trace, made.jobs)], made.rules.max_jobs, made.interference if shares else None)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_no_built_in_policy_beats_them(name: str, seed: int) -> None:
+    heavy = seed > 2
+    made = checked_world(seed, heavy=heavy)
+    quick = {"population": "10", "generations": "4"} if name == "pollux" else {}
+    policy = make_policy(
+        name, made.settings() | {"solver": SolverOptions("auto" if "sharing" in name else "exact")}, quick
+    )
+    outcome = Replay(made.trace, made.jobs, policy, made.rules, made.interference).run()
+    assert outcome.work > 0
+    nobody_beats(bounds_in(seed, heavy=heavy, shares="interference" in constants_of(name)), outcome)
 
 
 @dataclass

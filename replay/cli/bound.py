@@ -1,0 +1,61 @@
+"""`bft-replay bound`: what no policy can beat."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from bft.replay.cli.parameters import NamesWholeOption
+from bft.replay.cli.replay_options import bound_options
+from bft.replay.options.options import FIELDS, Options
+
+
+@click.command(cls=NamesWholeOption, short_help="Report what no policy can beat.")
+@bound_options
+@click.option("--json", "as_json", is_flag=True, help="Write the bounds as JSON.")
+def bound(as_json: bool, **given: Any) -> None:
+    """Report what no policy can beat on a node trace: outcome, mean job completion time, makespan.
+
+    Rescales, restarts and preemptions are taken to cost nothing, so the bounds hold for every policy and cost model.
+    `bft-replay --bound` reports how near a replay comes to them. Without -ndmap the bundled data set is taken; without
+    jobs a generated workload.
+    """
+    from bft.replay.cli.progress import PlainLines
+    from bft.replay.engine.watcher import Notes
+    from bft.replay.run import bounds_by
+
+    options = Options.of(**{name: given[name] for name in FIELDS if name in given})
+    bounds, inputs = bounds_by(options, Notes(PlainLines()))
+    found = {**asdict(bounds), "max_jobs": options.rules.max_jobs, "jobs": len(inputs.jobs)}
+    if as_json:
+        click.echo(json.dumps(found, indent=2, sort_keys=True))
+        return
+    if bounds.why_none:
+        click.echo(bounds.why_none)
+        return
+    lines = _lines(found)
+    width = max(len(label) for label, _ in lines)
+    for label, value in lines:
+        click.echo(f"{label:<{width}}  {value}")
+
+
+def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
+    in_play = f"{found['max_jobs']} jobs in play" if found["max_jobs"] else "all jobs in play"
+    samples = {
+        "outcome": found["outcome"],
+        "from unit-time alone": found["unit_time"],
+        f"with {in_play}": found["fluid"],
+        "a mix of allocations attains": found["fluid_attained"],
+        "with two jobs on a unit": found["shared"],
+    }
+    lines = [(label, f"{value:,.0f} samples") for label, value in samples.items() if value is not None]
+    lines[0] = lines[0][0], f"at most {lines[0][1]}"
+    if found["jct_mean_s"] is not None:
+        hours = f"at least {found['jct_mean_s'] / 3600:,.2f} h"
+        lines.append(("mean job completion time", f"{hours}, jobs not done counted to the end"))
+    makespan = found["makespan_s"]
+    lines.append(("makespan", "not all jobs can be done" if makespan is None else f"at least {makespan / 3600:,.2f} h"))
+    return lines

@@ -1,0 +1,96 @@
+"""`bft-replay bound` and `--bound`: what nobody can beat, and how near a replay comes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from toy_application import write_application
+
+from bft.replay.cli.main import run
+
+EXACT = ["--backend", "exact", "--no-u"]
+
+
+def test_a_replay_says_how_near_it_comes_and_its_page_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bound", "--json", "-maxJ", "0"]) == 0
+    bounds = json.loads(capsys.readouterr().out)
+    assert bounds["outcome"] == min(bounds["fluid"], bounds["unit_time"])
+    assert bounds["fluid_attained"] <= bounds["fluid"]
+    assert (bounds["max_jobs"], bounds["jobs"]) == (0, 60)
+    out = str(tmp_path / "run")
+    assert run(["--bound", *EXACT, "-maxJ", "0", "-Tfwd", "60", "--out", out]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("bound "))
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    metrics = summary["metrics"]
+    assert metrics["bound"] == bounds["outcome"]
+    assert metrics["share_of_bound"] == metrics["outcome"] / bounds["outcome"] < 1
+    assert metrics["share_of_bound"] > 0.95
+    assert metrics["jct_to_end_mean_s"] > metrics["bounds"]["jct_mean_s"] == bounds["jct_mean_s"]
+    assert f"{metrics['share_of_bound']:.1%} of what nobody can beat, {bounds['outcome']:,.0f} samples" in line
+    assert run(["report", out]) == 0
+    assert "of what nobody can beat" in (tmp_path / "run.html").read_text()
+
+
+def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bound"]) == 0
+    labels = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert labels == [
+        "outcome",
+        "from unit-time alone",
+        "with 10 jobs in play",
+        "a mix of allocations attains",
+        "mean job completion time",
+        "makespan",
+    ]
+
+
+@pytest.fixture
+def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    start = pd.Timestamp("2021-02-10", tz="UTC")
+    rows = [
+        (f"j{k}", start, 1, 4, 3600.0, 10.0, 5.0, "[0, 1, 4]", "[0, 1, 3]", "[0, 1, 3]", "ab"[k % 2]) for k in range(4)
+    ]
+    columns = ["name", "Tsub", "Jmin", "Jmax", "Pmax", "Tcup", "Tcdw", "Ns", "Ps", "Os", "model"]
+    pd.DataFrame(rows, columns=columns).to_csv("jobs.csv", index=False)
+    xi = pd.DataFrame([("a", "b", 1.2, 1.5), ("a", "a", 1.3, 1.3)], columns=["model_a", "model_b", "xi_a", "xi_b"])
+    xi.to_csv("xi.csv", index=False)
+    return tmp_path
+
+
+def test_with_xi_two_jobs_may_share_each_unit(apart: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--cluster", "2x1", "--jobs", "jobs.csv", "--oversized", "cap"]
+    found = {}
+    for xi in ([], ["--xi", "xi.csv"]):
+        assert run(["bound", "--json", *given, *xi]) == 0
+        found[bool(xi)] = json.loads(capsys.readouterr().out)
+    assert found[False]["shared"] is found[True]["fluid"] is None
+    assert found[True]["outcome"] == found[False]["outcome"] == pytest.approx(4 * 3600)
+    # Two jobs a unit: two pairs at 1/1.3 each gain 2/1.3, the pair of a and b 1/1.2 + 1/1.5.
+    assert found[False]["makespan_s"] == pytest.approx(7200)
+    assert found[True]["makespan_s"] == pytest.approx(7200 / (2 / 1.3))
+    for policy in ("fifo", "milp-sharing"):
+        xi = ["--xi", "xi.csv"] if policy == "milp-sharing" else []
+        assert run(["--bound", *given, *xi, "--policy", policy, "--out", policy]) == 0
+        metrics = json.loads((apart / policy / "summary.json").read_text())["metrics"]
+        assert metrics["share_of_bound"] == pytest.approx(1)
+        assert metrics["makespan_s"] >= metrics["bounds"]["makespan_s"]
+
+
+def test_where_no_bound_is_known_none_is_given(apart: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_application(apart / "apps" / "toy")
+    pd.DataFrame(
+        {"name": ["toy-0"], "time": [0], "application": ["toy"], "num_replicas": [1], "batch_size": [64]}
+    ).to_csv("pollux.csv", index=False)
+    given = ["--cluster", "1x4", "--jobs", "pollux.csv", "--jobs-format", "pollux", "--applications", "apps"]
+    assert run(["bound", *given]) == 0
+    why = "1 job follows a measured profile, not a curve: no bound is known of it"
+    assert capsys.readouterr().out.splitlines() == [why]
+    assert run(["--bound", *given, "--policy", "fifo", "--out", "pollux"]) == 0
+    assert why in capsys.readouterr().out
+    metrics = json.loads((apart / "pollux" / "summary.json").read_text())["metrics"]
+    assert metrics["bound"] is metrics["share_of_bound"] is None
+    assert metrics["bounds"]["why_none"] == why
