@@ -261,9 +261,9 @@ def _on_dedicated_nodes(
     return dedicated, timing, False
 
 
-def bounds_by(options: Options, notes: Notes) -> tuple[Bounds, Inputs]:
+def bounds_by(options: Options, watcher: Watcher) -> tuple[Bounds, Inputs]:
     """What no policy can beat on the inputs that the options name, and these inputs."""
-    inputs = load(options, notes)
+    inputs = load(options, Notes(watcher))
     return _bounds(options, inputs, inputs.pools), inputs
 
 

@@ -24,11 +24,10 @@ def bound(as_json: bool, **given: Any) -> None:
     jobs a generated workload.
     """
     from bft.replay.cli.progress import PlainLines
-    from bft.replay.engine.watcher import Notes
     from bft.replay.run import bounds_by
 
     options = Options.of(**{name: given[name] for name in FIELDS if name in given})
-    bounds, inputs = bounds_by(options, Notes(PlainLines()))
+    bounds, inputs = bounds_by(options, PlainLines())
     found = {**asdict(bounds), "max_jobs": options.rules.max_jobs, "jobs": len(inputs.jobs)}
     if as_json:
         click.echo(json.dumps(found, indent=2, sort_keys=True))

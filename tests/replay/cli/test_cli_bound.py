@@ -94,3 +94,18 @@ def test_where_no_bound_is_known_none_is_given(apart: Path, capsys: pytest.Captu
     metrics = json.loads((apart / "pollux" / "summary.json").read_text())["metrics"]
     assert metrics["bound"] is metrics["share_of_bound"] is None
     assert metrics["bounds"]["why_none"] == why
+
+
+def test_a_stage_on_nodes_of_its_own_has_no_bound(apart: Path) -> None:
+    lucid = ["--cluster", "2x4", "--jobs", "jobs.csv", "--policy", "lucid", "--out", "lucid"]
+    assert run(["--bound", *lucid]) == 0
+    metrics = json.loads((apart / "lucid" / "summary.json").read_text())["metrics"]
+    assert metrics["bound"] is None
+    assert metrics["bounds"]["why_none"] == "--policy lucid runs jobs on further nodes first: no bound is known"
+
+
+def test_the_published_accounting_has_none(apart: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reference = ["--compat", "reference", "--skip-rows", "0", "--policy", "equal-share"]
+    assert run(["--bound", *reference, "--out", "reference"]) == 0
+    assert "--bound has no effect with --compat reference" in capsys.readouterr().err
+    assert "bound" not in json.loads((apart / "reference" / "summary.json").read_text())["metrics"]
