@@ -1,4 +1,4 @@
-"""The state of a replay under way, on disk: a killed replay goes on where it was, with the same result (DESIGN §8).
+"""The state of a replay under way, on disk: a killed replay goes on where it was, with the same result.
 
 JSON, not a pickle: reading it runs nothing, and Python's floats come back to the bit. Two lines: a header with format,
 run and the SHA-256 of everything, and the state.

@@ -1,4 +1,4 @@
-"""Fixed clusters and their virtual clusters: pools that share nothing (DESIGN §4)."""
+"""Fixed clusters and their virtual clusters: pools that share nothing."""
 
 from __future__ import annotations
 

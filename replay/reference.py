@@ -315,7 +315,7 @@ class _Reference:
         return shares
 
     def optimise(self, backend: str, time_limit: float | None) -> dict[int, int]:
-        """Solve the MILP over the counts, which is the published model without its flaws (DESIGN §6)."""
+        """Solve the MILP over the counts, which is the published model without its flaws."""
         posed = []
         for job in (self.jobs[j] for j in self.play):
             # The published model reads values between the curve's points only: nobody gets more than the last.

@@ -11,8 +11,17 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("milp", "models", "datasets", "replay")
 MAX_LINES = 60
-# Folders whose long functions are still to be divided.
-LEFT = ("milp", "models", "replay/engine", "replay/policies", "replay/logs")
+# Still to be divided.
+LEFT = {
+    "milp/formulations/sharing.py solve_sharing",
+    "milp/formulations/node.py build",
+    "milp/exact/core.py sweep",
+    "models/pickles/_pickle_machine.py _operations",
+    "replay/logs/intervals.py read",
+    "replay/logs/slurm.py read",
+    "replay/logs/swf.py read",
+    "replay/results/bounds/mixes.py best_mixes",
+}
 
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
@@ -21,11 +30,11 @@ def functions(path: Path) -> Iterator[tuple[str, int]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
             lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
-            yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", lines
+            yield f"{path.relative_to(ROOT)} {node.name}", lines
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_no_function_is_longer_than_sixty_lines_of_body(folder: str) -> None:
-    paths = [path for path in (ROOT / folder).glob("**/*.py") if not str(path.relative_to(ROOT)).startswith(LEFT)]
+    paths = (ROOT / folder).glob("**/*.py")
     long = {name: lines for path in paths for name, lines in functions(path) if lines > MAX_LINES}
-    assert not long
+    assert long.keys() <= LEFT, long

@@ -1,4 +1,4 @@
-"""The command line, DESIGN §9: `bft-replay` replays, its sub-commands do the rest."""
+"""The command line: `bft-replay` replays, its sub-commands do the rest."""
 
 from bft.replay.cli import address_space
 

@@ -1,4 +1,4 @@
-"""U: what jobs got out of idle nodes, over what they would have got out of as many dedicated ones (DESIGN §8)."""
+"""U: what jobs got out of idle nodes, over what they would have got out of as many dedicated ones."""
 
 from __future__ import annotations
 

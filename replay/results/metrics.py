@@ -1,4 +1,4 @@
-"""What a replay's outcome means: the metrics of DESIGN §8."""
+"""What a replay's outcome means: its metrics."""
 
 from __future__ import annotations
 

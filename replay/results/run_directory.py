@@ -1,4 +1,4 @@
-"""The run directory: what a replay leaves behind (DESIGN §8)."""
+"""The run directory: what a replay leaves behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes are idle when: the node trace (DESIGN §4)."""
+"""Which nodes are idle when: the node trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node traces from and to files: the native long form and the published matrix form (DESIGN §4)."""
+"""Node traces from and to files: the native long form and the published matrix form."""
 
 from __future__ import annotations
 

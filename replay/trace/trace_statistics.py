@@ -1,4 +1,4 @@
-"""Idle fragments: how long nodes stay idle, and what that is worth (DESIGN §8)."""
+"""Idle fragments: how long nodes stay idle, and what that is worth."""
 
 from __future__ import annotations
 

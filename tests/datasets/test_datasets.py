@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import doctest
-import importlib
 import json
 import subprocess
 import sys
@@ -371,11 +369,3 @@ def test_importing_the_package_loads_neither_pandas_nor_what_builds_on_it() -> N
         "assert not any(name.startswith(('bft.replay', 'bft.milp')) for name in sys.modules)\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
-
-
-def test_the_examples_in_the_docstrings_hold() -> None:
-    failed = tried = 0
-    for name in ("node_traces", "dnn_jobs", "bundled"):
-        result = doctest.testmod(importlib.import_module(f"bft.datasets.{name}"))
-        failed, tried = failed + result.failed, tried + result.attempted
-    assert (failed, tried > 0) == (0, True)
