@@ -59,52 +59,52 @@ def measure(trace: NodeTraceTable) -> dict[str, float]:
     node = pd.Index(universe).get_indexer(pd.Index(trace.frame["node"]))
     idle = trace.frame["idle"].to_numpy(dtype=bool)
     window_s = (end - start) / pd.Timedelta(seconds=1)
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
 
     def quantiles(label: str, unit: str, values: NDArray[np.floating[Any]], percents: Sequence[int]) -> None:
         for percent, value in zip(percents, np.percentile(values, percents), strict=True):
-            found[f"{label} p{percent}{unit}"] = float(value)
+            figures[f"{label} p{percent}{unit}"] = float(value)
 
     event = np.unique(second[second > 0])
     gap = np.diff(event)
     quantiles("gap", " s", gap, (50, 90, 99))
-    found |= {"gap mean s": float(gap.mean()), "gap min s": float(gap.min())}
+    figures |= {"gap mean s": float(gap.mean()), "gap min s": float(gap.min())}
 
     edge = np.unique(np.r_[0.0, event, window_s])
     change = np.bincount(np.searchsorted(edge, second), np.where(idle, 1, -1), minlength=len(edge))
     share, width = np.cumsum(change)[:-1] / len(universe) * 100, np.diff(edge)
-    found["idle mean %"] = float((share * width).sum() / window_s)
+    figures["idle mean %"] = float((share * width).sum() / window_s)
     by_share = np.argsort(share)
     elapsed = np.cumsum(width[by_share])
     for percent in (25, 50, 75, 90, 99):
-        found[f"idle p{percent} %"] = float(share[by_share][np.searchsorted(elapsed, percent / 100 * window_s)])
+        figures[f"idle p{percent} %"] = float(share[by_share][np.searchsorted(elapsed, percent / 100 * window_s)])
     high = share > 2000 / summit.SUMMIT_NODES * 100
-    found["above 42 % of nodes: h/day"] = float(width[high].sum() / window_s * 24)
-    found["above 42 %: share of idle node-time %"] = float((share * width)[high].sum() / (share * width).sum() * 100)
+    figures["above 42 % of nodes: h/day"] = float(width[high].sum() / window_s * 24)
+    figures["above 42 %: share of idle node-time %"] = float((share * width)[high].sum() / (share * width).sum() * 100)
     area = np.r_[0.0, np.cumsum(share * width)]
     days = np.diff(np.interp(np.linspace(0, window_s, max(1, round(window_s / 86400)) + 1), edge, area))
     means = days / (window_s / len(days))
-    found |= {"day mean min %": float(means.min()), "day mean max %": float(means.max())}
+    figures |= {"day mean min %": float(means.min()), "day mean max %": float(means.max())}
 
     for label, which in (("join", idle & (second > 0)), ("leave", ~idle)):
         group = np.unique(second[which], return_counts=True)[1].astype(float)
         quantiles(label, "", group, (50, 75, 90, 95, 99))
-        found[f"{label} mean"] = float(group.mean())
+        figures[f"{label} mean"] = float(group.mean())
 
     order = np.lexsort((second, node))
     follows = (node[order][1:] == node[order][:-1]) & (second[order][:-1] > 0)
     lasts, opens = np.diff(second[order])[follows], idle[order][:-1][follows]
     fragment = lasts[opens]
     quantiles("fragment", " s", fragment, (1, 5, 10, 25, 50, 75, 90, 95, 99))
-    found["fragment mean s"] = float(fragment.mean())
+    figures["fragment mean s"] = float(fragment.mean())
     for text, limit in (("10 min", 600), ("1 h", 3600)):
         short = fragment <= limit
-        found[f"fragments <= {text}: count %"] = float(short.mean() * 100)
-        found[f"fragments <= {text}: node-time %"] = float(fragment[short].sum() / fragment.sum() * 100)
-    found["fragments per node and day"] = len(fragment) / len(universe) / (window_s / 86400)
+        figures[f"fragments <= {text}: count %"] = float(short.mean() * 100)
+        figures[f"fragments <= {text}: node-time %"] = float(fragment[short].sum() / fragment.sum() * 100)
+    figures["fragments per node and day"] = len(fragment) / len(universe) / (window_s / 86400)
     quantiles("busy", " s", lasts[~opens], (10, 25, 50, 75))
-    found["never idle %"] = 100 * (1 - len(np.unique(node)) / len(universe))
-    return found
+    figures["never idle %"] = 100 * (1 - len(np.unique(node)) / len(universe))
+    return figures
 
 
 def comparison(columns: dict[str, dict[str, float]]) -> str:

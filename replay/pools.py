@@ -130,7 +130,7 @@ def cluster_pools(cluster: str, jobs: JobTable) -> list[Pool]:
 
 
 def _long_enough(jobs: Sequence[Job]) -> int:
-    """An instant by which any schedule that leaves no pool empty has ended: all jobs in turn, at their least rates.
+    """An instant by which any schedule that leaves no pool empty has ended: all jobs in turn, at their lowest rates.
 
     A policy that never runs some job must end some time, too.
     """

@@ -60,7 +60,7 @@ class ReferenceRun:
         How often an allocation was decided: in rows with idle nodes and jobs in play.
     timeouts, fallbacks
         Decisions (MILP) that ran into the time limit, so that the map was kept, and decisions for which the backend
-        failed and the exact programme stood in.
+        failed and the exact dynamic programme (DP) stood in.
     interrupted
         Whether `should_stop` ended the run; what is here is then what was reached.
     """
@@ -319,9 +319,9 @@ class _Reference:
         posed = []
         for job in (self.jobs[j] for j in self.play):
             # The published model reads values between the curve's points only: nobody gets more than the last.
-            most = max(job.jmin, min(job.jmax, int(job.scalability.last)))
+            largest = max(job.jmin, min(job.jmax, int(job.scalability.last)))
             curve = job.objective
-            posed.append(milp.Job(job.name, job.jmin, most, curve.ns, curve.ps, job.tcup_s, job.tcdw_s))
+            posed.append(milp.Job(job.name, job.jmin, largest, curve.ns, curve.ps, job.tcup_s, job.tcdw_s))
         current = tuple(self.held[j] for j in self.play)
         problem = milp.Problem(len(self.owner), self.tfwd_s, tuple(posed), current)
         # As published: the solver's own of several optima, and nothing in hand when its time is up.

@@ -103,7 +103,7 @@ def _execute(
     results.check_writable(folder, force=force or resumes)
     clock = {"started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     began = time.perf_counter()
-    policy = policy_of(options)  # what its constants lack is found before anything is read
+    policy = policy_of(options)  # invalid constants are reported before anything is read
     check_backend(options)
     notes = Notes(watcher)
     for note in without_effect(options):
@@ -393,7 +393,7 @@ def can_resume(folder: Path) -> bool:
 
 
 def degraded(metrics: dict[str, Any]) -> bool:
-    """Whether a fallback was used or an answer turned out wrong: the command line then exits with 3."""
+    """Whether a fallback was used or an answer turned out invalid: the command line then exits with 3."""
     fallbacks = metrics.get("decisions_by_status", {}).get("fallback", 0)
     return bool(fallbacks or metrics.get("verify_mismatches", 0))
 

@@ -1,6 +1,6 @@
 """Running under a limit on the address space (ulimit -v, batch systems), which libraries reserve far more of than used.
 
-Measured on two cores, in MiB of address space for a replay with the exact programme: 1,950 as the libraries are,
+Measured on two cores, in MiB of address space for a replay with the exact DP: 1,950 as the libraries are,
 930 with Arrow's pool on the system's allocator (its own reserves 1 GiB), 850 with one thread for BLAS (each reserves
 its buffers; SciPy's waits for ever when it cannot), 590 with one arena for the C library's allocator. None of this
 changes a result.
@@ -42,7 +42,7 @@ def prepare() -> None:
 
 
 def too_small() -> str | None:
-    """What to tell when nothing can run within the limit."""
+    """The message when nothing can run within the limit."""
     size = limit()
     if size is None or size >= LEAST_BYTES:
         return None

@@ -92,7 +92,7 @@ def _about(name: str) -> str:
               help="Refuse logs with more intervals of single nodes; ten million take some 2 GB.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Refuse the first row that would be skipped.")
 @click.option("--allow-few", is_flag=True, help="Accept files of which fewer than 5 % of the rows can be used, logs "
-              "without any job, and windows of which most lies outside the logs.")  # fmt: skip
+              "without any job, and windows that lie mostly outside the logs.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The diagnosis as JSON.")
 @click.option("--force", is_flag=True, help="Replace the target if it exists.")
 @click.option("--recipe", metavar="SCHEDULER", callback=_print_recipe, expose_value=False, is_eager=True,
@@ -101,7 +101,7 @@ def _about(name: str) -> str:
 @click.option("--formats", is_flag=True, callback=_print_formats, expose_value=False, is_eager=True,
               help="Print all FORMATs that can be read here and exit.")  # fmt: skip
 def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, force: bool, **given: Any) -> None:
-    """Make a node trace of a scheduler's logs, and tell what they hold.
+    """Make a node trace of a scheduler's logs, and report what they hold.
 
     FORMAT is one of slurm, slurm-json, pbs, lsf, lsf-events, sge, cobalt, swf, intervals, another package's (--formats
     lists all), or auto. FILEs may be compressed (gzip, xz, zstd, bzip2); - is standard input. A node is idle while no
@@ -165,7 +165,7 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
         return
     for line in _summary(made, diagnosis, coverage):
         click.echo(line)
-    click.echo(f"{output}: {len(made.nodes)} nodes, {len(made)} events; bft-replay trace info {output} tells more")
+    click.echo(f"{output}: {len(made.nodes)} nodes, {len(made)} events; bft-replay trace info {output} shows more")
 
 
 def _read(name: str, kind: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock) -> None:
@@ -174,7 +174,7 @@ def _read(name: str, kind: str, settings: Settings, into: Collector, diagnosis: 
     from bft.replay.logs.clusters import NO_CLUSTER
     from bft.replay.logs.slurm_columns import layout
 
-    with _progress(name) as told, open_log(name, told) as lines:
+    with _progress(name) as watch, open_log(name, watch) as lines:
         head: list[str] = []
         if kind in (AUTO, "slurm-events"):
             for line in lines:
@@ -207,10 +207,10 @@ def _take_list(text: str, into: Collector) -> None:
 def _instant(text: str | None, option: str, clock: Clock) -> int | None:
     if text is None:
         return None
-    found = clock.parse(f"{text}T00:00:00" if len(text) == 10 and "-" in text else text, option, 0)
-    if found is None:
+    instant = clock.parse(f"{text}T00:00:00" if len(text) == 10 and "-" in text else text, option, 0)
+    if instant is None:
         raise InputError(f"{option}: expected a date and time such as 2021-02-10T20:21:15, not {text!r}")
-    return found
+    return instant
 
 
 @contextmanager

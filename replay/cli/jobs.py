@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bft.models.speed.scalability import ScalabilityFit, Throughputs
     from bft.models.speed.training_log import StepTimes
 
-# A batch size that differs from what the log tells by more than this factor is named.
+# A batch size that differs from what the log states by more than this factor is named.
 OTHER_BATCH = 1.05
 
 Kind = Literal["piecewise", "amdahl", "usl", "throughput"]
@@ -61,7 +61,7 @@ class _Counts(click.ParamType):  # type: ignore[type-arg]
 @click.option("--model", "kind", type=OneOf(["piecewise", "amdahl", "usl", "throughput"]), default="piecewise",
               show_default=True, help="Through medians; Amdahl's law; USL; T_grad and T_sync.")  # fmt: skip
 @click.option("--units", type=_Counts(), help="Sizes of the curve, such as 1,2,4; with --log: units of each log.")
-@click.option("--max", "most", type=click.IntRange(min=1),
+@click.option("--max", "max_units", type=click.IntRange(min=1),
               help="Sizes of the curve: measured ones and powers of two up to this.")  # fmt: skip
 @click.option("--units-per-node", type=click.IntRange(min=1), default=1, show_default=True,
               help="For --model throughput, where the table has no column nodes.")  # fmt: skip
@@ -69,12 +69,12 @@ class _Counts(click.ParamType):  # type: ignore[type-arg]
               help="Samples a step over all units: of the curve (--model throughput), and of the logs.")  # fmt: skip
 @click.option("--unit-batch", type=Finite(min=0, min_open=True), help="For logs: samples a step and unit instead.")
 @click.option("--name", help="Name of the model where the table has none, and of the logs.")
-@click.option("-o", "--output", metavar="FILE", help="Job table: .parquet, .csv or .jsonl, a job a model.")
+@click.option("-o", "--output", metavar="FILE", help="Job table: .parquet, .csv or .jsonl, one job per model.")
 @click.option("--curves", metavar="FILE", help="Points of the curves as .csv, extrapolated ones marked.")
 @click.option("--submit", metavar="TIME", help="When the jobs are submitted (UTC); needed for -o.")
 @click.option("--pmax", type=Finite(min=0, min_open=True), default=1.3e8, show_default=True,
               help="Work of a job, samples.")  # fmt: skip
-@click.option("--jmin", type=click.IntRange(min=1), help="Fewest units of a job. [the least measured]")
+@click.option("--jmin", type=click.IntRange(min=1), help="Fewest units of a job. [the smallest measured]")
 @click.option("--tcup", "tcup_s", type=Seconds(zero=True), default=18.0, show_default=True, help="Seconds to grow.")
 @click.option("--tcdw", "tcdw_s", type=Seconds(zero=True), default=12.0, show_default=True, help="Seconds to shrink.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
@@ -85,7 +85,7 @@ def fit(
     warmup: int,
     kind: Kind,
     units: list[int] | None,
-    most: int | None,
+    max_units: int | None,
     units_per_node: int,
     batch_size: float | None,
     unit_batch: float | None,
@@ -97,7 +97,7 @@ def fit(
     jmin: int | None,
     **bounds: float,
 ) -> None:
-    """Fit a scalability curve to the measurements of each model, and tell how well it fits.
+    """Fit a scalability curve to the measurements of each model, and report how well it fits.
 
     MEASUREMENTS has the columns model (or job), units, and throughput (samples/s) or step_time (s) with batch_size;
     optionally batch_size (samples a step over all units), nodes, sync_time. Points beyond what was measured are marked.
@@ -110,10 +110,10 @@ def fit(
         raise click.UsageError("--unit-batch is for logs, and instead of --batch-size")
     if measurements is not None and pattern is not None:
         raise click.UsageError("--pattern is for logs")
-    if units and most and not logs:
+    if units and max_units and not logs:
         raise click.UsageError("give --units or --max, not both")
     if output and not submit:
-        raise click.UsageError("-o needs --submit, such as the start of the trace (bft-replay trace info tells it)")
+        raise click.UsageError("-o needs --submit, such as the start of the trace (bft-replay trace info shows it)")
     for file in (output, curves):
         if file:
             refuse_existing(file, force=force)
@@ -124,7 +124,7 @@ def fit(
         units = None
     fitted = [
         fit_scalability(
-            own, kind, sizes=units or sizes_up_to(own, most), units_per_node=units_per_node, batch=batch_size
+            own, kind, sizes=units or sizes_up_to(own, max_units), units_per_node=units_per_node, batch=batch_size
         )
         for own in measured
     ]
@@ -140,10 +140,12 @@ def fit(
     if output:
         from bft.models.job_files import write_jobs
 
-        least = [
+        smallest = [
             jmin or int(min(own.sizes()[0], entry.curve.last)) for own, entry in zip(measured, fitted, strict=True)
         ]
-        largest = [max(entry.peak, min(low, int(entry.curve.last))) for entry, low in zip(fitted, least, strict=True)]
+        largest = [
+            max(entry.peak, min(low, int(entry.curve.last))) for entry, low in zip(fitted, smallest, strict=True)
+        ]
         for entry, jmax in zip(fitted, largest, strict=True):
             if jmax < entry.curve.last:
                 rate, last = entry.curve.at(jmax), entry.curve.ps[-1]
@@ -152,7 +154,7 @@ def fit(
                     f"at {entry.curve.last:g}: Jmax is {jmax}",
                     err=True,
                 )
-        table = _job_table(fitted, least, largest, submit, bounds)
+        table = _job_table(fitted, smallest, largest, submit, bounds)
         with drafted(output) as draft:
             write_jobs(table, draft)
         click.echo(f"{output}: {len(table)} jobs")
@@ -203,7 +205,7 @@ def _from_logs(
     batch_size: float | None,
     unit_batch: float | None,
 ) -> Throughputs:
-    """A measurement a log; told as it is read."""
+    """One measurement per log, reported as it is read."""
     import numpy as np
 
     from bft.models.speed.scalability import Throughputs
@@ -218,15 +220,15 @@ def _from_logs(
         times = read_log(log, pattern, batch_size=batch, warmup=warmup)
         if times.per == "token" and batch is not None:
             raise InputError(
-                "tells tokens a second only, and a batch size in samples does not tell the tokens of a step",
+                "states tokens a second only, and a batch size in samples does not give the tokens of a step",
                 file=log,
                 hint="leave the batch size out: the curve, and --pmax, are then in tokens",
             )
         kinds.add(times.per == "token")
         if len(kinds) > 1:
-            raise InputError("some of the logs tell tokens a second only, others samples or steps", file=log)
+            raise InputError("some of the logs state tokens a second only, others samples or steps", file=log)
         if times.samples is None:
-            raise InputError("does not tell samples a step", file=log, hint="give --batch-size or --unit-batch")
+            raise InputError("does not state samples a step", file=log, hint="give --batch-size or --unit-batch")
         rate, low, high = times.throughput()[0], *times.interval_s()
         per = f"{times.median_s:9.4g} {low:9.4g}-{high:9.4g}" if times.per == "step" else f"{'-':>9} {'-':>19}"
         click.echo(f"{Path(log).name:<24} {count:>5} {len(times):>7} {per} {rate:11.5g}")
@@ -245,14 +247,14 @@ def _from_logs(
 
 def _notes(times: StepTimes, batch: float | None) -> list[str]:
     """What was read of a log and what was not, and what is odd about it."""
-    told = [f"read {times.used}", *times.notes]
+    remarks = [f"read {times.used}", *times.notes]
     if times.unused:
-        told.append(f"not used: {', '.join(times.unused)}")
+        remarks.append(f"not used: {', '.join(times.unused)}")
     if times.ignored:
-        told.append(f"{times.ignored} of its durations are not > 0, or their step counter went back")
+        remarks.append(f"{times.ignored} of its durations are not > 0, or their step counter went back")
     if batch and times.stated and not 1 / OTHER_BATCH < times.stated / batch < OTHER_BATCH:
-        told.append(f"the log tells of {times.stated:.5g} samples a step; {batch:g} were given, and count")
-    return told
+        remarks.append(f"the log states {times.stated:.5g} samples a step; {batch:g} were given, and count")
+    return remarks
 
 
 def _report(measured: Sequence[Throughputs], fitted: Sequence[ScalabilityFit]) -> list[str]:
@@ -274,7 +276,7 @@ def _report(measured: Sequence[Throughputs], fitted: Sequence[ScalabilityFit]) -
 
 def _job_table(
     fitted: Sequence[ScalabilityFit],
-    least: Sequence[int],
+    smallest: Sequence[int],
     largest: Sequence[int],
     submit: str | None,
     bounds: dict[str, float],
@@ -297,13 +299,13 @@ def _job_table(
             "Ps": entry.curve.ps.tolist(),
             "Os": entry.curve.ps.tolist(),
         }
-        for entry, jmin, jmax in zip(fitted, least, largest, strict=True)
+        for entry, jmin, jmax in zip(fitted, smallest, largest, strict=True)
     ]
     return jobs_from_frame(pd.DataFrame(rows))
 
 
 def _points(fitted: Sequence[ScalabilityFit]) -> str:
-    """The curves as CSV, a row a point."""
+    """The curves as CSV, one row per point."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["model", "units", "throughput", "efficiency", "extrapolated"])

@@ -25,7 +25,7 @@ from bft.replay.cli.parameters import bind_variables
 
 EXIT_BAD_INPUT, EXIT_DEGRADED, EXIT_INTERRUPTED = 2, 3, 130
 
-# Sub-command -> where it lives. Modules are imported when called: a wrong option should not wait for pandas.
+# Sub-command -> where it lives. Modules are imported when called: an invalid option should not wait for pandas.
 COMMANDS = {
     "replay": "bft.replay.cli.replay:replay",
     "bound": "bft.replay.cli.bound:bound",
@@ -87,9 +87,9 @@ class _Dispatcher(click.Group):
 @click.version_option(metadata.version("bft-replay"), prog_name="bft-replay")
 def cli() -> None:
     """Replay a supercomputer's idle-node log: who gets which idle node, and what would that have yielded."""
-    told = too_small()
-    if told is not None:
-        raise click.ClickException(told)
+    problem = too_small()
+    if problem is not None:
+        raise click.ClickException(problem)
 
 
 def command_line() -> str:
@@ -146,14 +146,14 @@ def run(args: list[str] | None = None) -> int:
             raise error.__cause__ from None
         click.echo("Interrupted.", err=True)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # `| head` closed our output: nobody is left to tell
+    except BrokenPipeError:  # `| head` closed our output: nobody is left to read it
         _discard_output()
         return 0
     except SystemExit as error:
         if sys.stdout is not output:  # the same, noticed by click: it wraps a closed output before it exits
             _discard_output()
             return 0
-        click.echo(f"Error: something that was called ended the programme ({error.code!r})", err=True)
+        click.echo(f"Error: something that was called ended the program ({error.code!r})", err=True)
         return EXIT_BAD_INPUT
     except OSError as error:  # a full disk, a file that vanished: for whoever minds the machine
         click.echo(f"Error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}", err=True)

@@ -22,7 +22,7 @@ def drafted(output: str | Path) -> Iterator[Path]:
     """Yield a path of the same name in a hidden folder beside `output`; when the block ends well it becomes `output`.
 
     Folders that lack are made. When the block raises, the hidden folder goes and `output` is as it was. Only writing
-    belongs into the block: its OSErrors are told as errors of `output`.
+    belongs into the block: its OSErrors are reported as errors of `output`.
     """
     target = Path(output)
     if not target.name or target.is_dir():

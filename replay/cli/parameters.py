@@ -208,13 +208,13 @@ class NamesWholeOption(click.Command):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        told = "Memory that the content of one input may take, such as 4G. [1G, or 20 times the file]"
+        text = "Memory that the content of one input may take, such as 4G. [1G, or 20 times the file]"
         self.params.append(
-            click.Option(["--max-input"], type=Size(), expose_value=False, callback=_limit_input, help=told)
+            click.Option(["--max-input"], type=Size(), expose_value=False, callback=_limit_input, help=text)
         )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, and tell an unknown option with what it may have been meant to be."""
+        """Parse; an unknown option is named with what may have been meant."""
         given = list(args)
         try:
             return super().parse_args(ctx, args)

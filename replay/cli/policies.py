@@ -20,21 +20,21 @@ def policies(name: str | None, as_json: bool) -> None:
     from bft.replay.policies import policy_names
 
     names = policy_names() if name is None else [_known(name, policy_names())]
-    found = {each: _described(each, may_fail=name is None) for each in names}
+    described = {each: _described(each, may_fail=name is None) for each in names}
     if as_json:
-        click.echo(json.dumps(found, indent=2, default=str))
+        click.echo(json.dumps(described, indent=2, default=str))
         return
     width = max(map(len, names))
-    for each, told in found.items():
+    for each, policy in described.items():
         if name is None:
-            click.echo(f"{each:<{width}}  {told['summary']}")
+            click.echo(f"{each:<{width}}  {policy['summary']}")
             continue
-        kinds = ", ".join(told["traits"])
-        click.echo(f"{each}: {told['summary']}" + (f" ({kinds})" if kinds else ""))
-        for option in told["options"]:
+        kinds = ", ".join(policy["traits"])
+        click.echo(f"{each}: {policy['summary']}" + (f" ({kinds})" if kinds else ""))
+        for option in policy["options"]:
             what = option["help"] or option["expected"]
             click.echo(f"  --set {option['name']}={option['default']}  {what}")
-        if not told["options"]:
+        if not policy["options"]:
             click.echo("  It has no constants of its own.")
 
 

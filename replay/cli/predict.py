@@ -96,10 +96,10 @@ def evaluate(what: str, table: str, share: float, kinds: tuple[str, ...], column
     click.echo(f"{'':14} {'MAE':>10} {'R2':>7} {'R2 log':>7} {'rank':>6} {'slope':>6} {'fit s':>6}")
     for kind in kinds or KINDS:
         start = time.perf_counter()
-        found, fitted = run(kind, seed)
-        click.echo(f"{_figures(kind, found)} {fitted - start:6.1f}")
-    for name, found in trivial().items():
-        click.echo(f"{_figures(name, found)} {'-':>6}")
+        accuracy, fitted = run(kind, seed)
+        click.echo(f"{_figures(kind, accuracy)} {fitted - start:6.1f}")
+    for name, accuracy in trivial().items():
+        click.echo(f"{_figures(name, accuracy)} {'-':>6}")
 
 
 @predict.command(cls=NamesWholeOption, short_help="What a saved model has learnt.")
@@ -124,11 +124,11 @@ def show(model: str, png: str | None, table: str | None) -> None:
         return
     if isinstance(learnt, DurationEstimator):
         features, target, what = learnt.features, "log(1 + s)", "durations"
-        told = f"durations, from {len(learnt.past.user):,} finished jobs"
+        what = f"durations, from {len(learnt.past.user):,} finished jobs"
     else:
         features, target, what = FEATURES, f"root of {learnt.column}", "submissions"
-        told = f"{learnt.column} per {learnt.slot_s:g} s over the next {learnt.horizon * learnt.slot_s:g} s"
-    click.echo(f"{learnt.kind}: {told}\nfeatures: {', '.join(features)}")
+        what = f"{learnt.column} per {learnt.slot_s:g} s over the next {learnt.horizon * learnt.slot_s:g} s"
+    click.echo(f"{learnt.kind}: {what}\nfeatures: {', '.join(features)}")
     if png is not None and table is not None:
         x = learnt.inputs(_read(what, table), source=table)
         with drafted(png) as draft:
@@ -136,12 +136,9 @@ def show(model: str, png: str | None, table: str | None) -> None:
         click.echo(f"{png}: drawn over {len(x):,} rows")
 
 
-def _figures(name: str, found: Accuracy) -> str:
-    return (
-        f"{name:14} {found.mae:10.2f} {found.r2:7.3f} {found.r2_log:7.3f} {found.rank:6.3f} {found.slope:6.2f}".replace(
-            "nan", "  -"
-        )
-    )
+def _figures(name: str, of: Accuracy) -> str:
+    figures = f"{of.mae:10.2f} {of.r2:7.3f} {of.r2_log:7.3f} {of.rank:6.3f} {of.slope:6.2f}"
+    return f"{name:14} {figures}".replace("nan", "  -")
 
 
 def _read(what: str, table: str) -> pd.DataFrame:

@@ -40,7 +40,7 @@ class PlainLines:
             self._tell(f"  {tenth * 10} %  {_day(now_ns)}  {decisions} decisions")
 
     def note(self, text: str) -> None:
-        """Something worth telling, not an error."""
+        """Something worth knowing, not an error."""
         self._tell(f"note: {text}")
 
     def done(self) -> None:
@@ -103,7 +103,7 @@ class Bar:
         )
 
     def note(self, text: str) -> None:
-        """Something worth telling, not an error."""
+        """Something worth knowing, not an error."""
         self._console.print(f"note: {text}", markup=False, highlight=False)
 
     def done(self) -> None:

@@ -110,7 +110,7 @@ def _watching(log: io.StringIO | None) -> Bar | PlainLines:
 
 @contextlib.contextmanager
 def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells whether to stop: Ctrl-C or SIGTERM came since it was first asked.
+    """Yield a function that says whether to stop: Ctrl-C or SIGTERM came since it was first asked.
 
     Before that nothing has been replayed that could be kept, and an interrupt ends the program as any; so does a second
     one. What follows within DOUBLE_S counts as the same.

@@ -55,11 +55,11 @@ def info(as_json: bool, **given: Any) -> None:
     """Tell size, idle nodes, idle fragments by count and node-time, and what outlives a start-up."""
     from bft.replay.trace.trace_statistics import trace_statistics
 
-    found = trace_statistics(_read(given))
+    statistics = trace_statistics(_read(given))
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        click.echo(json.dumps(statistics, indent=2))
         return
-    for label, value in _lines(found):
+    for label, value in _lines(statistics):
         click.echo(f"{label:<28}{value}")
 
 
@@ -84,7 +84,7 @@ def show(shown: int, as_json: bool, **given: Any) -> None:
             click.echo(json.dumps(line))
         return
     if len(read):
-        click.echo(f"idle nodes, {_moment(read.start)} to {_moment(read.end)}, most {int(idle.max())}")
+        click.echo(f"idle nodes, {_moment(read.start)} to {_moment(read.end)}; at most {int(idle.max())}")
         click.echo(_sparkline(idle_over_time(read, SPANS)))
     click.echo(f"{'time':<22}{'joined':>8}{'left':>8}{'idle':>8}")
     for event in range(min(shown, len(read))):
@@ -104,18 +104,21 @@ def _sparkline(means: NDArray[np.float64]) -> str:
     return "".join(BLOCKS[k] for k in level)
 
 
-def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
+def _lines(statistics: dict[str, Any]) -> list[tuple[str, str]]:
     lines = [
-        ("source", found["source"]),
-        ("machine", found["machine"] or "-"),
-        ("nodes", f"{found['nodes']:,} ({found['nodes_never_idle']:,} never idle)"),
-        ("observed", f"{found['start']} to {found['end']} ({found['duration_s'] / 86400:.1f} days)"),
-        ("events", f"{found['events']:,} ({found['joins']:,} joins, {found['leaves']:,} leaves)"),
-        ("idle", f"{found['idle_node_seconds'] / 3600:,.0f} node-hours, {_percent(found['idle_share'])} of all"),
-        ("idle nodes", f"mean {found['idle_nodes_mean']:.1f}, most {found['idle_nodes_max']:,}"),
-        ("idle nodes over time", _sparkline(np.array(found["idle_nodes_over_time"]))),
+        ("source", statistics["source"]),
+        ("machine", statistics["machine"] or "-"),
+        ("nodes", f"{statistics['nodes']:,} ({statistics['nodes_never_idle']:,} never idle)"),
+        ("observed", f"{statistics['start']} to {statistics['end']} ({statistics['duration_s'] / 86400:.1f} days)"),
+        ("events", f"{statistics['events']:,} ({statistics['joins']:,} joins, {statistics['leaves']:,} leaves)"),
+        (
+            "idle",
+            f"{statistics['idle_node_seconds'] / 3600:,.0f} node-hours, {_percent(statistics['idle_share'])} of all",
+        ),
+        ("idle nodes", f"mean {statistics['idle_nodes_mean']:.1f}, max {statistics['idle_nodes_max']:,}"),
+        ("idle nodes over time", _sparkline(np.array(statistics["idle_nodes_over_time"]))),
     ]
-    fragments = found.get("fragments")
+    fragments = statistics.get("fragments")
     if fragments:
         quantiles = fragments["seconds_quantiles"]
         named = ", ".join(f"{q} {quantiles[q]:,.0f}" for q in ("p10", "p25", "p50", "p75", "p90", "p99"))
@@ -134,10 +137,10 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
             ("nodes_per_join_event", "nodes a join event"),
             ("nodes_per_leave_event", "nodes a leave event"),
         ):
-            sizes = found[key]
+            sizes = statistics[key]
             if sizes:
                 lines.append((label, ", ".join(f"{q} {size:,.0f}" for q, size in sizes.items())))
-    return lines + [("note", note) for note in found["notes"]]
+    return lines + [("note", note) for note in statistics["notes"]]
 
 
 def _moment(instant_ns: int) -> str:

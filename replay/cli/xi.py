@@ -40,7 +40,7 @@ _pattern = click.option(
 )
 
 
-@xi.command(cls=NamesWholeOption, short_help="Make a xi table from solo and twin measurements.")
+@xi.command(cls=NamesWholeOption, short_help="Make a xi table from solo and co-run measurements.")
 @click.argument("files", metavar="MEASUREMENTS...", nargs=-1, required=True)
 @click.option("-o", "--output", metavar="FILE", required=True, help="Where to write the table: .csv or .parquet.")
 @click.option("--for", "jobs", metavar="JOBS", help="Estimate also what these jobs need and nobody measured: a table "
@@ -75,9 +75,9 @@ def build(
     if measured.clipped:
         click.echo(f"note: {measured.clipped} xi below 1 are measurement noise and count as 1", err=True)
     rows = list(measured.measurements)
-    told = f"{len(rows)} pairs measured"
+    summary = f"{len(rows)} pairs measured"
     if measured.rows > len(rows):
-        told += f" ({measured.rows} rows, of repetitions the median)"
+        summary += f" ({measured.rows} rows, of repetitions the median)"
     if jobs is not None:
         kinds, estimator = _kinds(jobs), XiEstimator(rows)
         unknown = sorted({model for model, _ in kinds} - set(estimator.models))
@@ -85,13 +85,13 @@ def build(
         if unknown:
             click.echo(f"note: never measured, so that only guesses can be had: {_listing(unknown)}", err=True)
         counts = Counter(row.flag for row in filled)
-        told += f", {len(filled)} estimated" + "".join(f", {counts[flag]} {flag}" for flag in sorted(counts))
+        summary += f", {len(filled)} estimated" + "".join(f", {counts[flag]} {flag}" for flag in sorted(counts))
         rows += filled
     _write(xi_to_frame(rows), output)
-    click.echo(f"{output}: {told}")
+    click.echo(f"{output}: {summary}")
 
 
-@xi.command(cls=NamesWholeOption, short_help="Validate a xi table and tell what it lacks.")
+@xi.command(cls=NamesWholeOption, short_help="Validate a xi table and report what it lacks.")
 @click.argument("file", metavar="XI")
 @click.option("--implausible", type=Finite(min=1), default=IMPLAUSIBLE, show_default=True,
               help="Name ratios above this.")  # fmt: skip
@@ -101,23 +101,23 @@ def check(file: str, implausible: float, as_json: bool) -> None:
     from bft.models import read_xi
     from bft.models.sharing.xi_check import check_xi
 
-    found = check_xi(read_xi(file), implausible)
+    result = check_xi(read_xi(file), implausible)
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        click.echo(json.dumps(result, indent=2))
         return
-    estimated = ", ".join(f"{count} {flag}" for flag, count in found["estimated"].items())
-    missing = [f"{a} + {b}" for a, b in found["missing_pairs"]]
+    estimated = ", ".join(f"{count} {flag}" for flag, count in result["estimated"].items())
+    missing = [f"{a} + {b}" for a, b in result["missing_pairs"]]
     asymmetric = [
         f"{entry['victim']} beside {entry['partner']} {entry['least']:.3g} to {entry['most']:.3g}"
-        for entry in found["asymmetric"]
+        for entry in result["asymmetric"]
     ]
-    high = [f"{entry['victim']} beside {entry['partner']} {entry['xi']:.3g}" for entry in found["implausible"]]
+    high = [f"{entry['victim']} beside {entry['partner']} {entry['xi']:.3g}" for entry in result["implausible"]]
     for label, value in (
-        ("rows", f"{found['rows']:,}" + (f" (not measured: {estimated})" if estimated else "")),
-        ("models", f"{found['models']:,}, with batch sizes {found['configurations']:,}"),
-        ("pairs of models", f"{found['pairs']:,} of {found['possible_pairs']:,}"),
+        ("rows", f"{result['rows']:,}" + (f" (not measured: {estimated})" if estimated else "")),
+        ("models", f"{result['models']:,}, with batch sizes {result['configurations']:,}"),
+        ("pairs of models", f"{result['pairs']:,} of {result['possible_pairs']:,}"),
         ("missing pairs", _counted(missing)),
-        ("below 1", f"{found['clipped']:,} ratios, which count as 1"),
+        ("below 1", f"{result['clipped']:,} ratios, which count as 1"),
         ("asymmetric", _counted(asymmetric)),
         (f"above {implausible:g}", _counted(high)),
     ):
@@ -127,7 +127,7 @@ def check(file: str, implausible: float, as_json: bool) -> None:
 @xi.command(cls=NamesWholeOption, short_help="Heat map of a xi table.")
 @click.argument("file", metavar="XI")
 @click.option("--by", type=OneOf(["model", "batch"]), default="model", show_default=True,
-              help="A row a model, or a row a model and batch size.")  # fmt: skip
+              help="One row per model, or per model and batch size.")  # fmt: skip
 @click.option("--png", metavar="FILE", help="Draw it into a PNG file instead (needs bft-replay[report]).")
 def show(file: str, by: str, png: str | None) -> None:
     """Draw a xi table: how many times as long an iteration of the row's model takes beside the column's."""
@@ -171,7 +171,7 @@ def show(file: str, by: str, png: str | None) -> None:
 @click.option("-o", "--output", metavar="FILE", help="Add the ratios to this xi table (.csv or .parquet).")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def measure(commands: tuple[str, ...], output: str | None, as_json: bool, **given: Any) -> None:
-    """Run two commands alone and together, read step times from their output, and tell xi with an interval.
+    """Run two commands alone and together, read step times from their output, and report xi with an interval.
 
     Write each command after a double dash: bft-replay xi measure --steps 30 -- python a.py -- python b.py
     """

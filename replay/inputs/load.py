@@ -153,8 +153,8 @@ def _interference(options: Options, jobs: JobTable, notes: NoteTaker, digests: d
     if table.clipped:
         notes.note(f"{table.clipped} xi below 1 are measurement noise and count as 1")
     if table.estimated:
-        told = ", ".join(f"{count} {flag}" for flag, count in table.estimated.items())
-        notes.note(f"{sum(table.estimated.values())} rows of the xi table are estimates, not measurements: {told}")
+        counts = ", ".join(f"{count} {flag}" for flag, count in table.estimated.items())
+        notes.note(f"{sum(table.estimated.values())} rows of the xi table are estimates, not measurements: {counts}")
     interference = Interference(
         table,
         math.inf if options.xi_max is None else options.xi_max,

@@ -61,11 +61,13 @@ def fit_sizes(jobs: JobTable, pools: Sequence[Pool], mode: Mode, *, rigid: bool)
     never_run: list[str] = []
     notes = []
     for pool in pools:
-        most = most_idle(pool.trace)
-        positions = [at for at, job in zip(pool.positions, pool.jobs, strict=True) if needed(job, rigid=rigid) > most]
+        largest = most_idle(pool.trace)
+        positions = [
+            at for at, job in zip(pool.positions, pool.jobs, strict=True) if needed(job, rigid=rigid) > largest
+        ]
         if not positions:
             continue
-        what = _sentence([jobs.jobs[at] for at in positions], pool, most, rigid=rigid)
+        what = _sentence([jobs.jobs[at] for at in positions], pool, largest, rigid=rigid)
         if mode == "refuse":
             raise InputError(
                 what,
@@ -76,12 +78,12 @@ def fit_sizes(jobs: JobTable, pools: Sequence[Pool], mode: Mode, *, rigid: bool)
         if mode == "skip":
             never_run += [jobs.jobs[at].name for at in positions]
             notes.append(f"{what}; they never run (--oversized skip)")
-        elif not most:
+        elif not largest:
             raise InputError(f"{what}, so no size can be capped to it", file=jobs.source or None)
         else:
             for at in positions:
-                made[at] = capped(made[at], most)
-            notes.append(f"{what}; they run on {most} (--oversized cap)")
+                made[at] = capped(made[at], largest)
+            notes.append(f"{what}; they run on {largest} (--oversized cap)")
     table = replace(jobs, jobs=tuple(made))
     return Fitted(table, tuple(pool.of(table) for pool in pools), tuple(never_run), tuple(notes))
 
@@ -98,14 +100,14 @@ def needed(job: Job, *, rigid: bool) -> int:
 
 def cap_all(pool: Pool, *, rigid: bool, but: Collection[str] = ()) -> tuple[Pool, int]:
     """The pool with every job capped that needs more than it has, but for those of some names; and how many were."""
-    most = most_idle(pool.trace)
-    large = [needed(job, rigid=rigid) > most and job.name not in but for job in pool.jobs]
-    jobs = tuple(capped(job, most) if is_large else job for job, is_large in zip(pool.jobs, large, strict=True))
+    largest = most_idle(pool.trace)
+    large = [needed(job, rigid=rigid) > largest and job.name not in but for job in pool.jobs]
+    jobs = tuple(capped(job, largest) if is_large else job for job, is_large in zip(pool.jobs, large, strict=True))
     return replace(pool, jobs=replace(pool.jobs, jobs=jobs)), sum(large)
 
 
 def capped(job: Job, units: int) -> Job:
-    """A job that asks for at most so many units.
+    """A job that asks for at most `units` units.
 
     A job of one size keeps its duration, as in the published simulators: nobody knows its rate on fewer units. Others
     run at the rate that their curve has for fewer.
@@ -125,11 +127,15 @@ def capped(job: Job, units: int) -> Job:
     )
 
 
-def _sentence(jobs: Sequence[Job], pool: Pool, most: int, *, rigid: bool) -> str:
+def _sentence(jobs: Sequence[Job], pool: Pool, largest: int, *, rigid: bool) -> str:
     named = ", ".join(f"{job.name} ({needed(job, rigid=rigid)})" for job in jobs[:MAX_NAMED])
     more = f" and {len(jobs) - MAX_NAMED} more" if len(jobs) > MAX_NAMED else ""
     whole = len(pool.trace.nodes) * pool.trace.units_per_node
-    ever = f"than the {whole} there are" if most == whole else f"than the {most} of {whole} that are ever idle at once"
+    ever = (
+        f"than the {whole} there are"
+        if largest == whole
+        else f"than the {largest} of {whole} that are ever idle at once"
+    )
     where = f" in {pool.name}" if pool.name else ""
     some = f"{len(jobs)} jobs need" if len(jobs) > 1 else "1 job needs"
     return f"{some} more units {ever}{where}: {named}{more}"

@@ -247,7 +247,7 @@ def kind_of(policy: str) -> Kind:
 
 
 def constants_of(policy: str) -> tuple[str, ...]:
-    """The names of what a policy can be told, by the run or by --set."""
+    """The names of what a policy can be given, by the run or by --set."""
     from bft.replay.policies import policy_factory, policy_options
 
     return tuple(option.name for option in policy_options(policy_factory(policy)))

@@ -168,9 +168,9 @@ class Options:
 
     def defaults(self) -> dict[str, Any]:
         """What each option is unless it is given, beside the others as they are; by flat name."""
-        found = {name: _DEFAULTS[name](self) for name in _DEFAULTS}
+        filled = {name: _DEFAULTS[name](self) for name in _DEFAULTS}
         return {
-            name: getattr(found[each.part], name) if each.part else found.get(name, each.default)
+            name: getattr(filled[each.part], name) if each.part else filled.get(name, each.default)
             for name, each in FIELDS.items()
         }
 
@@ -241,14 +241,14 @@ class OptionField:
 
 def _fields() -> dict[str, OptionField]:
     places = [("", Options), *PARTS.items()]
-    found = [
+    filled = [
         OptionField(each.name, part, each.metadata["flag"], each.metadata["check"], each.default)
         for part, kind in places
         for each in fields(kind)
         if each.name not in PARTS
     ]
     depend = {"time_limit_s": DECISION_LIMIT_S} | dict.fromkeys(DEPENDENT_RULES)
-    return {each.name: replace(each, default=depend.get(each.name, each.default)) for each in found}
+    return {each.name: replace(each, default=depend.get(each.name, each.default)) for each in filled}
 
 
 # Every option by its flat name, in the order in which they are reported.

@@ -68,8 +68,8 @@ def policy_factory(name: str) -> Callable[..., Policy]:
     """
     if name in BUILT_IN:
         module, attribute = BUILT_IN[name].split(":")
-        found: Callable[..., Policy] = getattr(import_module(f"bft.replay.policies.{module}"), attribute)
-        return found
+        built_in: Callable[..., Policy] = getattr(import_module(f"bft.replay.policies.{module}"), attribute)
+        return built_in
     registered = _registered()
     if name not in registered:
         raise InputError(f"no policy {name!r}; there are {', '.join(policy_names())}")

@@ -29,8 +29,8 @@ def areas_over_time(layers: Mapping[str, FloatArray], begin: int, end: int, unit
     unit
         Of the vertical axis.
     """
-    most = max((float(layer.max(initial=0.0)) for layer in layers.values()), default=0.0)
-    ticks = round_ticks(most)
+    largest = max((float(layer.max(initial=0.0)) for layer in layers.values()), default=0.0)
+    ticks = round_ticks(largest)
     top = ticks[-1]
     parts = [_open(unit)]
     for tick in ticks:
@@ -72,13 +72,13 @@ def bars(shares: Mapping[str, float], unit: str) -> str:
     return "\n".join([*parts, "</svg>"])
 
 
-def round_ticks(most: float) -> list[float]:
-    """Some four to eight round numbers from 0 to at least `most`."""
-    if not most > 0:
+def round_ticks(largest: float) -> list[float]:
+    """Some four to eight round numbers from 0 to at least `largest`."""
+    if not largest > 0:
         return [0.0, 1.0]
-    size = 10.0 ** math.floor(math.log10(most / 4))
-    step = next(factor * size for factor in (1, 2, 5, 10) if most <= 6 * factor * size)
-    return [step * number for number in range(math.ceil(most / step - 1e-9) + 1)]
+    size = 10.0 ** math.floor(math.log10(largest / 4))
+    step = next(factor * size for factor in (1, 2, 5, 10) if largest <= 6 * factor * size)
+    return [step * number for number in range(math.ceil(largest / step - 1e-9) + 1)]
 
 
 def time_ticks(begin: int, end: int) -> list[tuple[float, str]]:
@@ -95,13 +95,13 @@ def time_ticks(begin: int, end: int) -> list[tuple[float, str]]:
         *(86_400 * days for days in (1, 2, 5, 10, 30, 100, 365)),
     )
     step = next((step for step in steps if seconds / step <= 8), 3650 * 86_400)
-    found = []
+    marks = []
     at = -(-begin // (step * SECOND_NS)) * step * SECOND_NS
     while at <= end:
         when = datetime.fromtimestamp(at // SECOND_NS, UTC)
-        found.append(((at - begin) / (end - begin), f"{when:%d %b}" if step >= DAY_S else f"{when:%d %b %H:%M}"))
+        marks.append(((at - begin) / (end - begin), f"{when:%d %b}" if step >= DAY_S else f"{when:%d %b %H:%M}"))
         at += step * SECOND_NS
-    return found
+    return marks
 
 
 def _open(unit: str) -> str:

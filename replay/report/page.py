@@ -120,7 +120,7 @@ def _idle_over_time(steps: pd.DataFrame, begin: int, end: int) -> list[str]:
     layers: dict[str, FloatArray] = {}
     for name, column in (("idle", "idle"), ("given to jobs", "used")):
         total = np.zeros(SPANS)
-        for pool in pools:  # a step tells of its own pool only
+        for pool in pools:  # a step is about its own pool only
             total += mean_over_time(_instants(pool), pool[column].to_numpy(dtype=np.float64), begin, end, SPANS)
         layers[name] = total
     keys = "".join(
@@ -157,13 +157,13 @@ def _jobs(jobs: pd.DataFrame, generated_load: float | None) -> list[str]:
         )
     left = len(jobs) - len(shown)
     more = [f"<p>{left:,} more are in {JOBS}.</p>"] if left else []
-    whose = []
+    origin = []
     if generated_load is not None:
-        whose = [
+        origin = [
             f"<p>A generated workload (load {generated_load:.2f}): how long its jobs wait and take says nothing of "
             "yours.</p>"
         ]
-    return ["<h2>Jobs</h2>", *whose, _table(rows, header=columns, kind="jobs"), *more]
+    return ["<h2>Jobs</h2>", *origin, _table(rows, header=columns, kind="jobs"), *more]
 
 
 def _hours(seconds: float) -> str:

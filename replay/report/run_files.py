@@ -45,7 +45,7 @@ class RunFiles:
 
     @contextmanager
     def summary_used(self) -> Iterator[None]:
-        """While only the summary is used: what lacks in it or is of another kind is told as damage to its file.
+        """While only the summary is used: what lacks in it or is of another kind is reported as damage to its file.
 
         The tables are checked when they are read, the summary (some hundred values) when they are used.
         """
@@ -102,7 +102,7 @@ def _checked(path: Path, columns: dict[str, str]) -> pd.DataFrame:
             right = pd.api.types.is_numeric_dtype(values.dtype) and not pd.api.types.is_bool_dtype(values.dtype)
         if not right:
             what = "instants" if kind == "instant" else "numbers"
-            raise InputError(f"expected {what}, found {values.dtype}", file=path, column=column, hint=HINT)
+            raise InputError(f"expected {what}, not {values.dtype}", file=path, column=column, hint=HINT)
         if kind == "missing":
             continue
         if kind == "instant":

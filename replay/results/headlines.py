@@ -14,9 +14,9 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
         yield "bound", _beside_bound(metrics)
     if metrics.get("U") is not None:
         nodes = f"{metrics['dedicated_nodes']:.3g}"
-        told = f"{metrics['U']:.1%} of what {nodes} dedicated node{'s' * (nodes != '1')} would have yielded"
+        text = f"{metrics['U']:.1%} of what {nodes} dedicated node{'s' * (nodes != '1')} would have yielded"
         early = metrics["U_at"] != metrics["window_end"]
-        yield "U", f"{told} by {_minute(metrics['U_at'])}, when one of the two had done all jobs" if early else told
+        yield "U", f"{text} by {_minute(metrics['U_at'])}, when one of the two had done all jobs" if early else text
     if "resource_integral_unit_s" in metrics:
         yield "offered", f"{metrics['offered_unit_s'] / 3600:,.0f} idle unit-hours in the whole trace"
         yield (
@@ -40,12 +40,12 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
         if metrics.get(key):
             spread = metrics[key]
             of = "" if generated_load is None else f" (of a generated workload, load {generated_load:.2f})"
-            told = f"mean {_span(spread['mean'])}, median {_span(spread['median'])}, p95 {_span(spread['p95'])}"
-            yield label, told + of
+            text = f"mean {_span(spread['mean'])}, median {_span(spread['median'])}, p95 {_span(spread['p95'])}"
+            yield label, text + of
     statuses = ", ".join(f"{count} {status}" for status, count in metrics["decisions_by_status"].items())
     yield "decisions", f"{metrics['decisions']}" + (f" ({statuses})" if statuses else "")
     if "verified" in metrics:
-        yield "verified", f"{metrics['verified']} against the exact programme, {metrics['verify_mismatches']} differ"
+        yield "verified", f"{metrics['verified']} by the exact dynamic programme, {metrics['verify_mismatches']} differ"
     if "preemptions" in metrics:
         yield "preemptions, rescales", f"{metrics['preemptions']}, {metrics['rescales']}"
 

@@ -87,7 +87,7 @@ def mean_units(record: JobRecord, start_ns: int, end_ns: int) -> float:
 
 
 def spread(values: list[float]) -> dict[str, float] | None:
-    """Mean, median, p95 and p99, or None where there is nothing to tell."""
+    """Mean, median, p95 and p99, or None where there are no values."""
     if not values:
         return None
     p50, p95, p99 = (float(q) for q in np.percentile(values, (50, 95, 99)))
@@ -96,8 +96,8 @@ def spread(values: list[float]) -> dict[str, float] | None:
 
 def _startup_shares(outcome: Outcome) -> dict[str, float | None]:
     """Share of the window's idle node-time that outlives a start-up; fragments are cut by the window."""
-    found = fragments(outcome.trace)
-    spans = np.minimum(found.end_ns, outcome.end_ns) - np.maximum(found.start_ns, outcome.start_ns)
+    pieces = fragments(outcome.trace)
+    spans = np.minimum(pieces.end_ns, outcome.end_ns) - np.maximum(pieces.start_ns, outcome.start_ns)
     seconds = spans[spans > 0] / SECOND_NS
     return {f"{s} s": usable_share(seconds, s) for s in STARTUPS_S}
 

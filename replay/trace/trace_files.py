@@ -123,7 +123,7 @@ def write_trace(trace: NodeTrace, path: str | Path) -> None:
     Raises
     ------
     InputError
-        For another suffix, and for CSV when a node has several units, which CSV could not tell.
+        For another suffix, and for CSV when a node has several units, which CSV cannot state.
 
     """
     path = Path(path)
@@ -337,13 +337,13 @@ def _from_native(frame: pd.DataFrame, metadata: dict[str, str], source: str, ski
 def _row_numbers(column: pd.Series, times: TimeArray, source: str) -> NDArray[np.int64]:
     """Numbers of the rows of the matrix that the rows of a native file were made of: ascending, one time each."""
     numbers = column.to_numpy()
-    wrong = np.zeros(len(numbers), dtype=bool)
+    invalid = np.zeros(len(numbers), dtype=bool)
     if numbers.dtype.kind in "iu":
-        wrong[1:] = (numbers[1:] < numbers[:-1]) | ((numbers[1:] == numbers[:-1]) & (times[1:] != times[:-1]))
+        invalid[1:] = (numbers[1:] < numbers[:-1]) | ((numbers[1:] == numbers[:-1]) & (times[1:] != times[:-1]))
     else:
-        wrong[:] = True
-    if wrong.any():
-        row = _first(wrong)
+        invalid[:] = True
+    if invalid.any():
+        row = _first(invalid)
         what = f"expected the number of a row of a matrix, ascending and each of one time, not {numbers[row]!r}"
         raise InputError(what, file=source or None, row=row + 1, column=ROW, hint="leave the column out")
     return numbers.astype(np.int64)
@@ -428,15 +428,15 @@ def _matrix_changes(
     """Row number, node and new state of every change in a matrix, chunk by chunk."""
     before = np.zeros(values.shape[1], dtype=bool)
     step = max(1, CHUNK_CELLS // max(1, values.shape[1]))
-    found: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]] = []
+    parts: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]] = []
     for begin in range(0, len(rows), step):
         picked = rows[begin : begin + step]
         consecutive = len(picked) == picked[-1] - picked[0] + 1 and (np.diff(picked) == 1).all()
         chunk = values[picked[0] : picked[-1] + 1] if consecutive else values[picked]
         state = chunk.astype(bool)
-        wrong = chunk != state  # NaN, negative and other values differ from their own truth value
-        if wrong.any():
-            row, column = (int(i) for i in np.argwhere(wrong)[0])
+        invalid = chunk != state  # NaN, negative and other values differ from their own truth value
+        if invalid.any():
+            row, column = (int(i) for i in np.argwhere(invalid)[0])
             raise InputError(
                 f"expected 0 (busy) or 1 (idle), not {chunk[row, column]}",
                 file=source or None,
@@ -447,9 +447,9 @@ def _matrix_changes(
         difference[0] = state[0] != before
         np.not_equal(state[1:], state[:-1], out=difference[1:])
         at, node = np.nonzero(difference)
-        found.append((at + begin, node, state[at, node]))
+        parts.append((at + begin, node, state[at, node]))
         before = state[-1]
-    rows_found, nodes_found, states_found = zip(*found, strict=True)
+    rows_found, nodes_found, states_found = zip(*parts, strict=True)
     changed = np.concatenate(nodes_found).astype(np.int32)
     return np.concatenate(rows_found), changed, np.concatenate(states_found)
 
@@ -464,14 +464,14 @@ def _instants(column: pd.Series, source: str, name: str) -> TimeArray:
         raise InputError(
             f"not a node trace: {TIME_HINT}, not {column.iloc[0]}", file=source or None, row=1, column=name
         )
-    told = column.dtype.kind != "M"
-    stamps = pd.to_datetime(column, utc=True, errors="coerce", format="ISO8601" if told else None)
+    as_text = column.dtype.kind != "M"
+    stamps = pd.to_datetime(column, utc=True, errors="coerce", format="ISO8601" if as_text else None)
     # pandas reads years that nanoseconds cannot reach, and these two words as the time of reading.
-    wrong = ~stamps.between(pd.Timestamp.min.tz_localize("UTC"), pd.Timestamp.max.tz_localize("UTC"))
-    if told:
-        wrong |= column.isin(("now", "today"))
-    if wrong.any():
-        row = _first(wrong)
+    invalid = ~stamps.between(pd.Timestamp.min.tz_localize("UTC"), pd.Timestamp.max.tz_localize("UTC"))
+    if as_text:
+        invalid |= column.isin(("now", "today"))
+    if invalid.any():
+        row = _first(invalid)
         raise InputError(f"{TIME_HINT}, not {str(column.iloc[row])!r}", file=source or None, row=row + 1, column=name)
     return np.asarray(stamps.dt.as_unit("ns").astype("int64"), dtype=np.int64)
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
-# Start-up times in seconds for which the usable share of idle node-time is told.
+# Start-up times in seconds for which the usable share of idle node-time is reported.
 STARTUPS_S = (30, 60, 120, 300)
-# Equal parts of the observation for which mean idle nodes are told.
+# Equal parts of the observation for which mean idle nodes are reported.
 SPANS = 72
 QUANTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
@@ -84,8 +84,8 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
     Durations in seconds; `idle_share` is the idle part of all node-time observed. Shares of no time at all are None.
     """
     counts = trace.idle_counts()
-    found = fragments(trace)
-    seconds = found.seconds
+    pieces = fragments(trace)
+    seconds = pieces.seconds
     idle = trace.idle_node_seconds()
     all_time = len(trace.nodes) * trace.duration_s
     result: dict[str, Any] = {
@@ -111,7 +111,7 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
         total = seconds.sum()
         result["fragments"] = {
             "count": len(seconds),
-            "censored": int(found.censored.sum()),
+            "censored": int(pieces.censored.sum()),
             "seconds_mean": float(seconds.mean()),
             "seconds_quantiles": {
                 f"p{q}": float(v) for q, v in zip(QUANTILES, np.percentile(seconds, QUANTILES), strict=True)

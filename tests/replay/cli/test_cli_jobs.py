@@ -127,7 +127,7 @@ def test_what_a_log_was_read_by_and_what_was_not_used_is_said(capsys: pytest.Cap
     assert (
         "a.log: not used: 7 with evaluation (line 41), 1 with the time of an epoch (line 48), 1 with tokens/s" in told
     )
-    assert "note: a.log: the log tells of 128 samples a step; 64 were given, and count" in told
+    assert "note: a.log: the log states 128 samples a step; 64 were given, and count" in told
 
 
 def test_a_log_in_which_nothing_is_certain_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,14 +146,14 @@ def test_tokens_a_second_are_no_samples(capsys: pytest.CaptureFixture[str]) -> N
     log("b.log", 0.5)
     given = ["jobs", "fit", "--log", "a.log", "--units", "2"]
     assert run([*given, "--batch-size", "64"]) == 2
-    assert "a batch size in samples does not tell the tokens of a step" in capsys.readouterr().err
+    assert "a batch size in samples does not give the tokens of a step" in capsys.readouterr().err
     assert run(given) == 0
     seen = capsys.readouterr()
     assert "5000" in seen.out
     assert "a sample here is a token" in seen.err
     Path("b.log").write_text("".join(f"step {k} 500 samples/s\n" for k in range(40)))
     assert run(["jobs", "fit", "--log", "a.log", "--log", "b.log", "--units", "2,4"]) == 2
-    assert "some of the logs tell tokens a second only" in capsys.readouterr().err
+    assert "some of the logs state tokens a second only" in capsys.readouterr().err
 
 
 def test_patterns_of_users_reach_the_log(capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,7 +185,7 @@ def test_patterns_of_users_reach_the_log(capsys: pytest.CaptureFixture[str]) -> 
         (["runs.csv", "--model", "cubic"], "cubic"),
         (["--log", "train.log"], "--units must give the units of each log"),
         (["--log", "train.log", "--units", "1,2"], "--units must give the units of each log"),
-        (["--log", "train.log", "--units", "1"], "does not tell samples a step (give --batch-size"),
+        (["--log", "train.log", "--units", "1"], "does not state samples a step (give --batch-size"),
         (["--log", "train.log", "--units", "1", "--pattern", "("], "is not a regular expression"),
         (["--log", "none.log", "--units", "1"], "none.log: no such file"),
     ],

@@ -51,7 +51,7 @@ def test_info_as_json_counts_right(trace: str, capsys: pytest.CaptureFixture[str
 def test_info_for_people_tells_the_same(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["trace", "info", trace]) == 0
     out = capsys.readouterr().out
-    for text in ("3 (1 never idle)", "4 (3 joins, 1 leaves)", "50.0% of all", "mean 1.5, most 2", "33.3%", "dropped"):
+    for text in ("3 (1 never idle)", "4 (3 joins, 1 leaves)", "50.0% of all", "mean 1.5, max 2", "33.3%", "dropped"):
         assert text in out if text != "33.3%" else "66.7% by count, 50.0% by node-time" in out
     assert "nan" not in out
 
@@ -59,7 +59,7 @@ def test_info_for_people_tells_the_same(trace: str, capsys: pytest.CaptureFixtur
 def test_show_lists_the_first_events(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["trace", "show", trace, "--events", "2"]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[0] == "idle nodes, 2021-02-10T00:00:00Z to 2021-02-10T00:20:00Z, most 2"
+    assert out[0] == "idle nodes, 2021-02-10T00:00:00Z to 2021-02-10T00:20:00Z; at most 2"
     assert len(out[1]) == 72
     assert out[1][0] < out[1][20]
     assert [line.split() for line in out[3:5]] == [

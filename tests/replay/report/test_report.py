@@ -160,8 +160,8 @@ def test_a_damaged_file_of_a_run_is_named(
         ("jobs.parquet", lambda f: f.drop(columns="submit"), "it has no column submit"),
         ("jobs.parquet", lambda f: f.assign(work=[[1.0]] * len(f)), "column work: expected numbers"),
         ("jobs.parquet", lambda f: f.assign(total_work=np.nan), "row 1, column total_work: a value is missing"),
-        ("jobs.parquet", lambda f: f.assign(mean_units=True), "column mean_units: expected numbers, found bool"),
-        ("jobs.parquet", lambda f: f.assign(submit=1.5), "column submit: expected instants, found float64"),
+        ("jobs.parquet", lambda f: f.assign(mean_units=True), "column mean_units: expected numbers, not bool"),
+        ("jobs.parquet", lambda f: f.assign(submit=1.5), "column submit: expected instants, not float64"),
     ],
 )
 def test_a_table_with_other_columns_is_told_by_file_and_column(
