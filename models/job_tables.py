@@ -1,18 +1,17 @@
-"""Job tables from files and frames: the native form and the published pair (DESIGN §4)."""
+"""Job tables from files and frames: the native form and the published pair (docs/formats.md)."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from bft.models.cells import Bounds, Row, Rows
 from bft.models.curves import Curve
 from bft.models.errors import InputError
-from bft.models.jobs import JOB_BYTES, Job, JobTable
+from bft.models.jobs import JOB_BYTES, MAX_UNITS, Job, JobTable
 from bft.models.tables import read_table
 
 if TYPE_CHECKING:
@@ -64,52 +63,53 @@ def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable
     InputError
         Naming file, row, column and job.
     """
-    bound_frame = _named(read_table(bounds, row_bytes=JOB_BYTES), str(bounds))
-    curve_frame = _named(read_table(scalability), str(scalability))
-    _require(bound_frame, BOUNDS, str(bounds))
-    _require(curve_frame, CURVES, str(scalability))
-    for frame, file in ((bound_frame, bounds), (curve_frame, scalability)):
-        _unique(frame, str(file))
-    missing = bound_frame.index.difference(curve_frame.index, sort=False)
-    if len(missing):
+    bound_rows = _rows(read_table(bounds, row_bytes=JOB_BYTES), str(bounds), BOUNDS)
+    curves = _by_name(_rows(read_table(scalability), str(scalability), CURVES))
+    missing = [name for name in _by_name(bound_rows) if name not in curves]
+    if missing:
         raise InputError(
             f"no row for this job, which {bounds} has ({len(missing)} such jobs)",
             file=scalability,
-            job=str(missing[0]),
+            job=missing[0],
             hint="give the two tables of one published set",
         )
-    joined = bound_frame.drop(columns=list(CURVES), errors="ignore").join(curve_frame[list(CURVES)])
-    if "model" not in joined.columns:  # published names carry it: J00001-vgg16
-        joined = joined.assign(model=[name.partition("-")[2] for name in joined.index])
-    curve_rows = (curve_frame.index.get_indexer(joined.index) + 1).tolist()
-    return jobs_from_frame(joined, source=str(bounds), curves_from=str(scalability), curve_rows=curve_rows)
+    known = {bound_rows.job, *_KNOWN}
+    named = not bound_rows.has("model")  # published names carry it: J00001-vgg16
+    jobs = (_job(row, curves[row.job], known, model=row.job.partition("-")[2] if named else "") for row in bound_rows)
+    return JobTable(tuple(jobs), str(bounds))
 
 
-def jobs_from_frame(
-    frame: pd.DataFrame, *, source: str = "", curves_from: str = "", curve_rows: Sequence[int] | None = None
-) -> JobTable:
+def jobs_from_frame(frame: pd.DataFrame, *, source: str = "") -> JobTable:
     """Make a job table from a frame with the native columns; the name is a column or the index.
 
     Parameters
     ----------
     frame
-        One row a job.
-    source, curves_from, curve_rows
-        Files to name in messages; where Ns, Ps and Os come from another file, that one and the row of each job in it.
+        One row per job.
+    source
+        File to name in messages.
+
+    Raises
+    ------
+    InputError
+        Naming file, row, column and job.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> curve = {"Ns": [0, 1, 4], "Ps": [0, 10, 30], "Os": [0, 1, 3]}
+    >>> bounds = {"Jmin": 1, "Jmax": 4, "Pmax": 1e6, "Tsub": "2021-02-10T20:21:15Z", "Tcup": 18, "Tcdw": 12}
+    >>> table = jobs_from_frame(pd.DataFrame([{"name": "a", **bounds, **curve}]))
+    >>> table.jobs[0].rates.tolist()  # samples/s on 0 to 4 units
+    [0.0, 10.0, 16.666666666666668, 23.333333333333332, 30.0]
     """
-    frame = _named(frame, source)
-    _require(frame, REQUIRED, source)
-    columns = {str(column): frame[column].tolist() for column in frame.columns}
-    jobs = []
-    for row, name in enumerate(frame.index.tolist(), start=1):
-        record = {column: values[row - 1] for column, values in columns.items()}
-        curve_row = row if curve_rows is None else curve_rows[row - 1]
-        jobs.append(_Row(record, str(name), (source, row), (curves_from or source, curve_row)).job())
-    return JobTable(tuple(jobs), source)
+    rows = _rows(frame, source, REQUIRED)
+    known = {rows.job, *_KNOWN}
+    return JobTable(tuple(_job(row, row, known) for row in rows), source)
 
 
 def jobs_to_frame(table: JobTable) -> pd.DataFrame:
-    """The native form of a job table, one row a job; optional columns only where a job states them."""
+    """The native form of a job table, one row per job; optional columns only where a job states them."""
     import pandas as pd
 
     records = []
@@ -146,155 +146,65 @@ def jobs_to_frame(table: JobTable) -> pd.DataFrame:
     return frame.drop(columns=unused)
 
 
-class _Row:
-    """One row on its way to a Job; every message names file, row, column and job."""
-
-    def __init__(self, record: Mapping[str, Any], name: str, place: tuple[str, int], curve_place: tuple[str, int]):
-        self.record, self.name, self.place, self.curve_place = record, name, place, curve_place
-
-    def wrong(self, column: str, what: str) -> InputError:
-        file, row = self.curve_place if column in CURVES else self.place
-        return InputError(what, file=file or None, row=row, column=column, job=self.name)
-
-    def job(self) -> Job:
-        ns = self.numbers("Ns")
-        try:
-            return Job(
-                name=self.name,
-                tsub_ns=self.instant("Tsub"),
-                jmin=self.whole("Jmin"),
-                jmax=self.whole("Jmax"),
-                pmax=self.number("Pmax"),
-                tcup_s=self.number("Tcup"),
-                tcdw_s=self.number("Tcdw"),
-                scalability=self.curve(ns, "Ps"),
-                objective=self.curve(ns, "Os", signed=True),
-                jreq=self.whole("Jreq") if self.given("Jreq") else None,
-                weight=self.number("weight") if self.given("weight") else 1.0,
-                model=self.text("model"),
-                user=self.text("user"),
-                vc=self.text("vc"),
-                batch_size=self.number("batch_size") if self.given("batch_size") else None,
-                memory_gib=self.number("memory_gib") if self.given("memory_gib") else None,
-                deadline_ns=self.instant("deadline") if self.given("deadline") else None,
-                skew=self.number("skew") if self.given("skew") else None,
-                spread_slowdown=self.number("spread_slowdown") if self.given("spread_slowdown") else 1.0,
-                extra={key: value for key, value in self.record.items() if key not in _KNOWN and self.given(key)},
-            )
-        except InputError as error:
-            if error.row is None:
-                raise self.wrong(error.column or "", error.what) from error
-            raise
-
-    def given(self, column: str) -> bool:
-        value = self.record.get(column)
-        if value is None or isinstance(value, list | np.ndarray):
-            return value is not None
-        return not (value == "" or value != value)
-
-    def text(self, column: str) -> str:
-        return str(self.record[column]) if self.given(column) else ""
-
-    def number(self, column: str) -> float:
-        value = self.record[column]
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
-        if isinstance(value, bool) or not math.isfinite(number):
-            raise self.wrong(column, f"expected a finite number, not {_shown(value)}")
-        return number
-
-    def whole(self, column: str) -> int:
-        number = self.number(column)
-        if not number.is_integer() or abs(number) > 2**31:
-            raise self.wrong(column, f"expected a whole number, not {_shown(self.record[column])}")
-        return int(number)
-
-    def instant(self, column: str) -> int:
-        import pandas as pd
-
-        value = self.record[column]
-        wrong = self.wrong(column, f"expected a date and time such as 2021-02-10T20:21:15Z, not {_shown(value)}")
-        # pandas would read 10:00 and now as times of today.
-        if isinstance(value, int | float) or not self.given(column) or value in ("now", "today"):
-            raise wrong
-        try:
-            if isinstance(value, str):
-                stamp = pd.to_datetime(value, utc=True, format="ISO8601")
-            else:
-                stamp = pd.Timestamp(value)
-                stamp = stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp.tz_convert("UTC")
-            return int(stamp.as_unit("ns").value)
-        except (ValueError, TypeError, OverflowError) as error:
-            raise wrong from error
-
-    def numbers(self, column: str) -> list[float]:
-        value = self.record[column]
-        if isinstance(value, str):
-            try:
-                value = json.loads(value)
-            except (ValueError, RecursionError):
-                raise self.wrong(column, f"expected a list such as [0, 1, 2, 4], not {_shown(value)}") from None
-        if isinstance(value, np.ndarray):
-            value = value.tolist()
-        if not isinstance(value, Sequence) or isinstance(value, str):
-            raise self.wrong(column, f"expected a list of numbers, not {_shown(value)}")
-        try:
-            numbers = [float(entry) for entry in value]
-        except (TypeError, ValueError, OverflowError):
-            raise self.wrong(column, f"expected a list of numbers, not {_shown(value)}") from None
-        if not all(map(math.isfinite, numbers)):
-            raise self.wrong(column, f"expected finite numbers, not {_shown(value)}")
-        return numbers
-
-    def curve(self, ns: list[float], column: str, *, signed: bool = False) -> Curve:
-        values = self.numbers(column)
-        if not signed and any(value < 0 for value in values):
-            raise self.wrong(column, f"rates must be >= 0, not {min(values):g}")
-        try:
-            return Curve(np.array(ns), np.array(values))
-        except ValueError as error:
-            raise self.wrong("Ns" if "Ns" in str(error) else column, str(error)) from error
+def _job(row: Row, curves: Row, known: Collection[str], *, model: str = "") -> Job:
+    """The job of a row; its curves may be in a row of another table."""
+    ns = curves.numbers("Ns")
+    try:
+        return Job(
+            name=row.job,
+            tsub_ns=row.instant("Tsub"),
+            jmin=row.whole("Jmin", min=0, max=MAX_UNITS),
+            jmax=row.whole("Jmax", max=MAX_UNITS),
+            pmax=row.number("Pmax"),
+            tcup_s=row.number("Tcup"),
+            tcdw_s=row.number("Tcdw"),
+            scalability=_curve(curves, ns, "Ps", min=0),
+            objective=_curve(curves, ns, "Os"),
+            jreq=row.whole("Jreq", None, max=MAX_UNITS),
+            weight=row.number("weight", 1.0),
+            model=row.name("model", model),
+            user=row.name("user", ""),
+            vc=row.name("vc", ""),
+            batch_size=row.number("batch_size", None, above=0),
+            memory_gib=row.number("memory_gib", None, min=0),
+            deadline_ns=row.instant("deadline", None),
+            skew=row.number("skew", None),
+            spread_slowdown=row.number("spread_slowdown", 1.0),
+            extra=row.further(known),
+        )
+    except InputError as error:
+        raise (curves if error.column in CURVES else row).placed(error) from error
 
 
-def _shown(value: object) -> str:
-    """A value as a message shows it: not the whole of what may be long."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:60]} ... {text[-15:]}"
+def _curve(row: Row, ns: list[float], column: str, **bounds: Unpack[Bounds]) -> Curve:
+    values = row.numbers(column, **bounds)
+    try:
+        return Curve(np.array(ns), np.array(values))
+    except ValueError as error:
+        raise row.error("Ns" if "Ns" in str(error) else column, str(error)) from error
 
 
-def _named(frame: pd.DataFrame, file: str) -> pd.DataFrame:
-    """The frame with job names as index, whether they came as a column or as the index."""
+def _rows(frame: pd.DataFrame, file: str, columns: Sequence[str]) -> Rows:
+    """The rows of a frame, whose job names came as a column or as the index."""
     import pandas as pd
 
     if isinstance(frame.index, pd.RangeIndex) or frame.index.dtype.kind in "iu":
-        for column in NAME_COLUMNS:
-            if column in frame.columns:
-                frame = frame.set_index(column)
-                break
-        else:
-            raise InputError("no column with the job's name; expected 'name'", file=file or None, column="name")
-    nameless = np.flatnonzero(np.asarray(frame.index.isna()) | np.asarray(frame.index == ""))
-    if len(nameless):
-        raise InputError("the job's name is missing", file=file or None, row=int(nameless[0]) + 1, column="name")
-    names = pd.Index([str(name) for name in frame.index], dtype=object)
-    return frame.set_axis(names, axis=0)
+        rows = Rows(frame, file)
+        named = next((column for column in NAME_COLUMNS if rows.has(column)), None)
+        if named is None:
+            raise rows.error("no column with the job's name; expected 'name'", column="name")
+        rows.job = named
+    else:
+        rows = Rows(frame.drop(columns=["name"], errors="ignore"), file, job="name", index="name")
+    rows.require(columns, OPTIONAL, hint="docs/formats.md lists the columns", empty=True)
+    for row in rows:
+        row.name(rows.job)
+    return rows
 
 
-def _require(frame: pd.DataFrame, columns: Sequence[str], file: str) -> None:
-    missing = [column for column in columns if column not in frame.columns]
-    if missing:
-        raise InputError(
-            f"missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; "
-            f"it has {', '.join(map(str, frame.columns)) or 'none'}",
-            file=file or None,
-            hint="docs/formats.md lists the columns",
-        )
-
-
-def _unique(frame: pd.DataFrame, file: str) -> None:
-    twice = frame.index[frame.index.duplicated()]
-    if len(twice):
-        row = int(np.flatnonzero(frame.index == twice[0])[1]) + 1
-        raise InputError("the name appears twice; expected unique names", file=file, row=row, job=str(twice[0]))
+def _by_name(rows: Rows) -> dict[str, Row]:
+    found: dict[str, Row] = {}
+    for row in rows:
+        if found.setdefault(row.job, row) is not row:
+            raise row.error("name", "the name appears twice; expected unique names")
+    return found

@@ -16,7 +16,7 @@ from bft.models.errors import InputError
 # A rigid policy asks for the smallest size that reaches this share of the rate at Jmax (DESIGN §4, Jreq).
 REQUEST_SHARE = 0.8
 # Ten times the units of any machine: a slip of the pen must not take all memory.
-MOST_UNITS = 10_000_000
+MAX_UNITS = 10_000_000
 # Characters of names: of jobs, models, users, virtual clusters.
 MAX_NAME = 1_000
 # Memory of a job with curves of a few points, measured; readers of tables that hold one a row count with it.
@@ -138,8 +138,8 @@ class Job:
             raise wrong("Jmin", f"expected a whole number >= 0, not {self.jmin}")
         if self.jmax < max(self.jmin, 1):
             raise wrong("Jmax", f"expected at least Jmin ({self.jmin}) and 1, not {self.jmax}")
-        if self.jmax > MOST_UNITS:
-            raise wrong("Jmax", f"expected at most {MOST_UNITS:,} units, not {self.jmax}")
+        if self.jmax > MAX_UNITS:
+            raise wrong("Jmax", f"expected at most {MAX_UNITS:,} units, not {self.jmax}")
         if not (np.isfinite(self.pmax) and self.pmax > 0):
             raise wrong("Pmax", f"expected a finite number > 0, not {self.pmax}")
         for column, value in (("Tcup", self.tcup_s), ("Tcdw", self.tcdw_s), ("weight", self.weight)):

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import re
 import sys
 import tarfile
 import warnings
@@ -27,6 +28,7 @@ from bft.models.bounded import (
     weigh_json,
     weigh_lines,
 )
+from bft.models.cells import GAPS
 from bft.models.errors import InputError
 from bft.models.pickles.safe_pickle import read_frame
 
@@ -38,11 +40,11 @@ if TYPE_CHECKING:
 _OWN_METADATA: Final = frozenset({b"pandas", b"ARROW:schema", b"PANDAS_ATTRS"})
 _HEAD: Final = 512
 # Columns of CSV tables that hold names.
-TEXT_COLUMNS: Final = ("node", "name", "job", "model", "model_a", "model_b", "user", "vc")
-# What stands for a gap in the other columns: pandas' own list, which it takes for all columns or for none.
-_GAPS: Final = (
-    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
-    "NULL", "NaN", "None", "n/a", "nan", "null",
+TEXT_COLUMNS: Final = frozenset(
+    (
+        "node", "name", "job", "job_id", "jobname", "application", "placement", "user", "vc", "flag", "log_a", "log_b",
+        "model", "model_a", "model_b", "model1", "model2", "model_name", "dataset1", "dataset2",
+    )
 )  # fmt: skip
 _CHUNK: Final = 1 << 20
 # Memory, measured: a column of a table; a cell of CSV, empty or not, while it is read; a list in a cell.
@@ -88,8 +90,9 @@ def read_table(path: str | Path, *, row_bytes: int = 0) -> pd.DataFrame:
     | suffix                       | is                                                               |
     |------------------------------|------------------------------------------------------------------|
     | .parquet                     | Parquet; a pandas index is restored                              |
-    | .csv, .csv.gz                | CSV in UTF-8 with a header line; rows are numbered, no index     |
-    | .jsonl, .jsonl.gz            | an object a line                                                 |
+    | .csv, .csv.gz                | CSV in UTF-8 with a header line; rows are numbered, no index;    |
+    |                              | semicolons or tabs may separate columns, and decimals be commas  |
+    | .jsonl, .jsonl.gz            | one object per line                                              |
     | .pkl, .pickle, .pkl.gz       | a pickled DataFrame, read by `bft.models.pickles.safe_pickle`            |
     | .tar.gz, .tgz                | an archive with exactly one file of the above kinds              |
     | none, and no such file       | that name with .pkl, else with .tar.gz, as the published ones    |
@@ -371,24 +374,32 @@ def _text_bytes(chunk: pa.DictionaryArray) -> int:
 def _read_csv(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
     import pandas as pd
 
-    first, names = _header(stream, file)
+    first, delimiter, names = _header(stream, file)
     budget.take(_COLUMN_BYTES * len(names))
     stream = cast("BinaryIO", bounded(_rejoined(first, stream.read), budget, lambda block: 0))
+    # Names are text, whatever they look like: 007 is not 7, and NA is a node; nothing at all is a gap. So are the cells
+    # of a file with another delimiter, until it is known whether it has decimal commas.
+    text: dict[str, type] = {name: str for name in names if delimiter != "," or name in TEXT_COLUMNS}
+    gaps = {name: [""] if name in TEXT_COLUMNS else sorted(GAPS) for name in names}
+    # round_trip: the exact value, as Python reads it; the default up to pandas 3.0 is an ulp off.
+    exact = tuple(int(part) for part in pd.__version__.split(".")[:2]) >= (3, 1)
+    options: Any = {} if exact else {"float_precision": "round_trip"}
     try:
         with warnings.catch_warnings():
             # A row with more fields than the header would otherwise lose them, with a warning.
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            # index_col=False: pandas would else take the first of one field too many as an index.
-            # round_trip: the exact value, as Python reads it; the default up to pandas 3.0 is an ulp off.
-            exact = tuple(int(part) for part in pd.__version__.split(".")[:2]) >= (3, 1)
-            options: Any = {} if exact else {"float_precision": "round_trip"}
-            # Names are text, whatever they look like: 007 is not 7, and NA is a node; nothing at all is a gap.
-            if text := {name: str for name in TEXT_COLUMNS if name in names}:
-                gaps = {name: [""] if name in text else list(_GAPS) for name in names}
-                options |= {"dtype": text, "keep_default_na": False, "na_values": gaps}
             frame: pd.DataFrame = pd.read_csv(
                 stream,
+                sep=delimiter,
+                header=0,
+                names=names,
+                # pandas would else take the first of one field too many as an index.
                 index_col=False,
+                # A quote after a stray space is a quote.
+                skipinitialspace=True,
+                dtype=text,
+                keep_default_na=False,
+                na_values=gaps,
                 low_memory=False,
                 **options,
             )
@@ -402,6 +413,32 @@ def _read_csv(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
         if "out of memory" in str(error):  # as the parser, written in C, calls it
             raise MemoryError from error
         raise InputError(f"not a readable CSV file: {str(error).strip()}", file=file) from error
+    return frame if delimiter == "," else _with_numbers(frame, file)
+
+
+def _with_numbers(frame: pd.DataFrame, file: str) -> pd.DataFrame:
+    """Make numbers of the columns of text that hold nothing else; spreadsheets of many countries write 1,5 for 1.5.
+
+    Where one column has decimal commas, points in another one may separate thousands: 1.500 is refused.
+    """
+    import pandas as pd
+
+    number = r"[+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:[eE][+-]?\d+)?"
+    cells = {name: frame[name].str.strip() for name in frame.columns if name not in TEXT_COLUMNS}
+    like = {
+        name: column.str.fullmatch(number, flags=re.ASCII).fillna(False).astype(bool) for name, column in cells.items()
+    }
+    numeric = {name for name, column in cells.items() if (like[name] | column.isna() | (column == "")).all()}
+    commas = {name: like[name] & column.str.contains(",", regex=False, na=False) for name, column in cells.items()}
+    decimal = next((name for name, found in commas.items() if found.any()), None)
+    for name, column in cells.items():
+        points = like[name] & column.str.contains(".", regex=False, na=False)
+        if decimal is not None and name in numeric and points.any():
+            row = int(points.to_numpy().argmax())
+            what = f"{column.iloc[row]!r} has a point, while column {decimal} has decimal commas"
+            raise InputError(what, file=file, row=row + 1, column=name, hint="write all numbers one way")
+        column = column.mask(commas[name], column.str.replace(",", ".", regex=False))
+        frame[name] = pd.to_numeric(column.mask(column == "")) if name in numeric else column
     return frame
 
 
@@ -411,17 +448,31 @@ def _rejoined(first: bytes, rest: Callable[[int], bytes]) -> Callable[[int], byt
     return lambda size: taken.read(size) or rest(size)
 
 
-def _header(stream: BinaryIO, file: str) -> tuple[bytes, list[str]]:
-    """The header line and the columns that it names; refused when it names one twice: pandas renames the second."""
+def _header(stream: BinaryIO, file: str) -> tuple[bytes, str, list[str]]:
+    """The header line, what stands between its columns, and their names without spaces around them.
+
+    Refused when it has a name twice: pandas renames the second.
+    """
     header = stream.readline()
+    while not header.strip(b"\xef\xbb\xbf \t\r\n") and (more := stream.readline()):  # empty lines before it
+        header = more
+    while header.count(b'"') % 2 and (more := stream.readline()):  # a name goes on in the next line
+        header += more
+    text = header.decode("utf-8-sig", "replace")
     try:
-        names = next(csv.reader([header.decode("utf-8-sig", "replace")]), [])
+        for delimiter in (",", ";", "\t"):
+            names = next(csv.reader([text], delimiter=delimiter, skipinitialspace=True), [])
+            if len(names) > 1:
+                break
+        else:
+            delimiter, names = ",", names[:1]
     except csv.Error as error:  # such as a lone carriage return
         raise InputError(f"not a readable CSV file: {error}", file=file, row=1) from error
+    names = [name.strip() or f"Unnamed: {index}" for index, name in enumerate(names)]  # as pandas calls it
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InputError("the header line has two columns of this name", file=file, column=twice[0])
-    return header, names
+    return header, delimiter, names
 
 
 def _read_jsonl(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
@@ -476,7 +527,7 @@ _READERS: Final[dict[str, tuple[str | None, Reader]]] = {
 }
 # What a block of the content becomes in memory; what is no text is as large as it is.
 _WEIGH: Final[dict[str, Weigh]] = {
-    ".csv": lambda block: len(block) + _CELL_BYTES * (block.count(b",") + block.count(b"\n")),
+    ".csv": lambda block: len(block) + _CELL_BYTES * sum(map(block.count, (b",", b";", b"\t", b"\n"))),
     ".jsonl": weigh_json,
 }
 _PACKED: Final = (".csv.gz", ".jsonl.gz", ".pkl.gz", ".pickle.gz")

@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from bft.models import InputError, Job, JobTable, read_table
+from bft.models.cells import Rows
 from bft.replay.engine.ledger import Outcome
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle
 
@@ -147,35 +148,17 @@ def _read_sizes(path: str) -> dict[str, tuple[int, int]]:
         raise InputError(
             "expected NODESxUNITS such as 8x8, or a file with the columns vc, nodes, units_per_node", file=path
         )
-    frame = read_table(path)
-    missing = [column for column in ("vc", "nodes", "units_per_node") if column not in frame.columns]
-    if missing:
-        raise InputError(f"missing column {', '.join(missing)}; it has {', '.join(map(str, frame.columns))}", file=path)
-    if frame.empty:
-        raise InputError("names no virtual cluster: no row follows the header", file=path)
     sizes: dict[str, tuple[int, int]] = {}
     total = 0
-    for row, (name, nodes, units) in enumerate(
-        zip(frame["vc"], frame["nodes"], frame["units_per_node"], strict=True), start=1
-    ):
-        for column, value in (("nodes", nodes), ("units_per_node", units)):
-            if not _is_count(value):
-                raise InputError(f"expected a whole number > 0, not {value!r}", file=path, row=row, column=column)
-        if not isinstance(name, str) and not (name == name and name is not None):
-            raise InputError("the virtual cluster has no name", file=path, row=row, column="vc")
-        if str(name) in sizes:
-            raise InputError(f"the virtual cluster {name!r} appears twice", file=path, row=row, column="vc")
-        sizes[str(name)] = int(nodes), int(units)
-        total += int(nodes) * int(units)
+    for row in Rows(read_table(path), path).require(("vc", "nodes", "units_per_node")):
+        nodes, units = (row.whole(column, min=1) for column in ("nodes", "units_per_node"))
+        name = row.name("vc")
+        if name in sizes:
+            raise row.error("vc", f"the virtual cluster {name!r} appears twice")
+        sizes[name] = nodes, units
+        total += nodes * units
         _check_total(total, path)
     return sizes
-
-
-def _is_count(value: object) -> bool:
-    """Whether a cell is a whole number > 0; NaN and infinity are none, nor is what exceeds any machine."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        return False
-    return bool(0 < value < 2**53) and float(value).is_integer()
 
 
 def merge(pools: Sequence[Pool], outcomes: Sequence[Outcome], jobs: JobTable) -> Outcome:

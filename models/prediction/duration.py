@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from bft.models.cells import Rows
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
-from bft.models.prediction._columns import numbers, seconds, texts
 from bft.models.prediction._documents import floats, part, same_length, strings
 from bft.models.prediction.regressors import Regressor, fit_regressor, regressor_from_document
-from bft.models.sharing.xi_table import require_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,7 +119,8 @@ class DurationEstimator:
         InputError
             Naming the column and row that is missing or wrong.
         """
-        optional = tuple(column for column in OPTIONAL if column in jobs.columns and (texts(jobs, column) != "").any())
+        rows = Rows(jobs, source)
+        optional = tuple(column for column in OPTIONAL if any(row.given(column) for row in rows))
         past = _past(jobs, optional, source)
         x = _features(_submitted(jobs, optional, source), past, optional)
         regressor = fit_regressor(kind, x, past.target, seed)
@@ -226,7 +226,7 @@ def split_in_time(
     past = _past(jobs, (), source)
     if not len(jobs):
         raise InputError("no jobs", file=source or None)
-    submit = seconds(jobs, "submit_time", source)
+    submit = Rows(jobs, source).all_seconds("submit_time")
     at = np.sort(submit)[int(len(submit) * (1 - share))]
     known = past.finish_s < at
     return jobs[known], jobs[submit >= at], jobs[~known]
@@ -256,38 +256,34 @@ def feature_names(optional: Sequence[str]) -> tuple[str, ...]:
 
 
 def _submitted(frame: pd.DataFrame, optional: Sequence[str], source: str) -> _Jobs:
-    require_columns(frame, (*SUBMITTED, *optional), (), "a table of submitted jobs for this model", source)
-    if not len(frame):
-        raise InputError("no jobs", file=source or None)
+    rows = Rows(frame, source).require((*SUBMITTED, *optional))
     return _Jobs(
-        **_groups(frame, optional, source),
-        cpus=numbers(frame, "cpu_num", source, least=0) if "cpu_num" in optional else np.zeros(len(frame)),
-        submit_s=seconds(frame, "submit_time", source),
+        **_groups(rows, optional),
+        cpus=rows.all_numbers("cpu_num", min=0) if "cpu_num" in optional else np.zeros(len(rows)),
+        submit_s=rows.all_seconds("submit_time"),
     )
 
 
 def _past(frame: pd.DataFrame, optional: Sequence[str], source: str) -> _Past:
-    require_columns(frame, (*FINISHED, *optional), ("finish_time",), "a table of finished jobs for this model", source)
-    duration = numbers(frame, "duration", source, least=0)
-    submit = seconds(frame, "submit_time", source)
-    finish = seconds(frame, "finish_time", source) if "finish_time" in frame.columns else submit + duration
+    rows = Rows(frame, source).require((*FINISHED, *optional), ("finish_time",), empty=True)
+    duration = rows.all_numbers("duration", min=0)
+    submit = rows.all_seconds("submit_time")
+    finish = rows.all_seconds("finish_time") if rows.has("finish_time") else submit + duration
     early = np.flatnonzero(finish < submit)
     if len(early):
-        raise InputError(
-            "the job finishes before it is submitted", file=source or None, row=int(early[0]) + 1, column="finish_time"
-        )
-    return _Past(**_groups(frame, optional, source), finish_s=finish, target=np.log1p(duration))
+        raise rows[int(early[0])].error("finish_time", "the job finishes before it is submitted")
+    return _Past(**_groups(rows, optional), finish_s=finish, target=np.log1p(duration))
 
 
-def _groups(frame: pd.DataFrame, optional: Sequence[str], source: str) -> dict[str, Any]:
+def _groups(rows: Rows, optional: Sequence[str]) -> dict[str, Any]:
     """The columns that groups agree in."""
-    none = np.full(len(frame), "", dtype=object)
-    names = [re.sub(r"\d+", "#", name) for name in texts(frame, "jobname", source)] if "jobname" in optional else none
+    none = np.full(len(rows), "", dtype=object)
+    names = [re.sub(r"\d+", "#", name) for name in rows.all_names("jobname", "")] if "jobname" in optional else none
     return {
-        "user": texts(frame, "user", source, required=True),
-        "vc": texts(frame, "vc", source) if "vc" in optional else none,
+        "user": rows.all_names("user"),
+        "vc": rows.all_names("vc", "") if "vc" in optional else none,
         "name": np.array(names, dtype=object),
-        "gpus": numbers(frame, "gpu_num", source, least=0),
+        "gpus": rows.all_numbers("gpu_num", min=0),
     }
 
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
+from bft.models.cells import Rows
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
-from bft.models.prediction._columns import numbers, seconds
 from bft.models.prediction._documents import number, part, strings
 from bft.models.prediction.regressors import Regressor, fit_regressor, regressor_from_document
-from bft.models.sharing.xi_table import require_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -150,13 +149,13 @@ def submissions(jobs: pd.DataFrame, *, slot_s: float = SLOT_S, source: str = "")
     """
     import pandas as pd
 
-    require_columns(jobs, ("submit_time", "gpu_num"), (), "a table of submitted jobs", source)
-    if not len(jobs) or not slot_s > 0:
-        raise InputError("no jobs" if slot_s > 0 else f"expected slots longer than {slot_s} s", file=source or None)
-    slot = np.floor(seconds(jobs, "submit_time", source) / slot_s).astype(np.int64)
+    rows = Rows(jobs, source).require(("submit_time", "gpu_num"))
+    if not slot_s > 0:
+        raise InputError(f"expected slots longer than {slot_s} s")
+    slot = np.floor(rows.all_seconds("submit_time") / slot_s).astype(np.int64)
     first = int(slot.min())
     slot -= first
-    units = numbers(jobs, "gpu_num", source, least=0)
+    units = rows.all_numbers("gpu_num", min=0)
     begin = (first + np.arange(int(slot.max()) + 1)) * slot_s
     return pd.DataFrame({"time": begin, "jobs": np.bincount(slot), "units": np.bincount(slot, weights=units)})
 
@@ -170,25 +169,19 @@ def ahead(counts: FloatArray, horizon: int) -> FloatArray:
 
 def _slots(frame: pd.DataFrame, column: str, source: str, slot_s: float | None = None) -> tuple[FloatArray, FloatArray]:
     """Begin and count of each slot; refused unless the slots follow each other at one distance."""
-    require_columns(frame, ("time", column), (), "a table of slots for this model", source)
-    if not len(frame):
-        raise InputError("no slots", file=source or None)
-    time_s, counts = seconds(frame, "time", source), numbers(frame, column, source, least=0)
+    rows = Rows(frame, source).require(("time", column))
+    time_s, counts = rows.all_seconds("time"), rows.all_numbers(column, min=0)
     steps = np.diff(time_s)
     step = slot_s if slot_s is not None else float(steps[0]) if len(steps) else 1.0
     wrong = np.flatnonzero(~(steps > 0))
     if len(wrong):
-        raise InputError(
-            "expected a later time than in the row before", file=source or None, row=int(wrong[0]) + 2, column="time"
-        )
+        raise rows[int(wrong[0]) + 1].error("time", "expected a later time than in the row before")
     wrong = np.flatnonzero(np.abs(steps - step) > 1e-6 * step)
     if len(wrong):
-        raise InputError(
+        raise rows[int(wrong[0]) + 1].error(
+            "time",
             f"expected a slot each {step:g} s; this one begins {steps[wrong[0]]:g} s after the one before",
-            file=source or None,
-            row=int(wrong[0]) + 2,
-            column="time",
-            hint="slots without submissions need a row with 0 too",
+            "slots without submissions need a row with 0 too",
         )
     return time_s, counts
 

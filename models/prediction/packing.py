@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from bft.models.cells import Rows
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
-from bft.models.prediction._columns import numbers, texts
 from bft.models.prediction._documents import part, strings
 from bft.models.prediction._extras import extra
 from bft.models.prediction.regressors import any_order
 from bft.models.prediction.tree_learners import from_sklearn
 from bft.models.prediction.trees import LEAF, Trees
-from bft.models.sharing.xi_table import require_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,12 +61,8 @@ class PackingAnalyser:
         InputError
             Naming the column and row that is missing or wrong.
         """
-        x = _profiles(profiles, source)
-        require_columns(profiles, (*FEATURES, "label"), (), "a table of labelled profiles", source)
-        label = numbers(profiles, "label", source)
-        wrong = np.flatnonzero(~np.isin(label, (0, 1, 2)))
-        if len(wrong):
-            raise InputError("expected 0, 1 or 2", file=source or None, row=int(wrong[0]) + 1, column="label")
+        rows = Rows(profiles, source).require((*FEATURES, "label"))
+        x, label = _features(rows), rows.all_wholes("label", min=0, max=2)
         learner = extra("sklearn.tree").DecisionTreeRegressor(
             max_depth=depth,
             min_samples_leaf=LEAF_PROFILES,
@@ -82,7 +77,7 @@ class PackingAnalyser:
 
     def scores(self, profiles: pd.DataFrame, *, source: str = "") -> Scores:
         """Sharing scores of profiles, each 0, 1 or 2: int64 of shape (profiles,)."""
-        return self.tree.predict(_profiles(profiles, source)).astype(np.int64)
+        return self.tree.predict(_features(Rows(profiles, source).require(FEATURES))).astype(np.int64)
 
     def score(self, profile: Mapping[str, float]) -> int:
         """Sharing score of one profile: 0, 1 or 2."""
@@ -149,17 +144,14 @@ def sharing_scores(pairs: pd.DataFrame, *, source: str = "") -> pd.DataFrame:
 
     keys = ["model", *(["dataset"] if {"dataset1", "dataset2"} <= set(pairs.columns) else []), "batchsize", "amp"]
     wanted = [f"{column}{side}" for side in "12" for column in (*keys, "speed")]
-    require_columns(pairs, wanted, (), "a table of measured pairs", source)
-    if not len(pairs):
-        raise InputError("no measured pairs", file=source or None)
+    rows = Rows(pairs, source).require(wanted)
     sides = []
     for side in "12":
-        told: dict[str, Any] = {}
-        for key in keys:
-            name = key + side
+        columns: dict[str, Any] = {}
+        for key in (*keys, "speed"):
             named = key in ("model", "dataset")
-            told[key] = texts(pairs, name, source, required=True) if named else numbers(pairs, name, source, least=0)
-        sides.append(pd.DataFrame({**told, "speed": numbers(pairs, f"speed{side}", source, least=0)}))
+            columns[key] = rows.all_names(key + side) if named else rows.all_numbers(key + side, min=0)
+        sides.append(pd.DataFrame(columns))
     measured = pd.concat(sides).groupby(keys, sort=True)["speed"].agg(["mean", "size"]).reset_index()
     measured = measured.rename(columns={"mean": "speed", "size": "pairings"})
     speed = measured["speed"].to_numpy()
@@ -168,20 +160,18 @@ def sharing_scores(pairs: pd.DataFrame, *, source: str = "") -> pd.DataFrame:
 
 def leave_one_model_out(profiles: pd.DataFrame, *, seed: int = 0, depth: int = DEPTH, source: str = "") -> Scores:
     """Scores of each profile by an analyser that has seen no profile of the same model: int64 of shape (profiles,)."""
-    require_columns(profiles, ("model", *FEATURES, "label"), (), "a table of labelled profiles", source)
-    model = texts(profiles, "model", source, required=True)
+    rows = Rows(profiles, source).require(("model", *FEATURES, "label"))
+    model = rows.all_names("model")
     result = np.zeros(len(profiles), dtype=np.int64)
     for left_out in np.unique(model):
         held = model == left_out
         if held.all():
-            raise InputError("all profiles are of one model, expected several", file=source or None, column="model")
+            raise rows.error("all profiles are of one model, expected several", column="model")
         analyser = PackingAnalyser.train(profiles[~held], seed=seed, depth=depth, source=source)
         result[held] = analyser.scores(profiles[held], source=source)
     return result
 
 
-def _profiles(frame: pd.DataFrame, source: str) -> FloatArray:
-    require_columns(frame, FEATURES, (), "a profile", source)
-    if not len(frame):
-        raise InputError("no profiles", file=source or None)
-    return np.column_stack([numbers(frame, column, source, least=0) for column in FEATURES])
+def _features(profiles: Rows) -> FloatArray:
+    """What the tree sees of profiles: float64 of shape (profiles, features)."""
+    return np.column_stack([profiles.all_numbers(column, min=0) for column in FEATURES])

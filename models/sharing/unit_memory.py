@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from bft.models.errors import InputError
-from bft.models.sharing.xi_table import records, require_columns
+from bft.models.cells import Rows
 from bft.models.tables import read_table
 
 if TYPE_CHECKING:
@@ -131,10 +130,7 @@ def read_unit_memory(path: str | Path) -> UnitMemory:
 
 def unit_memory_from_frame(frame: pd.DataFrame, *, source: str = "") -> UnitMemory:
     """Make a table of memory from a frame; see `read_unit_memory`."""
-    require_columns(frame, COLUMNS, (), "a table of memory", source)
-    if not len(frame):
-        raise InputError("the table of memory is empty", file=source or None)
     return UnitMemory(
-        (record.text("model"), record.positive("batch"), record.positive("memory_gib"))
-        for record in records(frame, source)
+        (row.name("model"), row.number("batch", above=0), row.number("memory_gib", above=0))
+        for row in Rows(frame, source).require(COLUMNS)
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from bft.models.cells import Row, Rows
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
 from bft.models.sharing.xi_table import (
@@ -17,10 +18,7 @@ from bft.models.sharing.xi_table import (
     OPTIONAL,
     REQUIRED,
     Measurement,
-    Record,
     measurement,
-    records,
-    require_columns,
 )
 from bft.models.speed.log_sources import Basis
 from bft.models.speed.training_log import StepTimes, read_log
@@ -102,28 +100,28 @@ def read_measurements(paths: Sequence[str | Path], *, pattern: str | None = None
         a twin run without its solo run.
     """
     solo: list[_Run] = []
-    twins: list[tuple[Record, _Run, _Run]] = []
+    shared: list[tuple[Row, _Run, _Run]] = []
     ratios: list[Measurement] = []
     notes: list[str] = []
     for path in paths:
         frame = read_table(path)
-        if not len(frame):
-            raise InputError("the table of measurements is empty", file=path)
-        if set(REQUIRED) <= set(frame.columns):
-            told = map(measurement, records(frame, str(path)))
-            ratios += [row for row in told if row.flag == FLAGS[0]]  # estimated ones are no measurements
+        rows = Rows(frame, path)
+        if all(map(rows.has, REQUIRED)):
+            # Estimated ones are no measurements.
+            ratios += [row for row in map(measurement, rows.require(REQUIRED)) if row.flag == FLAGS[0]]
             continue
-        for record in records(_checked(frame, str(path)), str(path)):
-            runs = _runs(record, Path(path).parent, pattern, warmup, notes)
+        for row in _checked(rows):
+            runs = _runs(row, Path(path).parent, pattern, warmup, notes)
             if len(runs) == 1:
                 solo.append(runs[0])
             else:
-                twins.append((record, runs[0], runs[1]))
-    for record, a, b in twins:
-        xi_a, xi_b = (
-            run.step_s / _alone(solo, run, record, column) for run, column in ((a, "model_a"), (b, "model_b"))
-        )
-        ratios.append(Measurement(a.model, b.model, xi_a, xi_b, a.batch, b.batch, a.units))
+                shared.append((row, runs[0], runs[1]))
+    for row, a, b in shared:
+        xi_a, xi_b = (run.step_s / _alone(solo, run, row, column) for run, column in ((a, "model_a"), (b, "model_b")))
+        try:
+            ratios.append(Measurement(a.model, b.model, xi_a, xi_b, a.batch, b.batch, a.units))
+        except InputError as error:  # times so far apart that no float holds their ratio
+            raise row.placed(error) from error
     if not ratios:
         raise InputError(
             "nothing was measured together: expected rows with model_a and model_b",
@@ -176,45 +174,44 @@ def mean_step_s(seconds: Sequence[float] | FloatArray) -> float:
     return float(times[times <= STALL * np.median(times)].mean())
 
 
-def _checked(frame: pd.DataFrame, source: str) -> pd.DataFrame:
-    """Refuse a frame that tells neither times nor ratios."""
-    optional = ("batch_a", "model_b", "batch_b", "units", *TIMES, *LOGS)
-    require_columns(frame, ("model_a",), optional, "a table of measurements", source)
+def _checked(rows: Rows) -> Rows:
+    """Refuse a table with neither times nor ratios."""
+    rows.require(("model_a",), ("batch_a", "model_b", "batch_b", "units", *TIMES, *LOGS))
     for a, b in (TIMES, LOGS):
-        if a in frame.columns and (b in frame.columns or "model_b" not in frame.columns):
-            return frame
+        if rows.has(a) and (rows.has(b) or not rows.has("model_b")):
+            return rows
     raise InputError(
         f"no times: expected the columns {' and '.join(TIMES)} (seconds a step), {' and '.join(LOGS)} (log files), or "
         "xi_a and xi_b with model_a and model_b",
-        file=source or None,
-        hint=f"it has {', '.join(map(str, frame.columns))}",
+        file=rows.file or None,
+        hint=f"it has {', '.join(rows.columns)}",
     )
 
 
-def _runs(record: Record, folder: Path, pattern: str | None, warmup: int, notes: list[str]) -> list[_Run]:
+def _runs(row: Row, folder: Path, pattern: str | None, warmup: int, notes: list[str]) -> list[_Run]:
     """The one or two runs of a row."""
-    sides = ("a", "b") if record.given("model_b") else ("a",)
+    sides = ("a", "b") if row.given("model_b") else ("a",)
     timed: list[tuple[float, Basis]]
-    if any(record.given(f"step_{side}_s") for side in sides):
-        timed = [(record.positive(f"step_{side}_s"), "step") for side in sides]
+    if any(row.given(f"step_{side}_s") for side in sides):
+        timed = [(row.number(f"step_{side}_s", above=0), "step") for side in sides]
     else:
-        timed = _from_logs(record, sides, folder, pattern, warmup, notes)
-    units = record.positive_or_none("units")
+        timed = _from_logs(row, sides, folder, pattern, warmup, notes)
+    units = row.number("units", None, above=0)
     return [
-        _Run(record.text(f"model_{side}"), record.positive_or_none(f"batch_{side}"), units, *time)
+        _Run(row.name(f"model_{side}"), row.number(f"batch_{side}", None, above=0), units, *time)
         for side, time in zip(sides, timed, strict=True)
     ]
 
 
 def _from_logs(
-    record: Record, sides: Sequence[str], folder: Path, pattern: str | None, warmup: int, notes: list[str]
+    row: Row, sides: Sequence[str], folder: Path, pattern: str | None, warmup: int, notes: list[str]
 ) -> list[tuple[float, Basis]]:
     """Mean seconds of a step in the logs that a row names, and of what; of two logs in the span in which both ran."""
     logs: list[StepTimes] = []
     for side in sides:
-        if not record.given(f"log_{side}"):
-            raise record.wrong(f"step_{side}_s", f"expected a number > 0 here, or a file in the column log_{side}")
-        file = folder / str(record.values[f"log_{side}"])
+        if not row.given(f"log_{side}"):
+            raise row.error(f"step_{side}_s", f"expected a number > 0 here, or a file in the column log_{side}")
+        file = folder / row.name(f"log_{side}")
         # A batch size of 1 turns samples/s into s/sample in every log: the ratio is the same.
         logs.append(read_log(file, pattern, batch_size=1.0, warmup=warmup))
         notes += [f"{file}: {note}" for note in logs[-1].notes]
@@ -224,13 +221,13 @@ def _from_logs(
             start, end = max(log.times[0] for log in logs), min(log.times[-1] for log in logs)
             logs = [log.between(start, end) for log in logs]
             if not all(len(log) for log in logs):
-                raise record.wrong("log_b", "expected logs of runs at the same time; these two never overlap")
+                raise row.error("log_b", "expected logs of runs at the same time; these two never overlap")
         else:
-            notes.append(f"{record.source}: twin logs without time stamps: all their steps count, alone or not")
+            notes.append(f"{row.file}: shared logs without time stamps: all their steps count, alone or not")
     return [(mean_step_s(log.seconds), log.basis) for log in logs]
 
 
-def _alone(solo: Sequence[_Run], run: _Run, record: Record, column: str) -> float:
+def _alone(solo: Sequence[_Run], run: _Run, row: Row, column: str) -> float:
     """Median seconds of a step of the solo runs of a configuration; those that state batch and units first."""
     fitting = [
         (other.batch is None, other.units is None, other)
@@ -239,15 +236,15 @@ def _alone(solo: Sequence[_Run], run: _Run, record: Record, column: str) -> floa
     ]
     if not fitting:
         stated = [f"batch {run.batch:g}"] * (run.batch is not None) + [f"{run.units:g} units"] * (run.units is not None)
-        raise record.wrong(
+        raise row.error(
             column,
             f"no solo run of {' at '.join([run.model, ', '.join(stated)] if stated else [run.model])}",
             "add a row with this model as model_a, its step_a_s alone, and no model_b",
         )
-    best = min(row[:2] for row in fitting)
+    best = min(entry[:2] for entry in fitting)
     alone = [other for *place, other in fitting if tuple(place) == best]
     if any(other.basis != run.basis for other in alone):
-        raise record.wrong(
+        raise row.error(
             column,
             f"logs of {run.model} alone and beside another time different things: steps, samples or tokens",
             "give a pattern that finds the same in all logs, or step_a_s and step_b_s",

@@ -1,14 +1,15 @@
-"""ξ: how much two jobs slow each other down when they share units (DESIGN §4, ξ table)."""
+"""ξ: how much two jobs slow each other down when they share units (docs/models-xi.md)."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from bft.models.cells import Row, Rows
 from bft.models.errors import InputError
 from bft.models.jobs import Job
 from bft.models.tables import read_table
@@ -172,82 +173,22 @@ def read_xi(path: str | Path) -> XiTable:
 
 def xi_from_frame(frame: pd.DataFrame, *, source: str = "") -> XiTable:
     """Make a ξ table from a frame; see `read_xi`. Of other columns only `flag` is looked at."""
-    require_columns(frame, REQUIRED, OPTIONAL, "a xi table", source)
-    if not len(frame):
-        raise InputError("the xi table is empty", file=source or None)
-    return XiTable(measurement(record) for record in records(frame, source))
+    return XiTable(map(measurement, Rows(frame, source).require(REQUIRED, OPTIONAL)))
 
 
-def measurement(record: Record) -> Measurement:
-    """The measurement that a row of a ξ table tells."""
-    flag = record.values.get("flag")
+def measurement(row: Row) -> Measurement:
+    """The measurement in a row of a ξ table."""
+    flag = str(row.value("flag")).strip()
     return Measurement(
-        record.text("model_a"),
-        record.text("model_b"),
-        record.positive("xi_a"),
-        record.positive("xi_b"),
-        record.positive_or_none("batch_a"),
-        record.positive_or_none("batch_b"),
-        record.positive_or_none("units"),
+        row.name("model_a"),
+        row.name("model_b"),
+        row.number("xi_a", above=0),
+        row.number("xi_b", above=0),
+        row.number("batch_a", None, above=0),
+        row.number("batch_b", None, above=0),
+        row.number("units", None, above=0),
         flag if flag in FLAGS else FLAGS[0],
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One row of a table of measurements, whose cells are asked for by column; errors say which it was."""
-
-    values: Mapping[Hashable, Any]
-    row: int
-    source: str = ""
-
-    def given(self, column: str) -> bool:
-        """Whether the cell holds anything."""
-        value = self.values.get(column)
-        return value is not None and value == value and value != ""
-
-    def positive(self, column: str) -> float:
-        """The number > 0 in a cell."""
-        value = self.values.get(column)
-        try:
-            number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            number = math.nan
-        if not (math.isfinite(number) and number > 0):
-            raise self.wrong(column, f"expected a number > 0, not {value!r}")
-        return number
-
-    def positive_or_none(self, column: str) -> float | None:
-        """The number > 0 in a cell, None of an empty or missing one."""
-        return self.positive(column) if self.given(column) else None
-
-    def text(self, column: str) -> str:
-        """The name in a cell."""
-        if not self.given(column):
-            raise self.wrong(column, "expected the name of a model")
-        return str(self.values[column])
-
-    def wrong(self, column: str, what: str, hint: str | None = None) -> InputError:
-        """An error that names this row and a column."""
-        return InputError(what, file=self.source or None, row=self.row, column=column, hint=hint)
-
-
-def records(frame: pd.DataFrame, source: str) -> list[Record]:
-    """The rows of a frame, numbered from 1 as a user counts them."""
-    return [Record(values, row, source) for row, values in enumerate(frame.to_dict(orient="records"), start=1)]
-
-
-def require_columns(
-    frame: pd.DataFrame, required: Sequence[str], optional: Sequence[str], what: str, source: str
-) -> None:
-    """Refuse a frame that lacks columns, saying what `what` has."""
-    missing = [column for column in required if column not in frame.columns]
-    if missing:
-        raise InputError(
-            f"missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; {what} has "
-            f"{', '.join(required)} and optionally {', '.join(optional)}",
-            file=source or None,
-        )
 
 
 def _fits(measured: float | None, of_job: float | None) -> bool:

@@ -17,18 +17,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from bft.models.cells import Rows
 from bft.models.curves import Curve
 from bft.models.errors import InputError
 from bft.models.speed.goodput import BatchLimits, noise_scale
 from bft.models.speed.throughput import FloatArray, Observations, ThroughputParameters, fit_throughput
 from bft.models.tables import read_table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Source = Literal["measured", "interpolated", "modelled"]
 
@@ -255,7 +253,9 @@ def read_application(folder: str | Path, *, atomic_max: int | None = None) -> Ap
         raise InputError("no validation-M.csv in it, where M is a total batch size", file=folder)
     steps = _read_placements(placements)
     columns = ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
-    means = np.empty((0, 5)) if scalability is None else _numbers(read_table(scalability), columns, scalability)
+    means = np.empty((0, 5))
+    if scalability is not None:
+        means = _numbers(Rows(read_table(scalability), scalability).require(columns), columns)
     validations = {size: _read_validation(named[size]) for size in sorted(named)}
     batches = np.concatenate([table[:, 0] for table in steps.values()])
     try:
@@ -271,67 +271,36 @@ def _existing(path: Path) -> Path | None:
 
 
 def _read_placements(path: Path) -> dict[tuple[int, ...], FloatArray]:
-    frame = read_table(path)
-    numbers = _numbers(frame, ("local_bsz", "step_time", "sync_time"), path)
-    if "placement" not in frame.columns:
-        raise InputError("missing column placement; expected placement, local_bsz, step_time, sync_time", file=path)
+    columns = ("local_bsz", "step_time", "sync_time")
+    rows = Rows(read_table(path), path).require(("placement", *columns))
+    rows.all_wholes("local_bsz", min=1)
     found: dict[tuple[int, ...], list[FloatArray]] = {}
-    for row, (digits, values) in enumerate(zip(map(str, frame["placement"]), numbers, strict=True), start=1):
+    for row, values in zip(rows, _numbers(rows, columns), strict=True):
+        digits = row.name("placement")
         if not re.fullmatch("[1-9]+", digits):
-            raise InputError(
-                f"expected digits 1 to 9, the replicas on each node, not {digits!r}",
-                file=path,
-                row=row,
-                column="placement",
-            )
+            raise row.error("placement", f"expected digits 1 to 9, the replicas on each node, not {digits!r}")
         if values[2] >= values[1]:
-            raise InputError(
-                f"expected less than step_time ({values[1]:g}), not {values[2]:g}",
-                file=path,
-                row=row,
-                column="sync_time",
-            )
+            raise row.error("sync_time", f"expected less than step_time ({values[1]:g}), not {values[2]:g}")
         found.setdefault(canonical(map(int, digits)), []).append(values)
     steps = {}
-    for ring, rows in found.items():
-        table = np.array(sorted(rows, key=lambda row: float(row[0])))
+    for ring, measured in found.items():
+        table = np.array(sorted(measured, key=lambda values: float(values[0])))
         if (np.diff(table[:, 0]) == 0).any():
-            raise InputError(f"placement {''.join(map(str, ring))} has two rows of one local_bsz", file=path)
+            raise rows.error(f"placement {''.join(map(str, ring))} has two rows of one local_bsz")
         steps[ring] = table
     return steps
 
 
 def _read_validation(path: Path) -> Validation:
-    values = _numbers(read_table(path), ("progress", "iteration", "grad_sqr", "grad_var"), path, least=-np.inf)
-    falls = np.flatnonzero(np.diff(values[:, 0]) < 0)
+    columns = ("progress", "iteration", "grad_sqr", "grad_var")
+    rows = Rows(read_table(path), path).require(columns)
+    values = np.stack([rows.all_numbers(column) for column in columns])
+    falls = np.flatnonzero(np.diff(values[0]) < 0)
     if len(falls):
-        raise InputError("progress must not go back", file=path, row=int(falls[0]) + 2, column="progress")
-    return Validation(*values.T)
+        raise rows[int(falls[0]) + 1].error("progress", "progress must not go back")
+    return Validation(*values)
 
 
-def _numbers(frame: pd.DataFrame, columns: Sequence[str], path: Path, *, least: float = 0.0) -> FloatArray:
-    """Columns as finite numbers of at least `least`, float64 of shape (rows, columns)."""
-    import pandas as pd
-
-    missing = [column for column in columns if column not in frame.columns]
-    if missing:
-        raise InputError(
-            f"missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; expected {', '.join(columns)}",
-            file=path,
-        )
-    if not len(frame):
-        raise InputError("has no rows", file=path)
-    values = np.stack(
-        [pd.to_numeric(frame[column], errors="coerce").to_numpy(np.float64) for column in columns], axis=1
-    )
-    wrong = np.argwhere(~(np.isfinite(values) & (values >= least)))
-    if len(wrong):
-        row, column = map(int, wrong[0])
-        raise InputError(
-            f"expected a finite number{f' >= {least:g}' if least > -np.inf else ''}, "
-            f"not {frame[columns[column]].iloc[row]!r}",
-            file=path,
-            row=row + 1,
-            column=columns[column],
-        )
-    return values
+def _numbers(rows: Rows, columns: Sequence[str]) -> FloatArray:
+    """Columns of numbers >= 0: float64 of shape (rows, columns)."""
+    return np.stack([rows.all_numbers(column, min=0) for column in columns], axis=1)

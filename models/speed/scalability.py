@@ -13,6 +13,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bft.models.cells import Rows
 from bft.models.curves import Curve, FloatArray
 from bft.models.errors import InputError
 from bft.models.speed.throughput import Observations, fit_throughput
@@ -308,57 +309,35 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
     InputError
         Naming file, row and column.
     """
-    frame = read_table(path)
-
-    def has(column: str) -> bool:
-        return column in frame.columns
-
-    if not has("units") or not (has("throughput") or (has("step_time") and has("batch_size"))):
-        raise InputError(
+    rows = Rows(read_table(path), path)
+    if not rows.has("units") or not (rows.has("throughput") or (rows.has("step_time") and rows.has("batch_size"))):
+        raise rows.error(
             "expected the columns units and throughput (or step_time and batch_size), "
-            f"found {', '.join(map(str, frame.columns)) or 'none'}",
-            file=path,
+            f"not {', '.join(rows.columns) or 'none'}",
             hint="docs/models-scalability.md lists the columns",
         )
-    if not len(frame):
-        raise InputError("has no rows", file=path)
-
-    def numbers(column: str, *, whole: bool = False, zero: bool = False) -> FloatArray:
-        values = np.empty(len(frame))
-        for row, value in enumerate(frame[column].tolist()):
-            try:
-                values[row] = float("nan") if isinstance(value, bool) else float(value)
-            except (TypeError, ValueError):
-                values[row] = np.nan
-            good = np.isfinite(values[row]) and (values[row] > 0 or (zero and values[row] == 0))
-            if not good or (whole and not values[row].is_integer()):
-                what = f"a {'whole ' if whole else ''}number {'>=' if zero else '>'} 0"
-                raise InputError(f"expected {what}, not {value!r}", file=path, row=row + 1, column=column)
-        return values
-
-    units = numbers("units", whole=True)
-    batch = numbers("batch_size") if has("batch_size") else None
-    if has("throughput"):
-        throughput = numbers("throughput")
+    rows.require(("units",))
+    units = rows.all_wholes("units", min=1)
+    batch = rows.all_numbers("batch_size", above=0) if rows.has("batch_size") else None
+    if rows.has("throughput"):
+        throughput = rows.all_numbers("throughput", above=0)
     else:
         assert batch is not None  # noqa: S101 - checked above
-        throughput = batch / numbers("step_time")
-    nodes = numbers("nodes", whole=True) if has("nodes") else None
-    sync_s = numbers("sync_time", zero=True) if has("sync_time") else None
+        throughput = batch / rows.all_numbers("step_time", above=0)
+    nodes = rows.all_wholes("nodes", min=1) if rows.has("nodes") else None
+    sync_s = rows.all_numbers("sync_time", min=0) if rows.has("sync_time") else None
 
     def refuse(wrong: NDArray[np.bool_], column: str, what: str) -> None:
         if wrong.any():
-            raise InputError(what, file=path, row=int(np.argmax(wrong)) + 1, column=column)
+            raise rows[int(np.argmax(wrong))].error(column, what)
 
     if nodes is not None:
         refuse(nodes > units, "nodes", "expected at most as many nodes as units")
     if sync_s is not None and batch is not None:
         refuse(sync_s >= batch / throughput, "sync_time", "expected less than the step takes")
-    named = next((column for column in ("model", "job") if has(column)), None)
-    names = [name or Path(path).name.split(".")[0]] * len(frame) if named is None else frame[named].tolist()
-    for row, entry in enumerate(names, start=1):
-        if not isinstance(entry, str) or not entry:
-            raise InputError("expected a name", file=path, row=row, column=named)
+    refuse(~np.isfinite(throughput), "step_time", "expected a step that takes time: its rate is beyond all floats")
+    named = next((column for column in ("model", "job") if rows.has(column)), None)
+    names = [name or Path(path).name.split(".")[0]] * len(rows) if named is None else rows.all_names(named).tolist()
     result = []
     for model in dict.fromkeys(names):
         own = np.array([entry == model for entry in names])

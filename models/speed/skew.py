@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bft.models.cells import Rows
 from bft.models.curves import FloatArray
-from bft.models.errors import InputError
 from bft.models.tables import read_table
 
 # Between the 0.14 of Inception-3 and the 0.61 of AlexNet.
@@ -63,25 +63,7 @@ def read_tensor_sizes(path: str | Path) -> dict[str, list[float]]:
     InputError
         Naming file, row and column.
     """
-    frame = read_table(path)
-    missing = [column for column in ("model", "size") if column not in frame.columns]
-    if missing:
-        raise InputError(
-            f"missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; "
-            "expected model, size, and optionally tensor",
-            file=path,
-        )
-    if not len(frame):
-        raise InputError("has no rows", file=path)
     found: dict[str, list[float]] = {}
-    for row, (model, size) in enumerate(zip(frame["model"].tolist(), frame["size"].tolist(), strict=True), start=1):
-        if not isinstance(model, str) or not model:
-            raise InputError("expected the name of a model", file=path, row=row, column="model")
-        try:
-            value = float("nan") if isinstance(size, bool) else float(size)
-        except (TypeError, ValueError):
-            value = float("nan")
-        if not (np.isfinite(value) and value > 0):
-            raise InputError(f"expected a number > 0, not {size!r}", file=path, row=row, column="size")
-        found.setdefault(model, []).append(value)
+    for row in Rows(read_table(path), path).require(("model", "size"), ("tensor",)):
+        found.setdefault(row.name("model"), []).append(row.number("size", above=0))
     return found

@@ -1,4 +1,4 @@
-"""Job logs of Microsoft's Philly clusters: `--jobs-format philly` (DESIGN §4).
+"""Job logs of Microsoft's Philly clusters: `--jobs-format philly` (docs/formats.md).
 
 Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", USENIX ATC 2019; the file
 `cluster_job_log` of its published traces.
@@ -13,13 +13,15 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from bft.models.bounded import read_json
+from bft.models.cells import SECOND_NS, Row, Rows, shown
 from bft.models.errors import InputError
 from bft.models.jobs import Job, JobTable
-from bft.models.workloads.rigid_jobs import SECOND_NS, RigidTable, rigid_job
+from bft.models.workloads.rigid_jobs import RigidTable, rigid_job
 
 # Times in the log name no zone; those of the same traces' utilisation say PST and PDT.
 ZONE: Final = "America/Los_Angeles"
 _FORMAT: Final = "%Y-%m-%d %H:%M:%S"
+_EXPECTED: Final = "a date and time such as 2017-10-07 01:11:39"
 _UNKNOWN: Final = (None, "", "None")
 
 
@@ -55,75 +57,64 @@ def read_philly_jobs(path: str | Path, *, zone: str = ZONE) -> JobTable:
         raise InputError(f"no time zone {zone!r} is known here", hint="pip install tzdata") from error
     entries = read_json(path)
     if not isinstance(entries, list):
-        raise InputError(f"expected a JSON array of jobs, found {type(entries).__name__}", file=path)
-    found = RigidTable(path)
-    for row, entry in enumerate(entries, start=1):
+        raise InputError(f"expected a JSON array of jobs, not {type(entries).__name__}", file=path)
+    for index, entry in enumerate(entries, start=1):
         if not isinstance(entry, dict):
-            raise InputError(f"expected a JSON object, found {type(entry).__name__}", file=path, row=row)
-        job = _Entry(entry, row, str(path), clock).job()
+            raise InputError(f"expected a JSON object, not {type(entry).__name__}", file=path, row=index)
+    found = RigidTable(path)
+    for row in Rows.of(entries, path, job="jobid"):
+        job = _job(row, clock)
         if job is None:
             found.leave_out("without an attempt that has GPUs, start and end")
         else:
-            found.add(job, row)
+            found.add(job, row.number_in_file)
     return found.table()
 
 
-class _Entry:
-    """One entry on its way to a job."""
+def _job(row: Row, clock: tzinfo) -> Job | None:
+    """The job of an entry, None when it never ran."""
+    name = row.name("jobid")
+    submitted_ns = _instant(row, row.value("submitted_time"), "submitted_time", clock)
+    if submitted_ns is None:
+        raise row.error("submitted_time", f"expected {_EXPECTED}, not nothing")
+    attempts = row.value("attempts")
+    if not isinstance(attempts, list) or not all(isinstance(attempt, dict) for attempt in attempts):
+        raise row.error("attempts", "expected a list of objects")
+    units, seconds, counted = 0, 0.0, 0
+    for attempt in attempts:
+        gpus = _gpus(row, attempt)
+        start_ns, end_ns = (_instant(row, attempt.get(key), key, clock) for key in ("start_time", "end_time"))
+        if not gpus or start_ns is None or end_ns is None or end_ns <= start_ns:
+            continue
+        units, seconds, counted = max(units, gpus), seconds + (end_ns - start_ns) / SECOND_NS, counted + 1
+    if not counted:
+        return None
+    user, vc, status = ("" if row.value(key) in _UNKNOWN else row.name(key) for key in ("user", "vc", "status"))
+    extra = {"status": status, "attempts": counted}
+    try:
+        return rigid_job(name, submitted_ns, units, seconds, user=user, vc=vc, extra=extra)
+    except InputError as error:
+        raise row.placed(error, "detail" if error.column == "Jmax" else None) from error
 
-    def __init__(self, entry: Mapping[str, Any], row: int, file: str, clock: tzinfo) -> None:
-        self.entry, self.row, self.file, self.clock = entry, row, file, clock
-        self.name = self.text("jobid")
-        if not self.name:
-            raise self.wrong("jobid", "the job's name is missing")
 
-    def job(self) -> Job | None:
-        """The job, None when it never ran."""
-        submitted_ns = self.instant(self.entry.get("submitted_time"), "submitted_time")
-        if submitted_ns is None:
-            raise self.wrong("submitted_time", "expected a date and time such as 2017-10-07 01:11:39, not nothing")
-        attempts = self.entry.get("attempts")
-        if not isinstance(attempts, list) or not all(isinstance(attempt, dict) for attempt in attempts):
-            raise self.wrong("attempts", "expected a list of objects")
-        units, seconds, counted = 0, 0.0, 0
-        for attempt in attempts:
-            gpus = self.gpus(attempt)
-            start_ns, end_ns = (self.instant(attempt.get(key), key) for key in ("start_time", "end_time"))
-            if not gpus or start_ns is None or end_ns is None or end_ns <= start_ns:
-                continue
-            units, seconds, counted = max(units, gpus), seconds + (end_ns - start_ns) / SECOND_NS, counted + 1
-        if not counted:
-            return None
-        return rigid_job(
-            self.name,
-            submitted_ns,
-            units,
-            seconds,
-            user=self.text("user"),
-            vc=self.text("vc"),
-            extra={"status": self.text("status"), "attempts": counted},
-        )
+def _gpus(row: Row, attempt: Mapping[str, Any]) -> int:
+    """Different GPUs of an attempt."""
+    nodes = attempt.get("detail") or []
+    if isinstance(nodes, list) and all(isinstance(node, dict) for node in nodes):
+        names = [node.get("gpus") for node in nodes]
+        if all(isinstance(gpus, list) and all(isinstance(gpu, str | int) for gpu in gpus) for gpus in names):
+            return sum(len(set(gpus)) for gpus in names)
+    raise row.error("detail", "expected a list of objects with ip and a list gpus")
 
-    def gpus(self, attempt: Mapping[str, Any]) -> int:
-        detail = attempt.get("detail") or []
-        try:
-            return sum(len(set(node["gpus"])) for node in detail)
-        except (TypeError, KeyError) as error:
-            raise self.wrong("detail", "expected a list of objects with ip and a list gpus") from error
 
-    def instant(self, value: object, key: str) -> int | None:
-        """UTC nanoseconds, None where nothing is known."""
-        if value in _UNKNOWN:
-            return None
-        try:
-            stamp = datetime.strptime(str(value), _FORMAT).replace(tzinfo=self.clock)
-        except ValueError as error:
-            raise self.wrong(key, f"expected a date and time such as 2017-10-07 01:11:39, not {value!r}") from error
-        return round(stamp.timestamp()) * SECOND_NS
-
-    def text(self, key: str) -> str:
-        value = self.entry.get(key)
-        return "" if value in _UNKNOWN else str(value)
-
-    def wrong(self, column: str, what: str) -> InputError:
-        return InputError(what, file=self.file, row=self.row, column=column, job=getattr(self, "name", "") or None)
+def _instant(row: Row, value: object, key: str, clock: tzinfo) -> int | None:
+    """UTC nanoseconds, None where nothing is known."""
+    if value in _UNKNOWN:
+        return None
+    try:
+        if not (isinstance(value, str) and value.isascii()):  # strptime knows the digits of all scripts
+            raise ValueError("no time")
+        stamp = datetime.strptime(value.strip(), _FORMAT).replace(tzinfo=clock)
+    except ValueError as error:
+        raise row.error(key, f"expected {_EXPECTED}, not {shown(value)}") from error
+    return round(stamp.timestamp()) * SECOND_NS

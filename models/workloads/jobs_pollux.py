@@ -1,19 +1,20 @@
-"""Workloads of Pollux' artifact: `--jobs-format pollux` (DESIGN §4)."""
+"""Workloads of Pollux' artifact: `--jobs-format pollux` (docs/formats.md)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from bft.models.cells import MAX_SECONDS, SECOND_NS, Rows
 from bft.models.curves import Curve
 from bft.models.errors import InputError
 from bft.models.jobs import JOB_BYTES, Job, JobTable
 from bft.models.speed.applications import Application, read_application
-from bft.models.speed.dynamics import SECOND_NS, ApplicationProfile
+from bft.models.speed.dynamics import ApplicationProfile
 from bft.models.tables import read_table
 
 REQUIRED: Final = ("name", "time", "application", "num_replicas", "batch_size")
@@ -59,37 +60,32 @@ def read_pollux_jobs(
         Naming file, row, column and job.
     """
     path = Path(path)
-    frame = read_table(path, row_bytes=JOB_BYTES)
-    missing = [column for column in REQUIRED if column not in frame.columns]
-    if missing:
-        raise InputError(f"missing column {missing[0]}; a Pollux workload has {', '.join(REQUIRED)}", file=path)
-    if not len(frame):
-        raise InputError("has no rows", file=path)
+    rows = Rows(read_table(path, row_bytes=JOB_BYTES), path, job="name").require(REQUIRED)
     folder = _applications(path) if applications is None else Path(applications)
     known: dict[str, Application] = {}
     curves: dict[tuple[str, int], Curve] = {}
     jobs = []
-    for row, record in enumerate(frame.to_dict(orient="records"), start=1):
-        cells = _Cells({str(key): value for key, value in record.items()}, path, row)
-        model, batch, asked = cells.name("application"), cells.whole("batch_size"), cells.whole("num_replicas")
+    for row in rows:
+        model = row.name("application")
+        batch, asked = (row.whole(column, min=1) for column in ("batch_size", "num_replicas"))
         if model not in known:
             if Path(model).name != model or not (folder / model).is_dir():
-                raise cells.wrong("application", f"no folder {model} in {folder}")
+                raise row.error("application", f"no folder {model} in {folder}")
             known[model] = read_application(folder / model, atomic_max=ATOMIC_MAX.get(model))
         application = known[model]
         limits = application.limits
         if not limits.initial <= batch <= limits.most:
-            raise cells.wrong("batch_size", f"expected {limits.initial} to {limits.most}, as measured, not {batch}")
+            raise row.error("batch_size", f"expected {limits.initial} to {limits.most}, as measured, not {batch}")
         jmax = 1 if model in SINGLE else min(MOST_REPLICAS, limits.most // limits.atomic_min)
         if not 1 <= asked <= jmax:
-            raise cells.wrong("num_replicas", f"expected 1 to {jmax} for {model}, not {asked}")
+            raise row.error("num_replicas", f"expected 1 to {jmax} for {model}, not {asked}")
         profile = ApplicationProfile(application, batch, tunable=model not in SINGLE, whole_seconds=whole_seconds)
         if (model, batch) not in curves:
             curves[model, batch] = _curve(profile, jmax, units_per_node)
         jobs.append(
             Job(
-                name=cells.name("name"),
-                tsub_ns=round(cells.number("time") * SECOND_NS),
+                name=row.name("name"),
+                tsub_ns=round(row.number("time", min=0, below=MAX_SECONDS) * SECOND_NS),
                 jmin=1,
                 jmax=jmax,
                 pmax=profile.total_samples,
@@ -123,41 +119,3 @@ def _curve(profile: ApplicationProfile, most: int, units_per_node: int) -> Curve
     measured = application.curve(batch, most, units_per_node)
     useful = profile.total_samples / application.samples(batch)
     return Curve(np.arange(most + 1.0), measured.table(most) * useful)
-
-
-class _Cells:
-    """The cells of a row, checked as they are read."""
-
-    def __init__(self, cells: Mapping[str, Any], path: Path, row: int) -> None:
-        self._cells, self._path, self._row = cells, path, row
-
-    def wrong(self, column: str, what: str) -> InputError:
-        job = self._cells["name"]
-        return InputError(
-            what, file=self._path, row=self._row, column=column, job=job if isinstance(job, str) and job else None
-        )
-
-    def name(self, column: str) -> str:
-        value = self._cells[column]
-        if not isinstance(value, str) or not value.strip():
-            raise self.wrong(column, f"expected a name, not {value!r}")
-        return value
-
-    def number(self, column: str) -> float:
-        """A finite number >= 0."""
-        value = self._cells[column]
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = float("nan")
-        # More seconds than that do not fit 64 bits of nanoseconds.
-        if isinstance(value, bool) or not 0 <= number < 9e9:
-            raise self.wrong(column, f"expected a number >= 0, not {value!r}")
-        return number
-
-    def whole(self, column: str) -> int:
-        """A whole number >= 1."""
-        number = self.number(column)
-        if number < 1 or number != int(number):
-            raise self.wrong(column, f"expected a whole number >= 1, not {self._cells[column]!r}")
-        return int(number)

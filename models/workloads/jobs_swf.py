@@ -1,4 +1,4 @@
-"""Job logs in the Standard Workload Format, version 2.2: `--jobs-format swf` (DESIGN §4).
+"""Job logs in the Standard Workload Format, version 2.2: `--jobs-format swf` (docs/formats.md).
 
 Feitelson, Tsafrir, Krakov: Experience with using the Parallel Workloads Archive, JPDC 74 (2014); 18 fields a line.
 """
@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from bft.models.bounded import lines, opened
+from bft.models.cells import MAX_SECONDS, SECOND_NS, read_number
 from bft.models.errors import InputError
-from bft.models.jobs import JOB_BYTES, MOST_UNITS, JobTable
-from bft.models.workloads.rigid_jobs import MOST_SECONDS, SECOND_NS, RigidTable, rigid_job
+from bft.models.jobs import JOB_BYTES, MAX_UNITS, JobTable
+from bft.models.workloads.rigid_jobs import RigidTable, rigid_job
 
 FIELDS: Final = (
     "job number",
@@ -109,11 +110,8 @@ def _take(
         return InputError(what, file=file, row=line, column=f"{field} ({FIELDS[field - 1]})", job=fields[0])
 
     def number(field: int) -> float:
-        try:
-            value = float(fields[field - 1])
-        except ValueError:
-            value = math.nan
-        if not abs(value) < MOST_SECONDS:
+        value = read_number(fields[field - 1])
+        if not abs(value) < MAX_SECONDS:
             raise wrong(field, f"expected a finite number, not {fields[field - 1][:40]!r}")
         return value
 
@@ -131,10 +129,10 @@ def _take(
     if submit_s < 0 or seconds < 0:
         raise wrong(2 if submit_s < 0 else 4, f"expected a number >= 0, not {min(submit_s, seconds):g}")
     units = math.ceil(processors / (processors_per_unit or _per_node(header)))
-    if units > MOST_UNITS:
-        raise wrong(5, f"expected at most {MOST_UNITS:,} units, not {units}")
+    if units > MAX_UNITS:
+        raise wrong(5, f"expected at most {MAX_UNITS:,} units, not {units}")
     begin_s = 0 if submit_s >= _EPOCHS_FROM_S else header.get("UnixStartTime", 0)
-    if begin_s + submit_s + seconds >= MOST_SECONDS:
+    if begin_s + submit_s + seconds >= MAX_SECONDS:
         raise wrong(2, "it would run until after the year 2261")
     extra: dict[str, Any] = {name: fields[at - 1] for name, at in _FURTHER if fields[at - 1] != _UNKNOWN}
     if "requested_s" in extra:

@@ -1,15 +1,14 @@
-"""Job traces of Tiresias' simulator: `--jobs-format tiresias` (DESIGN §4)."""
+"""Job traces of Tiresias' simulator: `--jobs-format tiresias` (docs/formats.md)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
-from bft.models.errors import InputError
+from bft.models.cells import MAX_SECONDS, SECOND_NS, Row, Rows
 from bft.models.jobs import JOB_BYTES, Job, JobTable
-from bft.models.sharing.xi_table import require_columns
 from bft.models.tables import read_table
-from bft.models.workloads.rigid_jobs import SECOND_NS, Cells, jobs_of_rows, rigid_job
+from bft.models.workloads.rigid_jobs import jobs_of_rows, rigid_job
 
 REQUIRED: Final = ("job_id", "num_gpu", "submit_time", "duration")
 OPTIONAL: Final = ("model_name", "iterations", "interval", "skew", "spread_slowdown")
@@ -38,26 +37,23 @@ def read_tiresias_jobs(path: str | Path) -> JobTable:
         Naming file, row, column and job; also when no job is left.
     """
     frame = read_table(path, row_bytes=JOB_BYTES)
-    require_columns(frame, REQUIRED, OPTIONAL, "a trace of Tiresias", str(path))
-    return jobs_of_rows(frame, path, "job_id", _job)
+    rows = Rows(frame, path, job="job_id").require(REQUIRED, OPTIONAL)
+    return jobs_of_rows(rows, _job, {"Jmax": "num_gpu", "model": "model_name"})
 
 
-def _job(cells: Cells) -> Job | None:
+def _job(row: Row) -> Job | None:
     """The job of a row, None when it needs no units or no time."""
-    units, submit_s, seconds = cells.units("num_gpu"), cells.number("submit_time"), cells.number("duration")
+    units = row.whole("num_gpu", min=0)
+    submit_s, seconds = (row.number(column, min=0, below=MAX_SECONDS) for column in ("submit_time", "duration"))
     if not units or not seconds:
         return None
-    try:
-        return rigid_job(
-            cells.name,
-            round(submit_s * SECOND_NS),
-            units,
-            seconds,
-            model=cells.text("model_name"),
-            skew=cells.number("skew") if cells.given("skew") else None,
-            spread_slowdown=cells.number("spread_slowdown") if cells.given("spread_slowdown") else 1.0,
-            extra=cells.further(_FIELDS),
-        )
-    except InputError as error:  # Job's own checks know no file
-        column = "num_gpu" if error.column == "Jmax" else error.column
-        raise cells.wrong(column or "", error.what) from error
+    return rigid_job(
+        row.job,
+        round(submit_s * SECOND_NS),
+        units,
+        seconds,
+        model=row.name("model_name", ""),
+        skew=row.number("skew", None),
+        spread_slowdown=row.number("spread_slowdown", 1.0),
+        extra=row.further(_FIELDS),
+    )

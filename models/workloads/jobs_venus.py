@@ -1,18 +1,17 @@
-"""Job tables of the Helios clusters as Lucid's artifact has them: `--jobs-format venus` (DESIGN §4)."""
+"""Job tables of the Helios clusters as Lucid's artifact has them: `--jobs-format venus` (docs/formats.md)."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from bft.models.cells import MAX_SECONDS, Row, Rows
 from bft.models.errors import InputError
 from bft.models.jobs import JOB_BYTES, Job, JobTable
-from bft.models.sharing.xi_table import Measurement, XiTable, require_columns
-from bft.models.sharing.xi_table import records as records_of
+from bft.models.sharing.xi_table import Measurement, XiTable
 from bft.models.tables import read_table
-from bft.models.workloads.rigid_jobs import SECOND_NS, Cells, jobs_of_rows, rigid_job
+from bft.models.workloads.rigid_jobs import jobs_of_rows, rigid_job
 
 REQUIRED: Final = ("job_id", "gpu_num", "submit_time", "duration")
 OPTIONAL: Final = ("user", "vc", "model", "batchsize", "amp", "gmem")
@@ -23,6 +22,8 @@ ORIGIN: Final = "2020-04-01"
 MIB_PER_GIB: Final = 1024
 # Models that the artifact did not measure beside others, and takes for indifferent.
 INDIFFERENT: Final = ("NeuMF", "ResNet50", "BERT", "Transformer")
+# A job that hardly moves: ξ, its inverse, stays finite.
+_LEAST_SPEED: Final = 1e-9
 _COLOCATION: Final = ("model1", "batchsize1", "amp1", "speed1", "model2", "batchsize2", "amp2", "speed2")
 
 
@@ -55,11 +56,11 @@ def read_venus_jobs(path: str | Path, *, origin: str = ORIGIN) -> JobTable:
         Naming file, row, column and job; also when no job is left.
     """
     frame = read_table(path, row_bytes=JOB_BYTES)
-    require_columns(frame, REQUIRED, OPTIONAL, "a Helios job table", str(path))
-    begin = _instant(origin)
-    if begin is None:
+    rows = Rows(frame, path, job="job_id").require(REQUIRED, OPTIONAL)
+    begin_ns = Rows.of([{"origin": origin}])[0].instant("origin", None)
+    if begin_ns is None:
         raise InputError(f"expected a date such as {ORIGIN} as origin, not {origin!r}")
-    return jobs_of_rows(frame, path, "job_id", lambda cells: _job(cells, begin))
+    return jobs_of_rows(rows, lambda row: _job(row, begin_ns), {"Jmax": "gpu_num"})
 
 
 def read_colocation(path: str | Path, *, indifferent: Iterable[str] = INDIFFERENT) -> XiTable:
@@ -81,71 +82,46 @@ def read_colocation(path: str | Path, *, indifferent: Iterable[str] = INDIFFEREN
         Naming file, row and column.
     """
     frame = read_table(path)
-    require_columns(frame, _COLOCATION, (), "a table of measured pairs", str(path))
-    if not len(frame):
-        raise InputError("the table of measured pairs is empty", file=path)
     measured = []
-    for record in records_of(frame, str(path)):
-        a, b = (_label(record.text(f"model{side}"), record.values[f"amp{side}"]) for side in "12")
-        xi_a, xi_b = (1 / record.positive(f"speed{side}") for side in "12")
-        batch_a, batch_b = (record.positive(f"batchsize{side}") for side in "12")
+    for row in Rows(frame, path).require(_COLOCATION):
+        a, b = (_label(row.name(f"model{side}"), mixed=_is_mixed(row, f"amp{side}")) for side in "12")
+        xi_a, xi_b = (1 / row.number(f"speed{side}", min=_LEAST_SPEED) for side in "12")
+        batch_a, batch_b = (row.number(f"batchsize{side}", above=0) for side in "12")
         measured.append(Measurement(a, b, xi_a, xi_b, batch_a, batch_b))
-    apart = sorted(_label(model, amp) for model in indifferent for amp in (0, 1))
+    apart = sorted(_label(model, mixed=amp) for model in indifferent for amp in (False, True))
     # No row twice: a pair of indifferent models is the same told from either side.
     others = sorted({name for row in measured for name in (row.model_a, row.model_b)} - set(apart))
     pairs = [(a, b) for at, a in enumerate(apart) for b in (*apart[at:], *others)]
     return XiTable([*measured, *(Measurement(a, b, 1.0, 1.0) for a, b in pairs)])
 
 
-def _job(cells: Cells, begin: int) -> Job | None:
+def _job(row: Row, begin_ns: int) -> Job | None:
     """The job of a row, None when it needs no units or no time."""
-    units, seconds, submit_ns = cells.units("gpu_num"), cells.number("duration"), _submit_ns(cells, begin)
+    units, seconds = row.whole("gpu_num", min=0), row.number("duration", min=0, below=MAX_SECONDS)
+    submit_ns = row.instant("submit_time", origin_ns=begin_ns)
     if not units or not seconds:
         return None
-    try:
-        return rigid_job(
-            cells.name,
-            submit_ns,
-            units,
-            seconds,
-            model=_label(cells.text("model"), cells.record.get("amp")),
-            user=cells.text("user"),
-            vc=cells.text("vc"),
-            batch_size=cells.number("batchsize") if cells.given("batchsize") else None,
-            memory_gib=cells.number("gmem") / MIB_PER_GIB if cells.given("gmem") else None,
-            extra=cells.further(_FIELDS),
-        )
-    except InputError as error:
-        if error.row is not None:
-            raise
-        raise cells.wrong("gpu_num", error.what) from error  # one of Job's own checks, which know no file
+    memory_mib = row.number("gmem", None, min=0)
+    return rigid_job(
+        row.job,
+        submit_ns,
+        units,
+        seconds,
+        model=_label(row.name("model", ""), mixed=_is_mixed(row, "amp")),
+        user=row.name("user", ""),
+        vc=row.name("vc", ""),
+        batch_size=row.number("batchsize", None, min=0),
+        memory_gib=None if memory_mib is None else memory_mib / MIB_PER_GIB,
+        extra=row.further(_FIELDS),
+    )
 
 
-def _submit_ns(cells: Cells, begin: int) -> int:
-    value = cells.record["submit_time"]
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return begin + round(value * SECOND_NS)
-    instant = _instant(value)
-    if instant is None:
-        raise cells.wrong("submit_time", f"expected a date and time, or seconds from the origin, not {value!r}")
-    return instant
+def _is_mixed(row: Row, column: str) -> bool:
+    """Whether a job computes in mixed precision: 1 or true, else 0, false or nothing."""
+    value = row.value(column)
+    return value if isinstance(value, bool) else bool(row.whole(column, 0, min=0, max=1))
 
 
-def _label(model: str, amp: object) -> str:
+def _label(model: str, *, mixed: bool) -> str:
     """The model's name as ξ tables know it: mixed precision is another load."""
-    return f"{model}+amp" if model and amp in (1, "1", True) else model
-
-
-def _instant(value: object) -> int | None:
-    """UTC nanoseconds of a date and time, None when it is none."""
-    import pandas as pd
-
-    # pandas would read 10:00 and now as times of today.
-    if value in (None, "", "now", "today") or isinstance(value, bool | int | float):
-        return None
-    try:
-        stamp = pd.to_datetime(value, utc=True, format="ISO8601") if isinstance(value, str) else pd.Timestamp(value)  # type: ignore[arg-type]
-        stamp = stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp
-        return None if pd.isna(stamp) else int(stamp.as_unit("ns").value)
-    except (ValueError, TypeError, OverflowError):
-        return None
+    return f"{model}+amp" if model and mixed else model

@@ -1,26 +1,19 @@
-"""Jobs that state only a size and a duration, as logs of other clusters have them (DESIGN §4)."""
+"""Jobs that state only a size and a duration, as logs of other clusters have them (docs/formats.md)."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bft.models.cells import Row, Rows
 from bft.models.curves import Curve
 from bft.models.errors import InputError
 from bft.models.jobs import Job, JobTable
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-SECOND_NS = 1_000_000_000
-# Neither an epoch in milliseconds nor a duration beyond the range of nanoseconds (1677 to 2262).
-MOST_SECONDS = 9.2e9
 
 
 def rigid_job(name: str, tsub_ns: int, units: int, seconds: float, **further: Any) -> Job:
@@ -48,60 +41,6 @@ def rigid_job(name: str, tsub_ns: int, units: int, seconds: float, **further: An
 def _full_rate(units: int) -> Curve:
     """A rate of 1 on all units asked for."""
     return Curve(np.array([0.0, float(units)]), np.array([0.0, 1.0]))
-
-
-class Cells:
-    """One row of a table on its way to a job; every message names file, row, column and job.
-
-    Parameters
-    ----------
-    record, row, file
-        The row's cells by column, its number from 1 on, and whose it is.
-    name
-        The column with the job's name.
-    """
-
-    def __init__(self, record: Mapping[Any, Any], row: int, file: str, name: str) -> None:
-        self.record = {str(key): value for key, value in record.items()}
-        self.row, self.file, self.name = row, file, ""
-        self.name = self.text(name)
-        if not self.name:
-            raise self.wrong(name, "the job's name is missing")
-
-    def given(self, column: str) -> bool:
-        """Whether the cell holds anything."""
-        value = self.record.get(column)
-        return value is not None and value == value and value != ""
-
-    def text(self, column: str) -> str:
-        """The cell as text, empty where it holds nothing."""
-        return str(self.record[column]) if self.given(column) else ""
-
-    def number(self, column: str) -> float:
-        """The cell as a number that is no negative one, and fits an instant when it is seconds."""
-        value = self.record[column]
-        try:
-            number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
-        if not 0 <= number < MOST_SECONDS:
-            raise self.wrong(column, f"expected a finite number >= 0, not {value!r}")
-        return number
-
-    def units(self, column: str) -> int:
-        """The cell as a number of units."""
-        units = self.number(column)
-        if not units.is_integer():
-            raise self.wrong(column, f"expected a whole number, not {units:g}")
-        return int(units)
-
-    def further(self, fields: Collection[str]) -> dict[str, Any]:
-        """The cells that hold something and are none of `fields`."""
-        return {key: value for key, value in self.record.items() if key not in fields and self.given(key)}
-
-    def wrong(self, column: str, what: str) -> InputError:
-        """An error in a cell."""
-        return InputError(what, file=self.file, row=self.row, column=column, job=self.name or None)
 
 
 class RigidTable:
@@ -133,28 +72,32 @@ class RigidTable:
         return JobTable(tuple(self._jobs), self.path, (f"jobs left out: {reasons}",) if reasons else ())
 
 
-def jobs_of_rows(frame: pd.DataFrame, path: str | Path, name: str, job: Callable[[Cells], Job | None]) -> JobTable:
-    """The jobs of a table, one a row.
+def jobs_of_rows(rows: Rows, job: Callable[[Row], Job | None], columns: Mapping[str, str]) -> JobTable:
+    """The jobs of a table, one per row.
 
     Parameters
     ----------
-    frame, path
-        The table, and whose it is.
-    name
-        The column with the job's name.
+    rows
+        The table.
     job
         From a row to a job; None where it used no units or no time.
+    columns
+        What the table calls the fields that a job checks itself: name in a native table -> column.
 
     Raises
     ------
     InputError
         What `job` raises; also for a name that is taken, and when no job is left.
     """
-    found = RigidTable(path)
-    for row, record in enumerate(frame.to_dict(orient="records"), start=1):
-        made = job(Cells(record, row, str(path), name))
+    found = RigidTable(rows.file)
+    for row in rows:
+        row.name(rows.job)
+        try:
+            made = job(row)
+        except InputError as error:
+            raise row.placed(error, columns.get(error.column or "")) from error
         if made is None:
             found.leave_out("without GPUs or duration")
         else:
-            found.add(made, row)
+            found.add(made, row.number_in_file)
     return found.table()

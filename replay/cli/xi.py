@@ -276,14 +276,13 @@ def _write(frame: pd.DataFrame, output: str) -> None:
 def _kinds(path: str) -> list[tuple[str, float | None]]:
     """Models and batch sizes that a table of jobs names."""
     from bft.models import read_table
-    from bft.models.sharing.xi_table import records, require_columns
+    from bft.models.cells import Rows
 
-    frame = read_table(path)
-    require_columns(frame, ("model",), ("batch_size",), "a table of jobs to estimate for", path)
-    rows = [record for record in records(frame, path) if record.given("model")]
-    if not rows:
-        raise InputError("no row names a model", file=path, column="model")
-    return sorted({(row.text("model"), row.positive_or_none("batch_size")) for row in rows}, key=str)
+    rows = Rows(read_table(path), path).require(("model",), ("batch_size",))
+    named = [row for row in rows if row.given("model")]
+    if not named:
+        raise rows.error("no row names a model", column="model")
+    return sorted({(row.name("model"), row.number("batch_size", None, above=0)) for row in named}, key=str)
 
 
 def _print(shown: Grid) -> None:

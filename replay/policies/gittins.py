@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bft.models import InputError, read_table
+from bft.models import read_table
+from bft.models.cells import Rows
 
 COLUMNS = ("service", "duration")
 
@@ -79,19 +80,9 @@ def read_samples(path: str | Path) -> list[float]:
     InputError
         Naming file, row and column.
     """
-    frame = read_table(path)
-    column = next((name for name in COLUMNS if name in frame.columns), None)
+    rows = Rows(read_table(path), path)
+    column = next((name for name in COLUMNS if rows.has(name)), None)
     if column is None:
-        raise InputError(f"expected a column {' or '.join(COLUMNS)} with unit-seconds of past jobs", file=path)
-    if not len(frame):
-        raise InputError("has no rows", file=path)
-    samples = []
-    for row, value in enumerate(frame[column].tolist(), start=1):
-        try:
-            sample = float("nan") if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError):
-            sample = float("nan")
-        if not 0 < sample < float("inf"):
-            raise InputError(f"expected a finite number > 0, not {value!r}", file=path, row=row, column=column)
-        samples.append(sample)
+        raise rows.error(f"expected a column {' or '.join(COLUMNS)} with unit-seconds of past jobs")
+    samples: list[float] = rows.require((column,)).all_numbers(column, above=0).tolist()
     return samples

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from bft.models import InputError, Job, JobTable
+from bft.models.cells import is_gap, read_number, shown
 from bft.replay.trace.node_trace import SECOND_NS
 
 if TYPE_CHECKING:
@@ -85,14 +86,11 @@ def number_in(job: Job, column: str) -> float | None:
         When there is something else.
     """
     value = job.extra.get(column)
-    if value is None:
+    if is_gap(value):
         return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise InputError(f"expected a finite number, not {value!r}", column=column, job=job.name)
+    number = read_number(value)
+    if math.isnan(number):
+        raise InputError(f"expected a finite number, not {shown(value)}", column=column, job=job.name)
     return number
 
 

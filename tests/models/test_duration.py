@@ -206,7 +206,7 @@ def test_predictions_stay_durations_whatever_a_regressor_says(says: float) -> No
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t.drop(columns="user"), "j.csv: missing column user; a table of finished jobs"),
+        (lambda t: t.drop(columns="user"), "j.csv: missing column user; expected user, gpu_num"),
         (lambda t: t.drop(columns=["gpu_num", "duration"]), "j.csv: missing columns gpu_num, duration;"),
         (lambda t: t.assign(duration=[*t["duration"][:-1], np.nan]), "j.csv, row 300, column duration: expected a fin"),
         (lambda t: t.assign(duration=-t["duration"]), "j.csv, row 1, column duration: expected a finite number >= 0"),
@@ -215,13 +215,25 @@ def test_predictions_stay_durations_whatever_a_regressor_says(says: float) -> No
             lambda t: t.assign(gpu_num=[[1]] * 300),
             "j.csv, row 1, column gpu_num: expected a finite number >= 0, not [1]",
         ),
-        (lambda t: t.assign(gpu_num=[10**400] * 300), "j.csv, column gpu_num: expected numbers: int too large"),
-        (lambda t: t.assign(user=[*t["user"][:-1], None]), "j.csv, row 300, column user: expected a name, it is empty"),
-        (lambda t: t.assign(submit_time="noon"), "j.csv, row 1, column submit_time: expected a date and time or sec"),
-        (lambda t: t.assign(submit_time=np.inf), "j.csv, row 1, column submit_time: expected a finite number, not inf"),
+        (
+            lambda t: t.assign(gpu_num=[10**400] * 300),
+            "j.csv, row 1, column gpu_num: expected a finite number >= 0, not 1000",
+        ),
+        (
+            lambda t: t.assign(user=[*t["user"][:-1], None]),
+            "j.csv, row 300, column user: expected a name, not an empty cell",
+        ),
+        (
+            lambda t: t.assign(submit_time="noon"),
+            "j.csv, row 1, column submit_time: expected a date and time such as 2021-02-10T20:21:15Z, or seconds, not",
+        ),
+        (
+            lambda t: t.assign(submit_time=np.inf),
+            "j.csv, row 1, column submit_time: expected a date and time such as 2021-02-10T20:21:15Z, or seconds, not inf",
+        ),
         (lambda t: t.assign(finish_time=0), "j.csv, row 1, column finish_time: the job finishes before it is subm"),
         (lambda t: t[:19], "19 rows to learn from, expected at least 20"),
-        (lambda t: t[:0], "j.csv: no jobs"),
+        (lambda t: t[:0], "j.csv: has no rows"),
     ],
 )
 def test_what_cannot_be_learnt_from_is_told_where(change: Any, message: str) -> None:
@@ -247,7 +259,7 @@ def test_columns_learnt_from_are_wanted_later_and_empty_ones_not() -> None:
     model = DurationEstimator.train(jobs)
     assert model.optional == ("vc", "cpu_num")
     model.predict(jobs.drop(columns=["jobname", "duration"]))
-    with pytest.raises(InputError, match="missing column vc; a table of submitted jobs"):
+    with pytest.raises(InputError, match="missing column vc; expected user, gpu_num"):
         model.predict(jobs.drop(columns="vc"))
     with pytest.raises(InputError, match="missing column duration"):
         model.predict(jobs, past=jobs.drop(columns="duration"))

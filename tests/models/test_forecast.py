@@ -118,7 +118,7 @@ def test_slots_may_be_counted_from_jobs() -> None:
     [
         (
             lambda t: t.drop(columns="jobs"),
-            "s.csv: missing column jobs; a table of slots for this model has time, jobs",
+            "s.csv: missing column jobs; expected time, jobs; it has time",
         ),
         (
             lambda t: t.drop(index=7),
@@ -127,9 +127,15 @@ def test_slots_may_be_counted_from_jobs() -> None:
         (lambda t: t[::-1], "s.csv, row 2, column time: expected a later time than in the row before"),
         (lambda t: t.iloc[[0, 0, 1]], "s.csv, row 2, column time: expected a later time than in the row before"),
         (lambda t: t.assign(jobs=-1), "s.csv, row 1, column jobs: expected a finite number >= 0, not "),
-        (lambda t: t.assign(jobs=np.nan), "s.csv, row 1, column jobs: expected a finite number >= 0, not nan"),
-        (lambda t: t.assign(time="x"), "s.csv, row 1, column time: expected a date and time or seconds, not 'x'"),
-        (lambda t: t[:0], "s.csv: no slots"),
+        (
+            lambda t: t.assign(jobs=np.nan),
+            "s.csv, row 1, column jobs: expected a finite number >= 0, not an empty cell or NaN",
+        ),
+        (
+            lambda t: t.assign(time="x"),
+            "s.csv, row 1, column time: expected a date and time such as 2021-02-10T20:21:15Z, or seconds, not 'x'",
+        ),
+        (lambda t: t[:0], "s.csv: has no rows"),
         (lambda t: t[:1], "s.csv: 1 slots, expected at least a day of them"),
         (lambda t: t[:160], "11 rows to learn from, expected at least 20"),
     ],
@@ -146,7 +152,7 @@ def test_slots_of_another_length_are_refused() -> None:
     assert FITTED.predict(series(1)).shape == (1,)
     with pytest.raises(InputError, match="horizon of at least 1 slot, not 0"):
         Forecaster.train(series(400), horizon=0)
-    with pytest.raises(InputError, match="no jobs"):
+    with pytest.raises(InputError, match="has no rows"):
         submissions(pd.DataFrame({"submit_time": [], "gpu_num": []}))
 
 

@@ -257,10 +257,10 @@ def test_clocks_that_are_put_back_do_not_shorten_jobs(tmp_path: Path) -> None:
     [
         ("{", "not JSON"),
         ("[" * 100_000, "not JSON"),
-        ('{"jobs": []}', "expected a JSON array of jobs, found dict"),
+        ('{"jobs": []}', "expected a JSON array of jobs, not dict"),
         ("[]", "no job to replay"),
-        ("[1]", "row 1: expected a JSON object, found int"),
-        (json.dumps([entry("")]), "row 1, column jobid: the job's name is missing"),
+        ("[1]", "row 1: expected a JSON object, not int"),
+        (json.dumps([entry("")]), "row 1, column jobid: expected a name, not an empty cell"),
         (json.dumps([entry("a", submitted_time=None)]), "row 1, column submitted_time, job a"),
         (json.dumps([entry("a", submitted_time="yesterday")]), "row 1, column submitted_time, job a"),
         (json.dumps([entry("a", attempts=3)]), "row 1, column attempts, job a"),

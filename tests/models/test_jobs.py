@@ -344,7 +344,7 @@ def test_jmin_above_jmax_is_named() -> None:
 
 @pytest.mark.parametrize("name", [None, "", math.nan])
 def test_a_missing_name_is_an_error(name: Any) -> None:
-    with pytest.raises(InputError, match="name is missing") as caught:
+    with pytest.raises(InputError, match="expected a name, not an empty cell") as caught:
         jobs_from_frame(table({}, {"name": name}), source="j.csv")
     assert (caught.value.file, caught.value.row, caught.value.column) == ("j.csv", 2, "name")
 

@@ -76,7 +76,7 @@ def test_jobs_that_used_no_units_are_left_out_and_counted(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("column", "value", "expected"),
     [
-        ("job_id", "", "name is missing"),
+        ("job_id", "", "expected a name"),
         ("gpu_num", "2.5", "whole number"),
         ("gpu_num", "-1", ">= 0"),
         ("gpu_num", "many", ">= 0"),
@@ -108,7 +108,7 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
         read_venus_jobs(table(tmp_path, "a,1,0,1", "a,1,0,1", header=header))
     with pytest.raises(InputError, match="no job to replay"):
         read_venus_jobs(table(tmp_path, "a,0,0,1", header=header))
-    with pytest.raises(InputError, match="no job to replay"):
+    with pytest.raises(InputError, match="has no rows"):
         read_venus_jobs(table(tmp_path, header=header))
     with pytest.raises(InputError, match="no such file"):
         read_venus_jobs(tmp_path / "missing.csv")
@@ -154,7 +154,7 @@ def test_bad_pairs_are_named(tmp_path: Path, row: str, column: str) -> None:
 def test_pairs_need_their_columns_and_a_row(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="missing column"):
         read_colocation(table(tmp_path, "A,1", header="model1,speed1"))
-    with pytest.raises(InputError, match="empty"):
+    with pytest.raises(InputError, match="has no rows"):
         read_colocation(table(tmp_path, header=PAIRS))
 
 

@@ -133,13 +133,13 @@ def test_steps_that_change_nothing_are_not_told() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t.drop(columns="gmem"), "p.csv: missing column gmem; a profile has gpu_util, gmem_util, gmem, amp"),
-        (lambda t: t.drop(columns="label"), "p.csv: missing column label; a table of labelled profiles"),
-        (lambda t: t.assign(label=3), "p.csv, row 1, column label: expected 0, 1 or 2"),
-        (lambda t: t.assign(label=0.5), "p.csv, row 1, column label: expected 0, 1 or 2"),
+        (lambda t: t.drop(columns="gmem"), "p.csv: missing column gmem; expected gpu_util, gmem_util, gmem, amp"),
+        (lambda t: t.drop(columns="label"), "p.csv: missing column label; expected gpu_util"),
+        (lambda t: t.assign(label=3), "p.csv, row 1, column label: expected a whole number >= 0 and <= 2, not 3"),
+        (lambda t: t.assign(label=0.5), "p.csv, row 1, column label: expected a whole number >= 0 and <= 2, not 0.5"),
         (lambda t: t.assign(gpu_util="busy"), "p.csv, row 1, column gpu_util: expected a finite number >= 0"),
         (lambda t: t.assign(gmem_util=np.nan), "p.csv, row 1, column gmem_util: expected a finite number >= 0"),
-        (lambda t: t[:0], "p.csv: no profiles"),
+        (lambda t: t[:0], "p.csv: has no rows"),
     ],
 )
 def test_what_cannot_be_learnt_from_is_told_where(change: Any, message: str) -> None:
@@ -150,13 +150,13 @@ def test_what_cannot_be_learnt_from_is_told_where(change: Any, message: str) -> 
 
 def test_pairs_that_cannot_be_scored_are_told_where() -> None:
     rows = pd.DataFrame([pair(1, 1), pair(1, 1)])
-    with pytest.raises(InputError, match="missing column speed2; a table of measured pairs"):
+    with pytest.raises(InputError, match="missing column speed2; expected model1"):
         sharing_scores(rows.drop(columns="speed2"))
     with pytest.raises(InputError, match=r"c\.csv, row 2, column speed1: expected a finite number >= 0"):
         sharing_scores(rows.assign(speed1=[1, np.nan]), source="c.csv")
     with pytest.raises(InputError, match="row 1, column model2: expected a name"):
         sharing_scores(rows.assign(model2=""))
-    with pytest.raises(InputError, match="no measured pairs"):
+    with pytest.raises(InputError, match="has no rows"):
         sharing_scores(rows[:0])
     with pytest.raises(InputError, match="missing columns gmem_util, gmem, amp"):
         ANALYSER.score({"gpu_util": 1.0})

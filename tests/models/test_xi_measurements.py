@@ -61,7 +61,7 @@ def test_ratios_and_times_may_come_from_several_tables_and_estimates_are_left_ou
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (HEADER + SOLO + "bert,32,vgg,64,1,nan,0.3\n", ("row 3", "step_a_s", "nan")),
+        (HEADER + SOLO + "bert,32,vgg,64,1,nan,0.3\n", ("row 3", "step_a_s", "NaN")),
         (HEADER + SOLO + "bert,32,vgg,64,1,0,0.3\n", ("row 3", "step_a_s", "0")),
         (HEADER + SOLO + "bert,32,vgg,64,1,0.6,-0.3\n", ("row 3", "step_b_s", "-0.3")),
         (HEADER + SOLO + "bert,32,vgg,64,1,0.6,\n", ("row 3", "step_b_s")),
@@ -69,12 +69,12 @@ def test_ratios_and_times_may_come_from_several_tables_and_estimates_are_left_ou
         (HEADER + SOLO + "bert,16,vgg,64,1,0.6,0.3\n", ("row 3", "model_a", "no solo run of bert at batch 16")),
         (HEADER + SOLO + "bert,32,vgg,64,2,0.6,0.3\n", ("row 3", "no solo run of bert at batch 32, 2 units")),
         (HEADER + SOLO, ("measured together",)),
-        (HEADER, ("empty",)),
+        (HEADER, ("has no rows",)),
         ("a,b\n1,2\n", ("missing column model_a", "step_a_s")),
         ("model_a,model_b\nx,y\n", ("no times", "step_a_s", "log_a", "xi_a")),
         ("model_a,model_b,xi_a,xi_b\nx,y,1,0\n", ("row 1", "xi_b", "0")),
         ("model_a,model_b,xi_a,xi_b\nx,y,inf,1\n", ("row 1", "xi_a", "inf")),
-        ("model_a,model_b,xi_a,xi_b\n,y,1,1\n", ("row 1", "model_a", "name of a model")),
+        ("model_a,model_b,xi_a,xi_b\n,y,1,1\n", ("row 1", "model_a", "expected a name")),
         ("model_a,model_b,log_a,log_b\nx,,none.log,\n", ("none.log", "no such file")),
         ("model_a,model_b,log_a,log_b\nx,y,,\n", ("row 1", "log_a")),
     ],

@@ -66,7 +66,7 @@ def test_two_fit_by_their_sum_and_a_margin() -> None:
         ("model,batch\na,1\n", "missing column memory_gib"),
         ("model,batch,memory_gib\na,1,0\n", "row 1, column memory_gib"),
         ("model,batch,memory_gib\na,,3\n", "row 1, column batch"),
-        ("model,batch,memory_gib\n", "empty"),
+        ("model,batch,memory_gib\n", "has no rows"),
     ],
 )
 def test_a_table_of_memory_that_is_none_is_named(tmp_path: Path, text: str, told: str) -> None:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from bft.models import InputError, read_table
+from bft.models import read_table
+from bft.models.cells import Rows
 from bft.replay.engine.port import JobView
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -89,36 +90,13 @@ def read_forecast_table(path: str | Path, *, horizon_s: float = 3000.0) -> Forec
     InputError
         Naming file, row and column: a missing column, times that are none or do not increase, no numbers.
     """
-    import pandas as pd
-
-    frame = read_table(path)
-    for column in COLUMNS:
-        if column not in frame.columns:
-            raise InputError(
-                f"missing column; a forecast has {', '.join(COLUMNS)}, it has {', '.join(map(str, frame.columns))}",
-                file=path,
-                column=column,
-            )
-    if not len(frame):
-        raise InputError("the forecast is empty", file=path)
-    try:
-        stamps = pd.to_datetime(frame["time"], utc=True)
-        times = stamps.astype("datetime64[ns, UTC]").astype("int64").to_numpy()
-    except (ValueError, TypeError, OverflowError) as error:
-        raise InputError(f"expected dates and times: {error}", file=path, column="time") from error
-    wrong = np.flatnonzero(stamps.isna().to_numpy())
-    wrong = wrong if len(wrong) else np.flatnonzero(np.diff(times) <= 0) + 1
-    if len(wrong):
-        raise InputError(
-            "expected a date and time after that of the row before", file=path, row=int(wrong[0]) + 1, column="time"
-        )
-    counts = {}
-    for column in COLUMNS[1:]:
-        counts[column] = pd.to_numeric(frame[column], errors="coerce").to_numpy(dtype=np.float64)
-        bad = np.flatnonzero(~np.isfinite(counts[column]))  # regressors predict less than 0, too
-        if len(bad):
-            raise InputError("expected a finite number", file=path, row=int(bad[0]) + 1, column=column)
-    return ForecastTable(times.astype(np.int64), counts["jobs"], counts["units"], horizon_s)
+    rows = Rows(read_table(path), path).require(COLUMNS)
+    times_ns = rows.all_instants("time")
+    backwards = np.flatnonzero(np.diff(times_ns) <= 0)
+    if len(backwards):
+        raise rows[int(backwards[0]) + 1].error("time", "expected a date and time after that of the row before")
+    # Regressors predict less than 0, too.
+    return ForecastTable(times_ns, rows.all_numbers("jobs"), rows.all_numbers("units"), horizon_s)
 
 
 class RecentSubmissions:

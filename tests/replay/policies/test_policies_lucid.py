@@ -489,7 +489,7 @@ def test_a_saved_model_forecasts_from_what_has_been_submitted(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "column"),
     [
-        ("time,jobs\n1970-01-01,1\n", "units"),
+        ("time,jobs\n1970-01-01,1\n", None),
         ("time,jobs,units\n", None),
         ("time,jobs,units\nsoon,1,1\n", "time"),
         ("time,jobs,units\n1970-01-02,1,1\n1970-01-01,1,1\n", "time"),
@@ -503,7 +503,7 @@ def test_bad_forecasts_are_refused(tmp_path: Path, text: str, column: str | None
     path.write_text(text)
     with pytest.raises(InputError) as caught:
         read_forecast_table(path)
-    assert (caught.value.file, caught.value.column) == (path, column)
+    assert (caught.value.file, caught.value.column) == (str(path), column)
 
 
 # --- saved models -----------------------------------------------------------------------------------------------------

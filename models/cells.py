@@ -1,0 +1,488 @@
+"""Rows of a table and their cells: one answer to what a cell holds, whatever table it is in.
+
+| cell              | read as                                                                                         |
+|-------------------|-------------------------------------------------------------------------------------------------|
+| number            | the nearest float64, -0 as 0; text in ASCII digits with a decimal point, spaces around it       |
+| whole number      | exactly, below 2^53; `4.0` and `4e0` are 4                                                      |
+| name              | text without spaces around it, or a whole number by its digits                                  |
+| instant           | date and time in ISO 8601 or a time stamp, UTC where it names no zone                           |
+| list of numbers   | a list, an array, or JSON text such as `[0, 1, 2]`                                              |
+
+Refused as numbers: truth values, NaN and infinities, `4_0`, digits of other scripts, decimal commas (a file with
+semicolons between its columns may have them: `bft.models.tables`), percent signs, separators of thousands.
+Nothing, NaN, `None`, `NA` and the like are gaps: an error in a cell that must hold something, else the default. A float
+is no name: `7.0` may have been 7, 7.0 or 007.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import date
+from decimal import Decimal
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bft.models.curves import FloatArray
+from bft.models.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+D = TypeVar("D")
+
+# Texts that stand for a gap, where a number or an instant is expected: pandas' own list.
+GAPS: Final = frozenset(
+    (
+        "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
+        "NULL", "NaN", "None", "n/a", "nan", "null",
+    )
+)  # fmt: skip
+# From here on, a float no longer tells neighbouring whole numbers apart.
+WHOLE_BELOW: Final = 2**53
+SECOND_NS: Final = 1_000_000_000
+# Seconds since 1970 that fit 64 bits of nanoseconds (until the year 2261).
+MAX_SECONDS: Final = 9.2e9
+# Characters of a cell that a message shows.
+_SHOWN: Final = 80
+
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_DECIMAL_COMMA: Final = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?", re.ASCII)
+# pandas reads `now`, `2021` and `20210210` as instants too; nobody means them here.
+_INSTANT: Final = re.compile(r"(\d{4}-\d\d?-\d\d?|\d{8}(?=T))([T ].*)?", re.ASCII)
+
+_COMPARE: Final[Mapping[str, tuple[Callable[[float, float], bool], str]]] = {
+    "min": (operator.ge, ">="),
+    "above": (operator.gt, ">"),
+    "max": (operator.le, "<="),
+    "below": (operator.lt, "<"),
+}
+
+
+class Bounds(TypedDict, total=False):
+    """What a number may be: at least `min`, more than `above`, at most `max`, less than `below`."""
+
+    min: float
+    above: float
+    max: float
+    below: float
+
+
+class _Required:
+    """Stands in for a default where there is none."""
+
+
+_REQUIRED: Final = _Required()
+
+
+def read_number(value: object) -> float:
+    """The finite number that a cell holds, NaN where it holds none.
+
+    >>> read_number("1e3"), read_number(True), read_number("4_0"), read_number("1,5")
+    (1000.0, nan, nan, nan)
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        number = float(text) if _NUMBER.fullmatch(text) else math.nan
+    elif isinstance(value, bool) or not isinstance(value, Real | Decimal):
+        return math.nan
+    else:
+        try:
+            number = float(value)
+        except (ValueError, OverflowError):  # a signalling NaN, a whole number beyond all floats
+            return math.nan
+    return number + 0.0 if math.isfinite(number) else math.nan
+
+
+def is_empty(value: object) -> bool:
+    """Whether a cell holds nothing: None, NaN, NaT, NA, or no more than spaces."""
+    if isinstance(value, str):
+        return not value.strip()
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    return isinstance(value, float | np.floating | np.datetime64 | np.timedelta64) and bool(value != value)
+
+
+def is_gap(value: object) -> bool:
+    """Whether a cell holds nothing, or a text that stands for nothing where a number is expected."""
+    return is_empty(value) or (isinstance(value, str) and value.strip() in GAPS)
+
+
+def shown(value: object) -> str:
+    """A cell as a message shows it: not the whole of what may be long."""
+    if is_empty(value):
+        return "an empty cell" if value is None or isinstance(value, str) else "an empty cell or NaN"
+    text = repr(value.item() if isinstance(value, np.generic) else value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 20]} ... {text[-15:]}"
+
+
+class Rows:
+    """The rows of a table.
+
+    Parameters
+    ----------
+    frame
+        The table. Spaces around the names of its columns do not count.
+    file
+        What messages call it.
+    job
+        The column that names the job of a row, for messages.
+    index
+        A column to make of the frame's index.
+
+    Raises
+    ------
+    InputError
+        When two columns have one name.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"name": ["a", "b"], "units": ["4", "4_0"]})
+    >>> [row.name("name") for row in Rows(table, "jobs.csv")]
+    ['a', 'b']
+    >>> [row.whole("units", min=1) for row in Rows(table, "jobs.csv", job="name")]
+    Traceback (most recent call last):
+    ...
+    bft.models.errors.InputError: jobs.csv, row 2, column units, job b: expected a whole number >= 1, not '4_0' \
+(write it in the digits 0 to 9, with a decimal point where it has one)
+    """
+
+    def __init__(self, frame: pd.DataFrame, file: str | Path = "", *, job: str = "", index: str = "") -> None:
+        columns: list[tuple[object, Any]] = list(frame.items())
+        if index:
+            columns.insert(0, (index, frame.index))
+        self._set(columns, len(frame), file, job)
+
+    @classmethod
+    def of(cls, records: Sequence[Mapping[str, Any]], file: str | Path = "", *, job: str = "") -> Rows:
+        """Rows of plain values; what a record lacks is a gap."""
+        rows = cls.__new__(cls)
+        names = dict.fromkeys(key for record in records for key in record)
+        rows._set([(name, [record.get(name) for record in records]) for name in names], len(records), file, job)
+        return rows
+
+    def _set(self, columns: Sequence[tuple[object, Any]], length: int, file: str | Path, job: str) -> None:
+        self.file, self.job = str(file), job
+        self._length = length
+        self._cells: dict[str, Any] = {}
+        self._values: dict[str, list[Any]] = {}
+        self._numbers: dict[str, list[float]] = {}
+        self._instants: dict[str, list[int | None]] = {}
+        for label, cells in columns:
+            name = str(label).strip()
+            if name in self._cells:
+                raise self.error("the table has two columns of this name", column=name)
+            self._cells[name] = cells
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self._cells)
+
+    def has(self, column: str) -> bool:
+        """Whether the table has a column."""
+        return column in self._cells
+
+    def require(
+        self, columns: Sequence[str], optional: Sequence[str] = (), *, hint: str | None = None, empty: bool = False
+    ) -> Rows:
+        """Refuse a table that lacks columns, or (unless `empty`) has no rows; return the rows."""
+        missing = [column for column in columns if column not in self._cells]
+        if missing:
+            further = f" and optionally {', '.join(optional)}" if optional else ""
+            raise self.error(
+                f"missing column{'s' * (len(missing) > 1)} {', '.join(missing)}; "
+                f"expected {', '.join(columns)}{further}; it has {', '.join(self._cells) or 'none'}",
+                hint=hint,
+            )
+        if not (self._length or empty):
+            raise self.error("has no rows")
+        return self
+
+    def error(self, what: str, *, column: str | None = None, hint: str | None = None) -> InputError:
+        """An error that names the file."""
+        return InputError(what, file=self.file or None, column=column, hint=hint)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Row:
+        return Row(self, index)
+
+    def __iter__(self) -> Iterator[Row]:
+        return (Row(self, index) for index in range(self._length))
+
+    # --- a whole column: NumPy looks at it, and rows are looked at where something is wrong
+
+    def all_numbers(self, column: str, **bounds: Unpack[Bounds]) -> FloatArray:
+        """A column of numbers: float64 of shape (rows,). InputError as `Row.number`."""
+        return self._array(column, Row.number, bounds)
+
+    def all_wholes(self, column: str, **bounds: Unpack[Bounds]) -> FloatArray:
+        """A column of whole numbers: float64 of shape (rows,). InputError as `Row.whole`."""
+        return self._array(column, Row.whole, bounds)
+
+    def all_names(self, column: str, default: str | None = None) -> NDArray[np.object_]:
+        """A column of names: str of shape (rows,), gaps as `default`. InputError as `Row.name`."""
+        names = (row.name(column) if default is None else row.name(column, default) for row in self)
+        return np.array(list(names), dtype=object)
+
+    def all_seconds(self, column: str) -> FloatArray:
+        """A column of instants as seconds since 1970 UTC, numbers as they are: float64 of shape (rows,)."""
+        seconds = np.array(self.values_as_numbers(column), dtype=np.float64)
+        for index in np.flatnonzero(np.isnan(seconds)):
+            seconds[index] = self[int(index)].instant(column, origin_ns=0) / SECOND_NS
+        return seconds
+
+    def all_instants(self, column: str) -> NDArray[np.int64]:
+        """A column of instants: UTC nanoseconds, int64 of shape (rows,). InputError as `Row.instant`."""
+        return np.array([row.instant(column) for row in self], dtype=np.int64)
+
+    def _array(self, column: str, read: Callable[..., float], bounds: Bounds) -> FloatArray:
+        values = np.array(self.values_as_numbers(column), dtype=np.float64)
+        wrong = ~np.isfinite(values)
+        if read is Row.whole:
+            wrong |= (values % 1 != 0) | (np.abs(values) >= WHOLE_BELOW)
+        for bound, limit in bounds.items():
+            wrong |= ~np.asarray(_COMPARE[bound][0](values, limit))  # type: ignore[arg-type]
+        for index in np.flatnonzero(wrong):
+            values[index] = read(self[int(index)], column, **bounds)
+        return values
+
+    # --- columns as Row sees them
+
+    def values(self, column: str) -> list[Any]:
+        """The cells of a column as they are; None where the table has no such column."""
+        if column not in self._values:
+            cells = self._cells.get(column)
+            if cells is None:
+                self._values[column] = [None] * self._length
+            else:
+                self._values[column] = cells if isinstance(cells, list) else cells.tolist()
+        return self._values[column]
+
+    def values_as_numbers(self, column: str) -> list[float]:
+        """The cells of a column as finite numbers, NaN for what is none."""
+        if column not in self._numbers:
+            cells = self._cells.get(column)
+            if getattr(getattr(cells, "dtype", None), "kind", "O") in "iuf":
+                array = cells.to_numpy(dtype=np.float64, na_value=np.nan) + 0.0  # type: ignore[union-attr]
+                array[~np.isfinite(array)] = np.nan
+                self._numbers[column] = array.tolist()
+            else:
+                self._numbers[column] = [read_number(value) for value in self.values(column)]
+        return self._numbers[column]
+
+    def values_as_instants(self, column: str) -> list[int | None]:
+        """The cells of a column as UTC nanoseconds, None for what is no instant."""
+        if column not in self._instants:
+            cells = self._cells.get(column)
+            stamps = getattr(getattr(cells, "dtype", None), "kind", "O") == "M"
+            self._instants[column] = _nanoseconds(cells if stamps else list(map(_as_stamp, self.values(column))))
+        return self._instants[column]
+
+
+class Row:
+    """One row of a table; an error in a cell names file, row, column and job."""
+
+    __slots__ = ("_rows", "index")
+
+    def __init__(self, rows: Rows, index: int) -> None:
+        self._rows, self.index = rows, index
+
+    @property
+    def number_in_file(self) -> int:
+        """The row as a reader counts it: data rows from 1."""
+        return self.index + 1
+
+    @property
+    def file(self) -> str:
+        """What messages call the table."""
+        return self._rows.file
+
+    @property
+    def job(self) -> str:
+        """The name of its job as far as it is known; empty otherwise."""
+        value = self.value(self._rows.job) if self._rows.job else None
+        return value.strip() if isinstance(value, str) else str(value) if _is_whole(value) else ""
+
+    def value(self, column: str) -> Any:
+        """The cell as it is, None where it is empty or missing."""
+        value = self._rows.values(column)[self.index]
+        return None if is_empty(value) else value
+
+    def given(self, column: str) -> bool:
+        """Whether the cell holds anything."""
+        return self.value(column) is not None
+
+    def further(self, known: Collection[str]) -> dict[str, Any]:
+        """The cells that hold something, of all columns but the `known` ones."""
+        cells = {column: self.value(column) for column in self._rows.columns if column not in known}
+        return {column: value for column, value in cells.items() if value is not None}
+
+    @overload
+    def number(self, column: str, **bounds: Unpack[Bounds]) -> float: ...
+    @overload
+    def number(self, column: str, default: D, **bounds: Unpack[Bounds]) -> float | D: ...
+    def number(self, column: str, default: Any = _REQUIRED, **bounds: Unpack[Bounds]) -> Any:
+        """The finite number in a cell; `default` for a gap."""
+        value = self._rows.values_as_numbers(column)[self.index]
+        if value == value and _within(value, bounds):
+            return value
+        return self._default(column, default, "a finite number", bounds)
+
+    @overload
+    def whole(self, column: str, **bounds: Unpack[Bounds]) -> int: ...
+    @overload
+    def whole(self, column: str, default: D, **bounds: Unpack[Bounds]) -> int | D: ...
+    def whole(self, column: str, default: Any = _REQUIRED, **bounds: Unpack[Bounds]) -> Any:
+        """The whole number in a cell; `default` for a gap."""
+        value = self._rows.values_as_numbers(column)[self.index]
+        if value.is_integer() and abs(value) < WHOLE_BELOW and _within(value, bounds):
+            return int(value)
+        if abs(value) >= WHOLE_BELOW:
+            bounds = {**bounds, "below": WHOLE_BELOW} if value > 0 else {**bounds, "above": -WHOLE_BELOW}
+        return self._default(column, default, "a whole number", bounds)
+
+    @overload
+    def name(self, column: str) -> str: ...
+    @overload
+    def name(self, column: str, default: D) -> str | D: ...
+    def name(self, column: str, default: Any = _REQUIRED) -> Any:
+        """The text in a cell without spaces around it, or the digits of a whole number; `default` for an empty cell."""
+        value = self._rows.values(column)[self.index]
+        if isinstance(value, str) and (text := value.strip()):
+            return text
+        if _is_whole(value):
+            return str(value)
+        if is_empty(value) and default is not _REQUIRED:
+            return default
+        hint = "a whole number in a column with gaps? store names as text" if isinstance(value, Real) else None
+        raise self.error(column, f"expected a name, not {shown(value)}", None if is_empty(value) else hint)
+
+    @overload
+    def instant(self, column: str, *, origin_ns: int | None = None) -> int: ...
+    @overload
+    def instant(self, column: str, default: D, *, origin_ns: int | None = None) -> int | D: ...
+    def instant(self, column: str, default: Any = _REQUIRED, *, origin_ns: int | None = None) -> Any:
+        """The instant in a cell, UTC nanoseconds; `default` for a gap.
+
+        With `origin_ns` a number counts seconds from there.
+        """
+        what = "a date and time such as 2021-02-10T20:21:15Z"
+        instant = self._rows.values_as_instants(column)[self.index]
+        if instant is not None:
+            return instant
+        if origin_ns is not None:
+            what += ", or seconds"
+            seconds = self._rows.values_as_numbers(column)[self.index]
+            if abs(seconds + origin_ns / SECOND_NS) < MAX_SECONDS:
+                return origin_ns + round(seconds * SECOND_NS)
+        return self._default(column, default, what, {})
+
+    def numbers(self, column: str, **bounds: Unpack[Bounds]) -> list[float]:
+        """The list of finite numbers in a cell."""
+        value = self._rows.values(column)[self.index]
+        listed = value
+        if isinstance(value, str):
+            try:
+                listed = json.loads(value)
+            except (ValueError, RecursionError):
+                listed = None
+        elif isinstance(value, np.ndarray):
+            listed = value.tolist()
+        if not isinstance(listed, list | tuple):
+            raise self.error(column, f"expected a list of numbers such as [0, 1, 2, 4], not {shown(value)}")
+        numbers = [read_number(entry) for entry in listed]
+        for entry, number in zip(listed, numbers, strict=True):
+            if not (number == number and _within(number, bounds)):
+                what = f"expected a list of {_expected('finite numbers', bounds)}, not one with {shown(entry)}"
+                raise self.error(column, what, _hint(entry))
+        return numbers
+
+    def error(self, column: str, what: str, hint: str | None = None) -> InputError:
+        """An error in a cell."""
+        rows = self._rows
+        return InputError(
+            what, file=rows.file or None, row=self.number_in_file, column=column, job=self.job or None, hint=hint
+        )
+
+    def placed(self, error: InputError, column: str | None = None) -> InputError:
+        """An error of a value that does not know where it was read: the same one, which now names this row.
+
+        `column` is the one to name instead of the error's own.
+        """
+        return error if error.row is not None else self.error(column or error.column or "", error.what, error.hint)
+
+    def _default(self, column: str, default: Any, what: str, bounds: Bounds) -> Any:
+        value = self._rows.values(column)[self.index]
+        if default is not _REQUIRED and is_gap(value):
+            return default
+        raise self.error(column, f"expected {_expected(what, bounds)}, not {shown(value)}", _hint(value))
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _within(value: float, bounds: Bounds) -> bool:
+    return all(_COMPARE[bound][0](value, limit) for bound, limit in bounds.items())  # type: ignore[arg-type]
+
+
+def _expected(what: str, bounds: Bounds) -> str:
+    """What a number must be, in words."""
+    limits = " and ".join(f"{_COMPARE[bound][1]} {limit:.16g}" for bound, limit in bounds.items())
+    return f"{what} {limits}" if limits else what
+
+
+def _hint(value: object) -> str | None:
+    """What may have been meant by a cell that is no number."""
+    if isinstance(value, bool | np.bool_):
+        return "a truth value is no number"
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    if _DECIMAL_COMMA.fullmatch(text):
+        return "a decimal comma? write a point, or put semicolons between the columns"
+    if "_" in text or (not text.isascii() and any(char.isdigit() for char in text)):
+        return "write it in the digits 0 to 9, with a decimal point where it has one"
+    return None
+
+
+def _as_stamp(value: object) -> Any:
+    """What pandas is to read as an instant, None for what is none."""
+    if isinstance(value, str):
+        text = value.strip()
+        return text if _INSTANT.fullmatch(text) else None
+    if is_empty(value) or not isinstance(value, date | np.datetime64):  # a datetime is a date, too
+        return None
+    import pandas as pd
+
+    try:
+        return pd.Timestamp(value).isoformat()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _nanoseconds(stamps: Any) -> list[int | None]:
+    """UTC nanoseconds of time stamps, or of texts in ISO 8601; None for what is no instant from 1678 to 2261."""
+    import pandas as pd
+
+    texts = isinstance(stamps, list)
+    if texts and not any(stamps):
+        return [None] * len(stamps)
+    series = pd.Series(stamps, dtype=object) if texts else pd.Series(stamps)
+    read = pd.to_datetime(series, utc=True, errors="coerce", format="ISO8601" if texts else None)
+    known = read.between(pd.Timestamp.min.tz_localize("UTC"), pd.Timestamp.max.tz_localize("UTC"))
+    whole = read.where(known).dt.as_unit("ns").astype("int64").tolist()
+    return [value if good else None for value, good in zip(whole, known.tolist(), strict=True)]
