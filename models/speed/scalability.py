@@ -323,7 +323,8 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
         throughput = rows.all_numbers("throughput", above=0)
     else:
         assert batch is not None  # noqa: S101 - checked above
-        throughput = batch / rows.all_numbers("step_time", above=0)
+        with np.errstate(over="ignore"):  # refused below
+            throughput = batch / rows.all_numbers("step_time", above=0)
     nodes = rows.all_wholes("nodes", min=1) if rows.has("nodes") else None
     sync_s = rows.all_numbers("sync_time", min=0) if rows.has("sync_time") else None
 
@@ -334,7 +335,7 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
     if nodes is not None:
         refuse(nodes > units, "nodes", "expected at most as many nodes as units")
     if sync_s is not None and batch is not None:
-        refuse(sync_s >= batch / throughput, "sync_time", "expected less than the step takes")
+        refuse(sync_s * throughput >= batch, "sync_time", "expected less than the step takes")
     refuse(~np.isfinite(throughput), "step_time", "expected a step that takes time: its rate is beyond all floats")
     named = next((column for column in ("model", "job") if rows.has(column)), None)
     names = [name or Path(path).name.split(".")[0]] * len(rows) if named is None else rows.all_names(named).tolist()
