@@ -91,7 +91,7 @@ def read_number(value: object) -> float:
     if isinstance(value, str):
         text = value.strip()
         number = float(text) if _NUMBER.fullmatch(text) else math.nan
-    elif isinstance(value, bool) or not isinstance(value, Real | Decimal):
+    elif isinstance(value, bool | np.timedelta64) or not isinstance(value, Real | Decimal):
         return math.nan
     else:
         try:
@@ -432,7 +432,7 @@ class Row:
 
 
 def _is_whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
 
 
 def _within(value: float, bounds: Bounds) -> bool:
