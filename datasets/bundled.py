@@ -45,6 +45,12 @@ def load_bundled() -> tuple[NodeTraceTable, pd.DataFrame]:
         The node trace; `trace.metadata` says how it was made.
     jobs
         The job table, in the form of `generate_dnn_jobs`.
+
+    Examples
+    --------
+    >>> trace, jobs = load_bundled()
+    >>> len(trace.nodes), len(jobs)
+    (512, 60)
     """
     import pandas as pd
     import pyarrow.parquet as pq

@@ -28,6 +28,12 @@ def dnn_scalability() -> dict[str, dict[int, float]]:
     -------
     dict
         By model, in the published order: nodes -> images/s, ascending, without the origin.
+
+    Examples
+    --------
+    >>> rates = dnn_scalability()["ResNet18"]
+    >>> rates[1] < rates[2]
+    True
     """
     text = resources.files("bft.datasets.data").joinpath("dnn_scalability.csv").read_text(encoding="utf-8")
     curves: dict[str, dict[int, float]] = {}
@@ -78,6 +84,12 @@ def generate_dnn_jobs(
     ------
     InputError
         If a parameter is out of range.
+
+    Examples
+    --------
+    >>> frame = generate_dnn_jobs(jobs=3, first_submit="2021-02-10", seed=1)
+    >>> frame["model"].is_unique, frame["Jmin"].tolist()
+    (True, [1, 1, 1])
     """
     import numpy as np
     import pandas as pd

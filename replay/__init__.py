@@ -2,7 +2,13 @@
 
 Names are loaded when first used, so that the command line need not wait for what it does not use.
 
->>> from bft.replay import EqualShare, Replay, always_idle, read_trace
+>>> from bft.models import Curve, Job, JobTable
+>>> from bft.replay import EqualShare, Replay, always_idle
+>>> curve = Curve([0, 2, 4], [0, 20, 30])
+>>> job = Job("a", 0, 1, 4, pmax=3000.0, tcup_s=5.0, tcdw_s=5.0, scalability=curve, objective=curve)
+>>> outcome = Replay(always_idle(4, 0, 600 * 10**9), JobTable((job,)), EqualShare()).run()
+>>> outcome.work, outcome.records[0].finish_ns
+(3000.0, 100000000000)
 """
 
 from __future__ import annotations

@@ -82,6 +82,17 @@ def execute(
     ------
     PolicyError
         When the policy fails; what was replayed before is written, and `policy_error` in its metrics says why.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> options = Options(tfwd_s=120, policy="fifo", dedicated=False)  # on the bundled data set
+    >>> with TemporaryDirectory() as folder:
+    ...     summary = execute(options, Path(folder, "run"))
+    ...     sorted(path.name for path in Path(folder, "run").iterdir())
+    ['allocations.parquet', 'jobs.parquet', 'steps.parquet', 'summary.json', 'timing.json']
+    >>> summary["options"]["policy"], summary["metrics"]["jobs"]
+    ('fifo', 60)
     """
     folder, watcher = Path(folder), watcher or Silent()
     with claimed(folder) as put_in_place:

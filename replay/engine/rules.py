@@ -39,6 +39,14 @@ class Rules:
     ------
     InputError
         When a value is not allowed; names the option as the command line does.
+
+    Examples
+    --------
+    >>> Rules(restart_overhead=((8, 40.0), (64, 60.0))).restart_s(16)
+    60.0
+    >>> Rules(max_jobs=-1)
+    Traceback (most recent call last):
+    bft.models.errors.InputError: -maxJ: expected a whole number >= 0, not -1
     """
 
     max_jobs: int = checked("-maxJ", whole(0), 10)

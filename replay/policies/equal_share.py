@@ -1,4 +1,4 @@
-"""Everybody gets the same: the published heuristic with its quirk fixed (POLICIES.md, equal-share)."""
+"""Everybody gets the same: the published heuristic with its quirk fixed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ class EqualShare:
 
     Each of J jobs gets floor(N / J) clipped to its bounds, 0 where that lies below its Jmin. Leftovers go to jobs in
     order of admission up to Jmax, skipping those that would stay below Jmin. The cost of rescaling is not looked at.
+
+    Examples
+    --------
+    >>> from bft.models import Curve, Job
+    >>> from bft.replay import JobView
+    >>> curve = Curve([0, 8], [0, 80])
+    >>> jobs = [JobView(Job(name, 0, 2, 8, 1e6, 0, 0, curve, curve), 0, 0.0) for name in "abc"]
+    >>> EqualShare().decide(State(0, 8, jobs)).counts
+    (4, 2, 2)
     """
 
     name: str = field(default="equal-share", init=False)

@@ -44,6 +44,15 @@ class MilpPolicy:
         Where the objective looks at the work left: `known`, as no scheduler knows it (the policy is clairvoyant then);
         or `predicted`, the part of estimate_s x Jreq unit-seconds that a job has not yet had. A job without the column
         `estimate_s` counts as one that has all its work left; one past its estimate, as one with 5 % left.
+
+    Examples
+    --------
+    >>> from bft.models import Curve, Job
+    >>> from bft.replay import JobView
+    >>> slow, fast = Curve([0, 8], [0, 80]), Curve([0, 2, 8], [0, 60, 90])
+    >>> jobs = [JobView(Job(str(n), 0, 1, 8, 1e6, 0, 0, curve, curve), 0, 0.0) for n, curve in enumerate((slow, fast))]
+    >>> MilpPolicy(120.0, SolverOptions("exact")).decide(State(0, 6, jobs)).counts
+    (4, 2)
     """
 
     tfwd_s: float

@@ -35,6 +35,17 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
     dict
         Work in samples, times in seconds, costs as positive numbers. Values that have no meaning here are None. What
         depends on time counts the window of evaluation, but for `offered_unit_s`: that is of the whole trace.
+
+    Examples
+    --------
+    >>> from bft.models import Curve, Job, JobTable
+    >>> from bft.replay import EqualShare, Replay, always_idle
+    >>> curve = Curve([0, 2, 4], [0, 20, 30])
+    >>> job = Job("a", 0, 1, 4, pmax=3000.0, tcup_s=5.0, tcdw_s=5.0, scalability=curve, objective=curve)
+    >>> outcome = Replay(always_idle(4, 0, 600 * 10**9), JobTable((job,)), EqualShare()).run()
+    >>> metrics = summarise(outcome)
+    >>> metrics["outcome"], metrics["jct_s"]["mean"]
+    (3000.0, 100.0)
     """
     records = outcome.records
     steps = outcome.steps

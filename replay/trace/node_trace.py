@@ -160,6 +160,20 @@ def from_changes(
     rows
         Instants of the rows of a matrix that the changes come from; what was merged or dropped is then counted in
         these, not in changes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> second = 10**9
+    >>> trace = from_changes(
+    ...     ["n0", "n1"],
+    ...     np.array([0, 0, 60, 90]) * second,
+    ...     np.array([0, 1, 0, 0], dtype=np.int32),
+    ...     np.array([True, True, False, True]),
+    ...     end=120 * second,
+    ... )
+    >>> trace.idle_counts().tolist(), trace.idle_node_seconds()
+    ([2, 1, 2], 210.0)
     """
     count = len(times)
     # Of rows for one (time, node), keep the last: stable sort by node within time, then look one ahead.
@@ -208,7 +222,13 @@ def from_changes(
 
 
 def always_idle(nodes: int, start: int, end: int, *, units_per_node: int = 1, machine: str = "") -> NodeTrace:
-    """A trace of `nodes` dedicated nodes, idle from start to end."""
+    """A trace of `nodes` dedicated nodes, idle from start to end.
+
+    Examples
+    --------
+    >>> always_idle(4, 0, 3600 * SECOND_NS, units_per_node=2).idle_node_seconds()
+    14400.0
+    """
     everybody = np.arange(nodes, dtype=np.int32)
     events = 1 if nodes else 0
     return NodeTrace(

@@ -125,6 +125,20 @@ def write_trace(trace: NodeTrace, path: str | Path) -> None:
     InputError
         For another suffix, and for CSV when a node has several units, which CSV cannot state.
 
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from bft.replay import always_idle
+    >>> with TemporaryDirectory() as folder:
+    ...     write_trace(always_idle(2, 0, 60 * 10**9), f"{folder}/trace.csv")
+    ...     print(Path(folder, "trace.csv").read_text())
+    ...     read_trace(f"{folder}/trace.csv").duration_s
+    time,node,idle
+    1970-01-01T00:00:00.000000Z,n00000,1
+    1970-01-01T00:00:00.000000Z,n00001,1
+    1970-01-01T00:01:00.000000Z,n00000,1
+    <BLANKLINE>
+    60.0
     """
     path = Path(path)
     suffixes = "".join(path.suffixes[-2:]).lower()

@@ -43,7 +43,15 @@ class Fragments:
 
 
 def fragments(trace: NodeTrace) -> Fragments:
-    """The idle fragments of a trace, in order of node and time."""
+    """The idle fragments of a trace, in order of node and time.
+
+    Examples
+    --------
+    >>> from bft.replay import always_idle
+    >>> pieces = fragments(always_idle(2, 0, 60 * 10**9))
+    >>> pieces.seconds.tolist(), pieces.censored.tolist()  # they may have begun before and end later
+    ([60.0, 60.0], [True, True])
+    """
     join_time = np.repeat(trace.times, np.diff(trace.joined_at))
     leave_time = np.repeat(trace.times, np.diff(trace.left_at))
     join_order = np.lexsort((join_time, trace.joined))
@@ -82,6 +90,13 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
     """What a node trace holds: size, idle nodes, fragments by count and by node-time.
 
     Durations in seconds; `idle_share` is the idle part of all node-time observed. Shares of no time at all are None.
+
+    Examples
+    --------
+    >>> from bft.replay import always_idle
+    >>> statistics = trace_statistics(always_idle(2, 0, 60 * 10**9))
+    >>> statistics["nodes"], statistics["idle_node_seconds"], statistics["idle_share"]
+    (2, 120.0, 1.0)
     """
     counts = trace.idle_counts()
     pieces = fragments(trace)
