@@ -1,4 +1,4 @@
-"""Scalability and objective curves: units -> samples per second, piecewise linear (DESIGN §2)."""
+"""Scalability and objective curves: units -> samples per second, piecewise linear (docs/model.md)."""
 
 from __future__ import annotations
 

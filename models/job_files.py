@@ -1,4 +1,4 @@
-"""Job tables to files, in the native form (DESIGN §4)."""
+"""Job tables to files, in the native form (docs/formats.md)."""
 
 from __future__ import annotations
 

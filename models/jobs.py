@@ -1,4 +1,4 @@
-"""What a job is: bounds, work, curves (DESIGN §2, §4)."""
+"""What a job is: bounds, work, curves (docs/model.md)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from bft.models.curves import Curve, FloatArray
 from bft.models.errors import InputError
 
-# A rigid policy asks for the smallest size that reaches this share of the rate at Jmax (DESIGN §4, Jreq).
+# A rigid policy asks for the smallest size that reaches this share of the rate at Jmax (docs/formats.md, Jreq).
 REQUEST_SHARE = 0.8
 # Ten times the units of any machine: a slip of the pen must not take all memory.
 MAX_UNITS = 10_000_000

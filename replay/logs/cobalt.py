@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from bft.models import InputError
+from bft.models.cells import read_number
 from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.cobalt_locations import expand, listed
 from bft.replay.logs.reading import Reading
@@ -160,11 +161,8 @@ class _Table:
 
     def _nodes_used(self, row: Sequence[str]) -> int:
         text = next(self._cell(row, name) for name in _NODES if name in self.column)
-        try:
-            value = float(text)
-        except ValueError:
-            value = -1
-        if not 0 <= value <= _MOST_NODES or value != int(value):
+        value = read_number(text)
+        if not 0 <= value <= _MOST_NODES or not value.is_integer():
             raise Unusable(f"{_NODES[0]} is no number of nodes", ascii(text[:40]))
         return int(value)
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from bft.models.cells import read_number
 from bft.replay.logs.hostlists import MOST_HOSTS, HostListError, count, expand
 from bft.replay.logs.reading import Reading, Settings
 from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record
@@ -140,11 +141,8 @@ def _hosts(row: list[str], processors: float) -> tuple[str, ...]:
 
 def _number(row: list[str], index: int) -> float:
     """A field; whole seconds stay exact: doubles hold them to 2^53."""
-    try:
-        value = float(row[index])
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
+    value = read_number(row[index])
+    if math.isnan(value):
         raise Unusable(f"field {index + 1} is no number", ascii(row[index][:40]))
     return value
 

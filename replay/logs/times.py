@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from bft.models import InputError
+from bft.models.cells import read_number
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -63,13 +64,10 @@ class Clock:
 
     def epoch(self, text: str) -> int | None:
         """UTC nanoseconds of seconds since 1970, whole or with a fraction; None when it is no such number, or 0."""
-        try:
-            if text.isdecimal():
-                seconds = int(text) if len(text) < 12 else -1
-                return seconds * SECOND_NS if 0 < seconds < MOST_EPOCH_S else None
-            value = float(text)
-        except ValueError:
-            return None
+        if text.isdecimal():
+            seconds = int(text) if len(text) < 12 else -1
+            return seconds * SECOND_NS if 0 < seconds < MOST_EPOCH_S else None
+        value = read_number(text)
         return round(value * 1000) * (SECOND_NS // 1000) if 0 < value < MOST_EPOCH_S else None
 
     def local(self, naive: datetime, file: str, line: int, not_before: int | None = None) -> int:
