@@ -22,3 +22,10 @@ def reference() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no reference data at {folder}: set BFT_REFERENCE to a folder that holds them")
     return folder
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in; files with fixtures of their own of this name put something into it."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -289,3 +290,15 @@ def survives(name: str, text: str, *, before: tuple[str, str] | None = None) -> 
     except InputError:
         return
     assert all(node.isascii() for node in trace.nodes)
+
+
+def read_files(name: str, *texts: str, **given: Any) -> tuple[set[tuple[str, float, float]], Diagnosis]:
+    """What files say was busy, see `intervals`, and the account of reading them; `given` as for `read_into`."""
+    collected, diagnosis = Collector(), Diagnosis()
+    read_into(collected, diagnosis, name, *texts, **given)
+    return intervals(collected), diagnosis
+
+
+def read_lines(name: str, *lines: str, **given: Any) -> tuple[set[tuple[str, float, float]], Diagnosis]:
+    """The same of one file with these lines."""
+    return read_files(name, "\n".join(lines), **given)

@@ -27,12 +27,6 @@ SPAN = ["-Tfwd", "120", "--backend", "exact", "--no-u"]
 QUICK = ["-Tfwd", "120", "--policy", "equal-share", "--no-u"]
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def replay_of(seed: int, kind: str) -> Replay:
     rng = np.random.default_rng(seed)
     trace, jobs = world(rng)

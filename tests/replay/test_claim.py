@@ -20,12 +20,6 @@ ARGS = ["-Tfwd", "120", "--policy", "equal-share", "--no-u", "--out", "run"]
 FILES = {"summary.json", "timing.json", "steps.parquet", "jobs.parquet", "allocations.parquet"}
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 

@@ -38,12 +38,6 @@ def give(jobs: Sequence[Job], *, nodes: int = 4, days: float = 1.0) -> None:
     write_parquet(jobs_to_frame(JobTable(tuple(jobs))), Path("jobs.parquet"))
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 INPUT = ["-ndmap", "trace.parquet", "--jobs", "jobs.parquet", "--no-u", "--force"]
 
 

@@ -29,13 +29,6 @@ DAY = 86_400
 HEADER = "JobID|NodeList|AllocNodes|Start|End|State"
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def ingest(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> tuple[dict[str, Any], str]:
     """Run `bft-replay ingest ... --json -o t.parquet`: its account (empty when refused), and stderr."""
     assert run(["ingest", *args, "-o", "t.parquet", "--force", "--json", "--tz", "UTC"]) == code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from synthetic_logs_more import (
     intervals,
     job_lists,
     read_into,
+    read_lines,
     survives,
 )
 
@@ -40,10 +42,7 @@ def row(
     return f'"{start}","{end}",{nodes},"{location}"'
 
 
-def busy(*lines: str, **more: object) -> tuple[set[tuple[str, float, float]], Diagnosis]:
-    collected, diagnosis = Collector(), Diagnosis()
-    read_into(collected, diagnosis, "cobalt", "\n".join(lines), **more)  # type: ignore[arg-type]
-    return intervals(collected), diagnosis
+busy = partial(read_lines, "cobalt")
 
 
 @given(job_lists())

@@ -23,6 +23,7 @@ from synthetic_logs_more import (
     lsb_acct,
     lsb_events,
     read_into,
+    read_lines,
     survives,
 )
 
@@ -48,10 +49,7 @@ def start(second: int, hosts: str, job: int = 1, index: int = 0) -> str:
     return event(second, "JOB_START", f'{job} 4 0 0 1.0 {hosts} "" "" 0 "" {index} ""')
 
 
-def busy(name: str, *lines: str) -> tuple[set[tuple[str, float, float]], Diagnosis]:
-    collected, diagnosis = Collector(), Diagnosis()
-    read_into(collected, diagnosis, name, "\n".join(lines))
-    return intervals(collected), diagnosis
+busy = read_lines
 
 
 @pytest.mark.parametrize(("name", "write"), [("lsf", lsb_acct), ("lsf-events", lsb_events)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from synthetic_logs_more import (
     intervals,
     job_lists,
     pbs,
+    read_files,
     read_into,
     survives,
 )
@@ -34,10 +36,7 @@ def record(second: int, kind: str, job: str, message: str) -> str:
     return f"{datetime.fromtimestamp(BEGIN_S + second, UTC):%m/%d/%Y %H:%M:%S};{kind};{job};{message}"
 
 
-def busy(*texts: str) -> tuple[set[tuple[str, float, float]], Diagnosis]:
-    collected, diagnosis = Collector(), Diagnosis()
-    read_into(collected, diagnosis, "pbs", *texts)
-    return intervals(collected), diagnosis
+busy = partial(read_files, "pbs")
 
 
 @given(job_lists())

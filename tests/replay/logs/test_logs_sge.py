@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,9 @@ from synthetic_logs_more import (
     idle_seconds,
     idle_seconds_of,
     ingest,
-    intervals,
     job_lists,
     read_into,
+    read_lines,
     sge,
     survives,
 )
@@ -32,10 +33,7 @@ def record(
     return f"q:{host}:g:u:name:{job}:sge:0:{BEGIN_S}:{start}:{end}:0:0:1{':0' * 19}:{pe}:0:0:0:-l h_rt=1:0:NONE:0:0:0"
 
 
-def busy(*lines: str) -> tuple[set[tuple[str, float, float]], Diagnosis]:
-    collected, diagnosis = Collector(), Diagnosis()
-    read_into(collected, diagnosis, "sge", "\n".join(lines))
-    return intervals(collected), diagnosis
+busy = partial(read_lines, "sge")
 
 
 @given(job_lists())
