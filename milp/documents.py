@@ -1,4 +1,4 @@
-"""Problems and answers as JSON documents (DESIGN §6.5)."""
+"""Problems and answers as JSON documents; docs/formats.md describes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JOB_FIELDS = {"name", "Jmin", "Jmax", "Ns", "Os", "Tcup", "Tcdw", "weight", "cur
 FIELDS = {"units", "Tfwd", "jobs", "cost_model", "xi", "id"}
 # Units of a machine ten times larger than any, so that a slip of the pen does not take all memory.
 MOST = 10_000_000
-# Characters of a wrong value that a message shows.
+# Characters of an invalid value that a message shows.
 SHOWN = 80
 FINITE = sys.float_info.max
 XI_FIELDS = {"a", "b", "xi_a", "xi_b"}
@@ -34,7 +34,7 @@ class Document:
 
 
 def parse(document: object) -> Document:
-    """Read one problem document; raise ProblemError naming the field that is wrong and what was expected."""
+    """Read one problem document; raise ProblemError naming the invalid field and what was expected."""
     if not isinstance(document, Mapping):
         raise ProblemError(f"a problem is a JSON object, not {_kind(document)}")
     _no_others(document, FIELDS, "problem")

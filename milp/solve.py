@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from dataclasses import dataclass, field, replace
@@ -17,11 +18,13 @@ from bft.milp.formulations.transfers import shares_of, value_of
 from bft.milp.problem import TIES, Problem, ProblemError, Solution, Status, Ties
 from bft.milp.values import complaint, keep, largest_value, objective, tamed, total_value, value_tables
 
+logger = logging.getLogger(__name__)
+
 FORMULATIONS = ("auto", "modes", "node", "items", "flow")
 # Those that let two jobs share units.
 SHARING = ("items", "flow")
 
-# Objectives of one answer, computed in two ways, agree to this, relative (DESIGN §6.4).
+# Two ways of computing the objective of one answer agree to this, relative.
 TOLERANCE = 1e-6
 # And to this part of the largest value: a solver's zero is one to its tolerances.
 ZERO = 1e-9
@@ -62,11 +65,11 @@ def solve(
         Threads a solver may use.
     ties
         Which of several optima: `canonical`, the one that `exact` describes, whatever solves; or the `solver`'s own.
-        The canonical one is found by the exact programme, and the solver's answer is held against it; an optimum in
-        hand also takes the place of what a solver has at its time limit. A gap above 0, strict_reference and sharing
-        leave the solver's own (sharing: see `sharing`).
+        The exact dynamic programme (DP) computes the canonical one, and the solver's answer is checked against it; an
+        optimum in hand also takes the place of what a solver has at its time limit. A gap above 0, strict_reference
+        and sharing leave the solver's own (sharing: see `formulations.sharing`).
     verify
-        Hold the answer against the exact programme also where the solver's own is returned; nobody may share.
+        Check the answer against the exact DP also where the solver's own is returned; without sharing only.
     process
         Solver process to use, for tests and for callers that mind their processes.
 
@@ -143,23 +146,25 @@ def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
     if asked.backend == "exact":
         return _of(optimum(problem, asked.left()), "exact", "modes")
     canonical = canonical and not (problem.pairs or asked.limits.gap or asked.strict)
-    # The exact programme first, as it takes milliseconds; where it does not, the solver has the other half.
+    # The exact DP first, as it takes milliseconds; where it takes longer, the solver has the other half.
     best = optimum(problem, asked.left(0.5)) if canonical or (verify and not problem.pairs) else None
     try:
         solution = _shared(asked) if sharing else _alone(asked)
     except (SolverFailure, Nonsense) as failure:
         note = f"{asked.backend}: {failure}"
+        logger.info("fallback: %s", note)
         if sharing:
-            return replace(_told(keep_answer(problem, f"{note}; kept"), asked), status="fallback")
+            return replace(_as_solution(keep_answer(problem, f"{note}; kept"), asked), status="fallback")
         return _of(best or optimum(problem, asked.left()), "exact", "modes", fallback=note)
     if best is None:
         return solution
-    wrong = contradiction(solution, best, asked.limits.gap)
+    conflict = contradiction(solution, best, asked.limits.gap)
     if asked.strict:  # may be worse, as published
-        return replace(solution, verified=not wrong)
-    if wrong:
+        return replace(solution, verified=not conflict)
+    if conflict:
+        logger.info("fallback: %s", conflict)
         better = _of(best, "exact", "modes") if best.objective >= solution.objective else solution
-        return replace(better, status="fallback", note=wrong, verified=False)
+        return replace(better, status="fallback", note=conflict, verified=False)
     if not best.proven:
         if solution.status == "optimal" or solution.objective > best.objective:
             note = solution.note or "the exact programme was not done in time: the solver's own optimum"
@@ -169,7 +174,7 @@ def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
 
 
 def contradiction(solution: Solution, best: Optimum, gap: float = 0.0) -> str:
-    """Say what a solver's answer and the exact programme's cannot both be right about, or return an empty string."""
+    """What a solver's answer and that of the exact DP cannot both be right about; empty when they agree."""
     slack = TOLERANCE * max(abs(best.objective), abs(solution.objective))
     backend, value, bound = solution.backend, solution.objective, solution.bound
     if solution.status == "optimal" and value < best.objective - slack - gap * abs(best.objective):
@@ -182,7 +187,7 @@ def contradiction(solution: Solution, best: Optimum, gap: float = 0.0) -> str:
 
 
 def _of(best: Optimum, backend: str, formulation: str, fallback: str = "") -> Solution:
-    """The exact programme's answer in the name of a backend."""
+    """The answer of the exact DP in the name of a backend."""
     status: Status = "fallback" if fallback else "optimal" if best.proven else "feasible"
     note = fallback if best.proven or fallback else "time limit: best known"
     verified = True if best.proven and not fallback else None
@@ -195,23 +200,23 @@ def _shared(asked: _Asked) -> Solution:
     def ask(model: LinearModel, within: Limits) -> LinearAnswer:
         return process.solve(model, asked.backend, within)
 
-    found = solve_sharing(posed, asked.formulation, ask, asked.limits, TOLERANCE)
+    answer = solve_sharing(posed, asked.formulation, ask, asked.limits, TOLERANCE)
     if posed is not problem:
-        value = value_of(problem, found.counts, shares_of(found.transfers))
-        found = replace(found, objective=value, bound=found.bound + value - found.objective)
-    return _told(found, asked)
+        value = value_of(problem, answer.counts, shares_of(answer.transfers))
+        answer = replace(answer, objective=value, bound=answer.bound + value - answer.objective)
+    return _as_solution(answer, asked)
 
 
-def _told(found: SharingAnswer, asked: _Asked) -> Solution:
+def _as_solution(answer: SharingAnswer, asked: _Asked) -> Solution:
     return Solution(
-        found.status,
-        found.counts,
-        found.objective,
-        found.bound,
+        answer.status,
+        answer.counts,
+        answer.objective,
+        answer.bound,
         asked.backend,
-        found.formulation,
-        note=found.note,
-        transfers=found.transfers,
+        answer.formulation,
+        note=answer.note,
+        transfers=answer.transfers,
     )
 
 
@@ -244,9 +249,9 @@ def _alone(asked: _Asked) -> Solution:
             return solution("infeasible", (0,) * len(problem.jobs), -math.inf, "as published")
         raise Nonsense(f"answered {answer.said!r}, but giving nobody anything is feasible")
     counts = formulated.decode(answer.values(formulated.model))
-    wrong = complaint(posed, tables, counts)
-    if wrong:
-        raise Nonsense(f"answered nonsense: {wrong}")
+    invalid = complaint(posed, tables, counts)
+    if invalid:
+        raise Nonsense(f"answered nonsense: {invalid}")
     value = total_value(tables, counts)
     slack = TOLERANCE * max(abs(value), abs(kept_value)) + ZERO * largest_value(tables)
     # An answer that is worth more than claimed is none the worse: its segments were not filled in the best order.

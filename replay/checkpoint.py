@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import time
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ from uuid import uuid4
 from bft.models import InputError
 from bft.replay.engine.loop import Replay
 from bft.replay.results.run_directory import DRAFT, hidden
+
+logger = logging.getLogger(__name__)
 
 FORMAT = "bft-replay checkpoint"
 FORMAT_VERSION = 3
@@ -116,6 +119,7 @@ class Checkpoint:
         finally:
             draft.unlink(missing_ok=True)
         self._saved = time.monotonic()
+        logger.info("checkpoint written: %s, %d bytes", self.path, len(body))
 
     def remove(self) -> None:
         """Remove the file: the run has come to its end."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
+
+logger = logging.getLogger(__name__)
 
 # A worker that has grown by this much is replaced: python-mip leaks some 10-90 kB a solve.
 RECYCLE_BYTES = 64 * 2**20
@@ -85,11 +88,13 @@ class SolverProcess:
             with _watchdog(self._worker, patience if len(question) > PIPE_BYTES else None) as bitten:
                 pipe.send_bytes(question)
             if not pipe.poll(patience):
+                logger.info("solver process %s is killed: silent %g s past its time limit", self.pid, self.grace_s)
                 self.close(kill=True)
                 raise hung
             reply = pipe.recv()
         except (EOFError, ConnectionError) as error:
-            code = self._end(kill=True)
+            pid, code = self.pid, self._end(kill=True)
+            logger.info("solver process %s has ended: %s", pid, _how(code))
             if bitten.is_set():
                 raise hung from error
             raise SolverFailure(f"died ({_how(code)})") from error
@@ -99,6 +104,7 @@ class SolverProcess:
         if reply[0] == "error":
             raise SolverFailure(f"raised: {reply[1].strip().splitlines()[-1]}")
         if reply[2] > self.recycle_bytes:
+            logger.info("solver process %s has grown by %.0f MiB and is replaced", self.pid, reply[2] / 2**20)
             self.close()
         answer: LinearAnswer = reply[1]
         return answer
@@ -134,7 +140,9 @@ class SolverProcess:
             ready = ours.poll(START_S) and ours.recv()
         except (EOFError, ConnectionError):
             ready = False
-        if not ready:
+        if ready:
+            logger.info("solver process %s has started with backend %s", self.pid, backend)
+        else:
             raise SolverFailure(f"the solver process did not start ({_how(self._end(kill=True))})")
         return ours
 

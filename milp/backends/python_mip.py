@@ -20,7 +20,7 @@ def solve(model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
     """Solve `model` with the python-mip solver `solver_name` (CBC or HIGHS)."""
     if not model.objective:  # python-mip does not solve what has no variables
         return LinearAnswer("optimal", np.zeros(0), 0.0, 0.0)
-    # When CBC maximises it has the sign of a start's value wrong: where that is below 0, all that is better seems
+    # When CBC maximises it has the wrong sign for a start's value: where that is below 0, all that is better seems
     # worse, and it calls the start optimal. So we let it minimise.
     solver = mip.Model(sense=mip.MINIMIZE, solver_name=solver_name)
     solver.verbose = 0
@@ -70,7 +70,7 @@ _highs_threads = 0
 
 
 def _set_highs(solver: mip.Model, limits: Limits) -> None:
-    """HiGHS keeps its threads between models and refuses another number of them until told to forget them."""
+    """HiGHS keeps its threads between models and refuses another number of them until it is reset."""
     global _highs_threads
     if limits.threads != _highs_threads:
         mip.highs.highslib.Highs_resetGlobalScheduler(1)

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, LinearStatus, power_of_two_scale
 
-# HiGHS stops at 1e-4 relative unless told otherwise; an answer within this of the bound counts as proven.
+# The default is 1e-4 relative; an answer within this of the bound counts as proven.
 PROVEN = 1e-9
 # What scipy.optimize.milp returns as status.
 STATUS = ("optimal", "time limit", "infeasible", "unbounded")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from bft.models import InputError
+from bft.replay.cli.messages import say_note
 from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import NamesWholeOption
 
@@ -53,5 +54,5 @@ def convert(sources: tuple[str, ...], output: str, sort: bool, force: bool) -> N
         click.echo(f"{target}: {len(jobs)} jobs")
     elif trace is not None:
         for note in trace.notes:
-            click.echo(f"note: {note}", err=True)
+            say_note(note)
         click.echo(f"{target}: {len(trace.nodes)} nodes, {len(trace)} events")

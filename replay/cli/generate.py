@@ -11,7 +11,7 @@ import click
 
 from bft.models import InputError
 from bft.replay.cli.output import drafted
-from bft.replay.cli.parameters import Finite, OneOf, Seconds
+from bft.replay.cli.parameters import Command, Finite, OneOf, Seconds
 
 Objective = Literal["throughput", "efficiency"]
 
@@ -21,7 +21,7 @@ def generate() -> None:
     """Make a synthetic node trace or job table, calibrated to the Summit log of February 2021."""
 
 
-@generate.command(name="trace", short_help="A Summit-like node trace.")
+@generate.command(cls=Command, name="trace", short_help="A Summit-like node trace.")
 @click.option("--nodes", type=click.IntRange(min=1), default=512, show_default=True, help="Size of the machine.")
 @click.option("--days", type=Finite(min=0, min_open=True), default=2.0, show_default=True, help="Length.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same trace.")
@@ -41,7 +41,7 @@ def node_trace(nodes: int, days: float, seed: int, start: str, output: str) -> N
     click.echo(f"{output}: {nodes} nodes, {len(made)} events")
 
 
-@generate.command(name="jobs", short_help="A table of DNN trainings.")
+@generate.command(cls=Command, name="jobs", short_help="A table of DNN trainings.")
 @click.option("--jobs", "count", type=click.IntRange(min=1), default=1001, show_default=True, help="How many.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same jobs.")
 @click.option("--first-submit", required=True, metavar="TIME", help="When the first job is submitted (UTC).")

@@ -14,6 +14,7 @@ import click
 
 from bft.models import InputError
 from bft.models.checks import Name, did_you_mean
+from bft.replay.cli.messages import quiet, say_warning
 from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import Checked, NamesWholeOption, Seconds
 
@@ -157,7 +158,7 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
         units_per_node=given["units_per_node"],
     )
     for warning in diagnosis.warnings():
-        click.echo(f"warning: {warning}", err=True)
+        say_warning(warning)
     with drafted(target) as draft:
         write_trace(made, draft)
     if as_json:
@@ -174,7 +175,7 @@ def _read(name: str, kind: str, settings: Settings, into: Collector, diagnosis: 
     from bft.replay.logs.clusters import NO_CLUSTER
     from bft.replay.logs.slurm_columns import layout
 
-    with _progress(name) as watch, open_log(name, watch) as lines:
+    with _progress(name) as progress, open_log(name, progress) as lines:
         head: list[str] = []
         if kind in (AUTO, "slurm-events"):
             for line in lines:
@@ -217,7 +218,7 @@ def _instant(text: str | None, option: str, clock: Clock) -> int | None:
 def _progress(name: str) -> Iterator[Callable[[int], None] | None]:
     """A bar by bytes read, on a terminal and for files large enough to wait for."""
     path = Path(name)
-    if not sys.stderr.isatty() or name == "-" or not path.is_file() or path.stat().st_size < 8 << 20:
+    if quiet() or not sys.stderr.isatty() or name == "-" or not path.is_file() or path.stat().st_size < 8 << 20:
         yield None
         return
     from rich.console import Console

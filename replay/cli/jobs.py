@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from bft.models import InputError
+from bft.replay.cli.messages import say_note, say_warning
 from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf, Seconds
 
@@ -132,11 +133,11 @@ def fit(
         click.echo(line)
     for entry in fitted:
         for warning in entry.warnings:
-            click.echo(f"warning: {entry.model}: {warning}", err=True)
+            say_warning(f"{entry.model}: {warning}")
     if kind != "throughput" and measurements is not None and batch_size:
-        click.echo("note: --batch-size has no effect without --log or --model throughput", err=True)
+        say_note("--batch-size has no effect without --log or --model throughput")
     if kind != "throughput" and units_per_node != 1:
-        click.echo("note: --units-per-node has no effect without --model throughput", err=True)
+        say_note("--units-per-node has no effect without --model throughput")
     if output:
         from bft.models.job_files import write_jobs
 
@@ -149,10 +150,9 @@ def fit(
         for entry, jmax in zip(fitted, largest, strict=True):
             if jmax < entry.curve.last:
                 rate, last = entry.curve.at(jmax), entry.curve.ps[-1]
-                click.echo(
-                    f"note: {entry.model}: falls beyond its peak, {rate:.5g} samples/s at {jmax} units and {last:.5g} "
-                    f"at {entry.curve.last:g}: Jmax is {jmax}",
-                    err=True,
+                say_note(
+                    f"{entry.model}: falls beyond its peak, {rate:.5g} samples/s at {jmax} units and {last:.5g} "
+                    f"at {entry.curve.last:g}: Jmax is {jmax}"
                 )
         table = _job_table(fitted, smallest, largest, submit, bounds)
         with drafted(output) as draft:
@@ -233,7 +233,7 @@ def _from_logs(
         per = f"{times.median_s:9.4g} {low:9.4g}-{high:9.4g}" if times.per == "step" else f"{'-':>9} {'-':>19}"
         click.echo(f"{Path(log).name:<24} {count:>5} {len(times):>7} {per} {rate:11.5g}")
         for note in _notes(times, batch):
-            click.echo(f"note: {log}: {note}", err=True)
+            say_note(f"{log}: {note}")
         rates.append(rate)
         batches.append(times.samples if times.per == "step" else None)
     known = [float(batch) for batch in batches if batch is not None]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import logging
 import math
 import os
 import shlex
@@ -21,6 +20,7 @@ import click
 
 from bft.models.checks import did_you_mean
 from bft.replay.cli.address_space import too_small
+from bft.replay.cli.messages import on_standard_error
 from bft.replay.cli.parameters import bind_variables
 
 EXIT_BAD_INPUT, EXIT_DEGRADED, EXIT_INTERRUPTED = 2, 3, 130
@@ -126,12 +126,16 @@ def main(args: list[str] | None = None) -> None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open as long as we are
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without our block characters is no reason to fail
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     sys.exit(run(args))
 
 
 def run(args: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    with on_standard_error():
+        return _run(args)
+
+
+def _run(args: list[str] | None) -> int:
     output = sys.stdout
     try:
         code = cli.main(args=args, prog_name="bft-replay", standalone_mode=False)

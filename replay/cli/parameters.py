@@ -13,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from bft.models.checks import MAX_S, Check, Flag, Name, Number, Several, did_you_mean, seconds
+from bft.replay.cli.messages import verbosity_options
 
 if TYPE_CHECKING:
     _AnyType = click.ParamType[Any]
@@ -173,6 +174,8 @@ def _expect_kind(parameter: click.Parameter, entry: Any) -> None:
         if isinstance(entry, str):
             raise click.BadParameter(f"expected a number, not {entry!r}")
         return  # its check does not bend
+    elif isinstance(parameter.type, click.types.IntParamType):
+        kinds, expected = (int,), "a whole number"
     else:
         kinds, expected = (str,), "text in quotes"
     if type(entry) not in kinds:
@@ -200,18 +203,15 @@ def _limit_input(ctx: click.Context, param: click.Parameter, value: int | None) 
         ctx.with_resource(memory_limit(value))
 
 
-class NamesWholeOption(click.Command):
-    """A command that reads files, with the bound on what they may become.
+class Command(click.Command):
+    """A command with -v and -q.
 
     It names an unknown option in full; click names its first letter when it starts with one dash.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        text = "Memory that the content of one input may take, such as 4G. [1G, or 20 times the file]"
-        self.params.append(
-            click.Option(["--max-input"], type=Size(), expose_value=False, callback=_limit_input, help=text)
-        )
+        self.params.extend(verbosity_options())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse; an unknown option is named with what may have been meant."""
@@ -224,6 +224,17 @@ class NamesWholeOption(click.Command):
             whole = next((entry for entry in options if entry.startswith(error.option_name) and entry not in known), "")
             whole = whole or error.option_name
             raise click.NoSuchOption(whole, possibilities=get_close_matches(whole, known), ctx=ctx) from None
+
+
+class NamesWholeOption(Command):
+    """A command that reads files, with the bound on what they may become."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        limit = "Memory that the content of one input may take, such as 4G. [1G, or 20 times the file]"
+        self.params.append(
+            click.Option(["--max-input"], type=Size(), expose_value=False, callback=_limit_input, help=limit)
+        )
 
 
 def bind_variables(command: click.Command, prefix: str) -> None:

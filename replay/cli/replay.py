@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.replay.cli.main import DOUBLE_S, EXIT_DEGRADED, EXIT_INTERRUPTED, command_line
+from bft.replay.cli.messages import quiet
 from bft.replay.cli.parameters import NamesWholeOption
 from bft.replay.cli.replay_options import replay_options
 from bft.replay.options.options import FIELDS, Options
@@ -105,6 +106,8 @@ def _exit_code(summary: dict[str, Any], folder: Path, *, saved: bool) -> int:
 def _watching(log: io.StringIO | None) -> Bar | PlainLines:
     from bft.replay.cli.progress import Bar, PlainLines
 
+    if log is None and quiet():
+        log = io.StringIO()  # which nobody reads
     return Bar() if log is None and sys.stderr.isatty() else PlainLines(log)
 
 

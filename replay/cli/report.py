@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from bft.replay.cli.messages import say_note
 from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import NamesWholeOption
 
@@ -24,7 +25,7 @@ def report(run: str, output: str | None, force: bool) -> None:
 
     folder = Path(run)
     for note in mended(folder):
-        click.echo(f"note: {note}", err=True)
+        say_note(note)
     target = Path(output) if output is not None else folder.resolve().with_name(f"{folder.resolve().name}.html")
     refuse_existing(target, force=force)
     with drafted(target) as draft:

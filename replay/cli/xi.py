@@ -13,6 +13,7 @@ import click
 
 from bft.models import InputError
 from bft.models.checks import MAX_LIMIT_S
+from bft.replay.cli.messages import say_note, say_progress
 from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf, Seconds
 
@@ -71,9 +72,9 @@ def build(
     refuse_existing(output, force=force)
     measured = read_measurements(files, pattern=pattern, warmup=warmup)
     for note in measured.notes:
-        click.echo(f"note: {note}", err=True)
+        say_note(note)
     if measured.clipped:
-        click.echo(f"note: {measured.clipped} xi below 1 are measurement noise and count as 1", err=True)
+        say_note(f"{measured.clipped} xi below 1 are measurement noise and count as 1")
     rows = list(measured.measurements)
     summary = f"{len(rows)} pairs measured"
     if measured.rows > len(rows):
@@ -83,7 +84,7 @@ def build(
         unknown = sorted({model for model, _ in kinds} - set(estimator.models))
         filled = estimator.fill(kinds, guess=guess)
         if unknown:
-            click.echo(f"note: never measured, so that only guesses can be had: {_listing(unknown)}", err=True)
+            say_note(f"never measured, so that only guesses can be had: {_listing(unknown)}")
         counts = Counter(row.flag for row in filled)
         summary += f", {len(filled)} estimated" + "".join(f", {counts[flag]} {flag}" for flag in sorted(counts))
         rows += filled
@@ -187,7 +188,7 @@ def measure(commands: tuple[str, ...], output: str | None, as_json: bool, **give
     stops = (signal.SIGINT, signal.SIGTERM)
     before_us = [signal.signal(number, signal.default_int_handler) for number in stops]
     try:
-        sides = measure(pair, plan, lambda text: click.echo(text, err=True))
+        sides = measure(pair, plan, say_progress)
     finally:
         for number, handler in zip(stops, before_us, strict=True):
             signal.signal(number, handler)

@@ -137,8 +137,8 @@ class _Table:
 
     def _cut_off(self, location: str, used: int, line: int) -> tuple[str, ...]:
         hosts = listed(location)
-        told = "LOCATION is cut off: it names fewer nodes than NODES_USED, the others look idle"
-        self.diagnosis.note(told, self.file, line, f"{len(hosts)} of {used}")
+        why = "LOCATION is cut off: it names fewer nodes than NODES_USED, the others look idle"
+        self.diagnosis.note(why, self.file, line, f"{len(hosts)} of {used}")
         return hosts
 
     def _outage(self, row: Sequence[str], start_ns: int, line: int) -> None:
@@ -150,8 +150,8 @@ class _Table:
             raise Unusable(f"{_END} is no date and time", ascii(self._cell(row, _END)[:40]))
         if end_ns is None:
             end_ns = self.into.next_start(start_ns)
-            told = "an outage has no end: it is taken to last until the next job starts"
-            self.diagnosis.note(told, self.file, line)
+            why = "an outage has no end: it is taken to last until the next job starts"
+            self.diagnosis.note(why, self.file, line)
         else:
             in_order(start_ns, end_ns)
         self.into.unavailable(list(self.into.names), start_ns, end_ns)

@@ -346,8 +346,8 @@ class Collector:
             without_end = [run for run in remaining if run.end_ns is None]
             if without_end:
                 first = min(without_end, key=lambda run: run.start_ns)
-                told = f"{runs.what} without an end in any record: taken to last to the end of the window"
-                diagnosis.note(told, first.file, first.line, "the earliest", count=len(without_end))
+                why = f"{runs.what} without an end in any record: taken to last to the end of the window"
+                diagnosis.note(why, first.file, first.line, "the earliest", count=len(without_end))
             if runs is self.job_runs:
                 self.running += len(without_end)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from bft.models import InputError
+
+logger = logging.getLogger(__name__)
 
 # Share of the rows of a file that should say something of nodes and do.
 LEAST_USABLE = 0.05
@@ -68,11 +71,15 @@ class Diagnosis:
         """
         if self.strict:
             raise InputError(f"line {line}: {reason}{f': {detail}' if detail else ''}", file=file)
+        logger.debug("%s, line %d skipped: %s%s", file, line, reason, f": {detail}" if detail else "")
         _tally(self.skipped, reason, file, line, detail)
 
     def leave_out(self, reason: str, file: str, line: int, *, count: int = 1) -> None:
         """Rows of a kind that says nothing of nodes; the first is at `line`. Never an error."""
         if count:
+            if logger.isEnabledFor(logging.DEBUG):  # most rows of some logs
+                more = f" and {count - 1:,} more" if count > 1 else ""
+                logger.debug("%s, line %d%s left out: %s", file, line, more, reason)
             _tally(self.left_out, reason, file, line, "", count)
 
     def take_back(self, reason: str, file: str, line: int, *, count: int = 1) -> None:

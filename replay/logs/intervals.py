@@ -1,4 +1,4 @@
-"""The generic format: CSV with a row an interval, for logs of which no reader is here."""
+"""The generic format: CSV with one row per interval, for logs without a reader of their own."""
 
 from __future__ import annotations
 
@@ -29,53 +29,73 @@ def read(reading: Reading) -> None:
     idle, nodes are idle nowhere else, see `Collector.idle_nodes`. The window of observation spans the
     busy and idle rows; all rows if there are only others.
     """
-    file, into, settings, diagnosis = reading.file, reading.into, reading.settings, reading.diagnosis
-    clock, clusters = reading.clock, Clusters(reading)
-    add = {"busy": into.job, "idle": into.idle, "unavailable": into.outage}
-    delimiter = settings.delimiter
-    at: dict[str, int] = {}
+    table = _Table(reading)
     header = ""
-    # First start and last end of busy and idle rows, and of those that say that nodes were unavailable.
-    observed, outages = [OPEN, 0], [OPEN, 0]
     for number, line in enumerate(reading.lines, 1):
-        diagnosis.lines += 1
+        reading.diagnosis.lines += 1
         if not line.strip() or line.startswith("#") or line == header:
-            diagnosis.no_record += 1
-            continue
-        if not at:
-            delimiter = delimiter or next((mark for mark in ",;|\t" if mark in line), ",")
-            at = _header(line, delimiter, settings, file, number)
-            diagnosis.no_record += not settings.fields
-            if not settings.fields:
-                header = line
-                continue
-        diagnosis.rows += 1
-        fields = split_fields(line, delimiter)
-        if len(fields) <= max(at.values()):
+            reading.diagnosis.no_record += 1
+        elif not table.column and table.begin(line, number):
+            reading.diagnosis.no_record += 1
+            header = line
+        else:
+            reading.diagnosis.rows += 1
+            table.row(line, number)
+    if not table.column:
+        raise InputError("holds no table; expected a header node,start,end[,state]", file=reading.file)
+    for (first, last), only_outages in ((table.observed, False), (table.outages, True)):
+        if first < last:
+            reading.into.observe(first, last, outages=only_outages)
+
+
+class _Table:
+    """One file: where its columns are, and first start and last end of its rows."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        self.clusters = Clusters(reading)
+        into = reading.into
+        self.add = {"busy": into.job, "idle": into.idle, "unavailable": into.outage}
+        self.delimiter = reading.settings.delimiter
+        self.column: dict[str, int] = {}
+        # Of busy and idle rows, and of those that say that nodes were unavailable.
+        self.observed, self.outages = [OPEN, 0], [OPEN, 0]
+
+    def begin(self, line: str, number: int) -> bool:
+        """Settle the columns by the first line; True when it is a header."""
+        settings = self.reading.settings
+        self.delimiter = self.delimiter or next((mark for mark in ",;|\t" if mark in line), ",")
+        self.column = _header(line, self.delimiter, settings, self.reading.file, number)
+        return not settings.fields
+
+    def row(self, line: str, number: int) -> None:
+        """Use one row, or account for why not."""
+        file, diagnosis, clock = self.reading.file, self.reading.diagnosis, self.reading.clock
+        fields = split_fields(line, self.delimiter)
+        if len(fields) <= max(self.column.values()):
             diagnosis.skip("has fewer fields than columns", file, number, str(len(fields)))
-            continue
-        word = fields[at["state"]].strip() if "state" in at else ""
+            return
+        stated = {name: fields[index].strip() for name, index in self.column.items()}
+        word, cluster = stated.get("state", ""), stated.get("cluster", "")
         state = state_of(word) if word else "busy"
         if state is None:
             diagnosis.skip("column state: expected busy, idle, down, drain, maintenance, reserved, or what sinfo or "
                            "pbsnodes print", file, number, ascii(word[:80]))  # fmt: skip
-            continue
+            return
         if state == "absent":
             diagnosis.leave_out("a node that is not there yet (state future)", file, number)
-            continue
-        start_text, end_text = fields[at["start"]].strip(), fields[at["end"]].strip()
+            return
+        text, start_text, end_text = stated["node"], stated["start"], stated["end"]
         start = clock.parse(start_text, file, number)
         end = clock.parse(end_text, file, number, start)
-        cluster = fields[at["cluster"]].strip() if "cluster" in at else ""
-        if clusters.other(cluster, number):
+        if self.clusters.other(cluster, number):
             diagnosis.leave_out("row of another cluster", file, number)
-            continue
+            return
         try:
-            text = fields[at["node"]].strip()
-            nodes = clusters.lists(cluster)(text)
+            nodes = self.clusters.lists(cluster)(text)
         except HostListError as error:
             diagnosis.skip("column node holds no host list", file, number, str(error))
-            continue
+            return
         if start is None:
             diagnosis.skip("column start holds no time", file, number, no_time(start_text))
         elif end is None and end_text not in MISSING:
@@ -84,20 +104,15 @@ def read(reading: Reading) -> None:
             diagnosis.skip("ends before it starts", file, number, f"{(start - end) / 1e9:g} s before")
         elif not nodes:
             diagnosis.skip("column node names none", file, number)
-        elif state == "idle" and settings.events:
+        elif state == "idle" and self.reading.settings.events:
             diagnosis.leave_out("idle row of an --events file: says only that the node could run jobs", file, number)
         else:
             diagnosis.used += 1
-            span = outages if state == "unavailable" else observed
+            span = self.outages if state == "unavailable" else self.observed
             span[:] = min(span[0], start), max(span[1], start if end is None else end)
             if word.lower() == "free":
                 diagnosis.note("state free, with which PBS means that some cores are, was taken for idle", file, number)
-            add[state](text, nodes, start, end, file, number)
-    if not at:
-        raise InputError("holds no table; expected a header node,start,end[,state]", file=file)
-    for (first, last), only_outages in ((observed, False), (outages, True)):
-        if first < last:
-            into.observe(first, last, outages=only_outages)
+            self.add[state](text, nodes, start, end, file, number)
 
 
 def _header(line: str, delimiter: str, settings: Settings, file: str, number: int) -> dict[str, int]:

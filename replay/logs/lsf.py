@@ -136,10 +136,10 @@ def _asked(row: list[str]) -> tuple[tuple[str, ...], int]:
 
 def _texts(row: list[str], at: int, count: int) -> list[str] | None:
     """So many quoted fields, each text once; None where there are fewer."""
-    found = row[at : at + max(0, count)]
-    if len(found) != count or any(field[0] != '"' for field in found):
+    hosts = row[at : at + max(0, count)]
+    if len(hosts) != count or any(field[0] != '"' for field in hosts):
         return None
-    return [unquoted(field) for field in dict.fromkeys(found)]
+    return [unquoted(field) for field in dict.fromkeys(hosts)]
 
 
 def _run_time_ns(row: list[str], at: int) -> int:

@@ -68,8 +68,8 @@ class _Events:
             raise Unusable("a job starts on no host", f"job {row[_JOB][:40]}")
         job = number_at(row, _JOB, "jobId"), number_at(row, at + 4, "idx")
         if self.jobs.begin(job, hosts, event_ns, self.file, line):
-            told = "a job starts again without having ended: its nodes count as taken until then"
-            self.diagnosis.note(told, self.file, line, f"job {row[_JOB][:40]}")
+            why = "a job starts again without having ended: its nodes count as taken until then"
+            self.diagnosis.note(why, self.file, line, f"job {row[_JOB][:40]}")
 
     def _changed(self, row: list[str], event_ns: int, line: int) -> None:
         # version time jobId jStatus reason subreasons cpuTime endTime ru [lsfRusage] exitStatus idx

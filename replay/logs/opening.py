@@ -23,7 +23,7 @@ _FOREIGN = {
 
 
 @contextmanager
-def open_log(path: str | Path, told: Callable[[int], None] | None = None) -> Iterator[Iterator[str]]:
+def open_log(path: str | Path, progress: Callable[[int], None] | None = None) -> Iterator[Iterator[str]]:
     r"""The lines of a log without their ends; at most a block of 1 MiB and one line are in memory.
 
     gzip, xz, zstd and bzip2 are known by their first bytes, not by the suffix. Bytes that are not UTF-8 become lone
@@ -33,7 +33,7 @@ def open_log(path: str | Path, told: Callable[[int], None] | None = None) -> Ite
     ----------
     path
         File, or `-` for standard input.
-    told
+    progress
         Called after each block with the bytes read of the file as it is stored.
 
     Raises
@@ -60,7 +60,7 @@ def open_log(path: str | Path, told: Callable[[int], None] | None = None) -> Ite
             name,
             errors=errors,
             first=lambda block: _refuse_binary(block, name),
-            told=lambda: told(stored.tell()) if told and stored.seekable() else None,
+            told=lambda: progress(stored.tell()) if progress and stored.seekable() else None,
         )
 
 

@@ -50,10 +50,10 @@ class _Accounting:
     def record(self, text: str, line: int) -> None:
         """Use one record."""
         self.line = line
-        found = _RECORD.match(text)
-        if found is None:
+        match = _RECORD.match(text)
+        if match is None:
             raise Foreign("is no record of PBS accounting: MM/DD/YYYY HH:MM:SS;type;id;message", ascii(text[:60]))
-        month, day, year, hour, kind, job, message = found.groups()
+        month, day, year, hour, kind, job, message = match.groups()
         stamp = f"{year}-{month}-{day}T{hour}"
         values = _values(message)
         match kind:
@@ -103,8 +103,8 @@ class _Accounting:
     def _started(self, job: str, stamp: str, values: dict[str, str]) -> None:
         start_ns = self._time(values, "start", stamp)
         if self.jobs.begin(job, _hosts(values), start_ns, self.file, self.line):
-            told = "a job starts again without having ended: its nodes count as taken until then"
-            self.diagnosis.note(told, self.file, self.line, f"job {job[:80]}")
+            why = "a job starts again without having ended: its nodes count as taken until then"
+            self.diagnosis.note(why, self.file, self.line, f"job {job[:80]}")
 
     def _shrunk(self, job: str, stamp: str, values: dict[str, str]) -> None:
         """A running job has released nodes (pbs_release_nodes); the record lists those it keeps."""

@@ -179,11 +179,11 @@ class UnderWay:
         """Take what is under way to last until the last time that the file states."""
         file, diagnosis = self._file, self._diagnosis
         if now_ns < self._kept.last_ns:
-            told = (
+            why = (
                 "a file ends before the one read before it: give files in order of time, or what begins in one "
                 "and ends in another is lost"
             )
-            diagnosis.note(told, file, 0, file, loud=True)
+            diagnosis.note(why, file, 0, file, loud=True)
         self._kept.last_ns = max(now_ns, self._kept.last_ns)
         jobs, outages = self.jobs.last_until(now_ns), self.outages.last_until(now_ns)
         # What was under way at the end of the file before has been stated as a whole since, or is now.
@@ -199,5 +199,5 @@ class UnderWay:
         self._kept.running = len(self._kept.jobs)
         for count, what in ((len(self._kept.jobs), "jobs"), (len(self._kept.outages), "outages or reservations")):
             if count:
-                told = f"{what} had not ended at the end of a file: their nodes count as taken until its last record"
-                diagnosis.note(told, file, 0, f"{count} of them")
+                why = f"{what} had not ended at the end of a file: their nodes count as taken until its last record"
+                diagnosis.note(why, file, 0, f"{count} of them")

@@ -176,10 +176,10 @@ class Runs:
             diagnosis.take_back(what, *self._place(int(again[0])), count=len(again))
         differ = rows[1:][same_run & ~same & (contents[1:] >= _ONCE)]
         if len(differ):
-            told = (
+            why = (
                 f"records of one {self.what} (same id, same start) have different ends or nodes: the latest end counts"
             )
-            diagnosis.note(told, *self._place(int(differ.min())), count=len(differ))
+            diagnosis.note(why, *self._place(int(differ.min())), count=len(differ))
         return int(table["size"][again].sum())
 
     def _close(self, diagnosis: Diagnosis) -> list[OpenRun]:
@@ -191,15 +191,15 @@ class Runs:
         remaining = []
         for (key, start_ns), run in self._open.items():
             if start_ns in ended.get(hash(key), ()):
-                told = f"{self.what} without an end, of which another record states the end"
-                diagnosis.take_back(told, run.file, run.line)
+                why = f"{self.what} without an end, of which another record states the end"
+                diagnosis.take_back(why, run.file, run.line)
                 continue
             remaining.append(run)
             later = [other for other in begun[hash(key)] if other > start_ns]
             if run.once and later:
                 run.end_ns = min(later)
-                told = f"{self.what} without an end starts again later: its nodes count as taken until then"
-                diagnosis.note(told, run.file, run.line)
+                why = f"{self.what} without an end starts again later: its nodes count as taken until then"
+                diagnosis.note(why, run.file, run.line)
         return remaining
 
     def _starts_by_key(self, hashes: Iterable[int]) -> dict[int, set[int]]:

@@ -47,8 +47,8 @@ def read(reading: Reading) -> None:
     each_record(reading, record)
     for (job, _), (slots, hosts, line) in parallel.items():
         if slots > 1 and len(hosts) == 1:
-            told = "a parallel job names one host only: if it ran on several (accounting_summary), the others look idle"
-            diagnosis.note(told, file, line, f"job {job}, {slots} slots")
+            why = "a parallel job names one host only: if it ran on several (accounting_summary), the others look idle"
+            diagnosis.note(why, file, line, f"job {job}, {slots} slots")
 
 
 def _never(text: str) -> bool:

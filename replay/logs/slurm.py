@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Hashable
+from dataclasses import replace
 
 from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.hostlists import NO_HOSTS, HostListError
@@ -65,22 +66,30 @@ def read(reading: Reading) -> None:
                     diagnosis.note("NodeList and AllocNodes (NNodes) tell different numbers of nodes", file, number,
                                    f"{len(nodes)} and {fields[at_count]!r}")  # fmt: skip
                 continue
-            for column, text, time in (("Start", start_text, start), ("End", end_text, end)):
-                if time is None and text not in MISSING:
-                    diagnosis.skip(f"column {column} holds no time", file, number, no_time(text))
-                    break
-            else:
-                state = fields[at_state] if at_state >= 0 else ""
-                count = None
-                if not named:
-                    if not nodes_text.isdecimal() and nodes_text not in NO_HOSTS:
-                        diagnosis.skip("the column of the number of nodes holds no number", file, number,
-                                       ascii(nodes_text[:80]))  # fmt: skip
-                        continue
-                    count = int(nodes_text[:9]) if nodes_text.isdecimal() else 0
-                    clusters.meet(cluster)
-                used += judge(Job(key, state, start, end, nodes, count), reading, number)
+            state = fields[at_state] if at_state >= 0 else ""
+            job = Job(key, state, start, end, nodes)
+            used += _other(job, (start_text, end_text), "" if named else nodes_text, clusters, cluster, number)
     finally:
         diagnosis.used += used
         diagnosis.leave_out("job step", file, first_step, count=steps)
         diagnosis.leave_out("job of another cluster", file, first_other, count=others)
+
+
+def _other(job: Job, times: tuple[str, str], counted: str, clusters: Clusters, cluster: str, line: int) -> bool:
+    """A row that is not of the most frequent kind; True when it is used.
+
+    `times` are start and end as the table has them, and `counted` the number of nodes where it does not name them.
+    """
+    file, diagnosis = clusters.reading.file, clusters.reading.diagnosis
+    for column, text, time in (("Start", times[0], job.start), ("End", times[1], job.end)):
+        if time is None and text not in MISSING:
+            diagnosis.skip(f"column {column} holds no time", file, line, no_time(text))
+            return False
+    if job.nodes is None:
+        if not counted.isdecimal() and counted not in NO_HOSTS:
+            why = "the column of the number of nodes holds no number"
+            diagnosis.skip(why, file, line, ascii(counted[:80]))
+            return False
+        job = replace(job, count=int(counted[:9]) if counted.isdecimal() else 0)
+        clusters.meet(cluster)
+    return judge(job, clusters.reading, line)

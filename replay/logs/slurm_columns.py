@@ -138,11 +138,11 @@ class Order:
         """
         wrong = {k: text for k, text in self._odd.items() if k not in self._right}
         for k, text in wrong.items():
-            told = f"column {k + 1}, by --fields {self._columns[k]}, never holds such in the first rows"
+            why = f"column {k + 1}, by --fields {self._columns[k]}, never holds such in the first rows"
             if k in self._used:
-                raise InputError(f"{told}, but {text[:80]!a}", file=self._file,
+                raise InputError(f"{why}, but {text[:80]!a}", file=self._file,
                                  hint="--fields names the columns in their order in the file")  # fmt: skip
-            self._diagnosis.note(f"{told}: is the order of --fields right?", self._file, 1, ascii(text[:80]))
+            self._diagnosis.note(f"{why}: is the order of --fields right?", self._file, 1, ascii(text[:80]))
         if self._ordered == {False}:
             raise InputError("by --fields each of the first rows ends before it starts", file=self._file,
                              hint="--fields names the columns in their order in the file")  # fmt: skip

@@ -37,73 +37,85 @@ def read(reading: Reading) -> None:
     MaxProcs and MaxNodes of the header, or are 1, which is noted. Where the first job that ran lists its nodes in
     field 19, those of all jobs are read instead.
     """
-    file, into, settings, diagnosis = reading.file, reading.into, reading.settings, reading.diagnosis
-    header: dict[str, int] = {}
-    named: bool | None = None
+    workload = _Workload(reading)
+    each_record(replace(reading, lines=workload.below_header(reading.lines)), workload.record, comment=";")
+    nodes = _machine_nodes(workload.header, reading.settings)
+    if nodes:
+        reading.into.machine_nodes = max(nodes, reading.into.machine_nodes or 0)
 
-    def told() -> Iterable[str]:
-        for line in reading.lines:
+
+class _Workload:
+    """One file."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading, self.header = reading, dict[str, int]()
+        self.named: bool | None = None
+
+    def below_header(self, lines: Iterable[str]) -> Iterable[str]:
+        """The lines; what the header states is kept."""
+        for line in lines:
             if line.startswith(";"):
-                found = _HEADER.match(line)
-                number = _NUMBER.match(found[2]) if found else None
-                if found and number:
-                    header[found[1]] = int(number[0])
-                elif found and found[1] == "Computer":
-                    into.machine = into.machine or found[2][:200].encode("ascii", "replace").decode()
+                match = _HEADER.match(line)
+                number = _NUMBER.match(match[2]) if match else None
+                if match and number:
+                    self.header[match[1]] = int(number[0])
+                elif match and match[1] == "Computer":
+                    into = self.reading.into
+                    into.machine = into.machine or match[2][:200].encode("ascii", "replace").decode()
             yield line
 
-    def record(text: str, line: int) -> None:
-        nonlocal named
+    def record(self, text: str, line: int) -> None:
+        """Use one job."""
+        file, into, diagnosis = self.reading.file, self.reading.into, self.reading.diagnosis
         row = text.split()
         if len(row) < _FIELDS:
             raise Foreign(f"has not {_FIELDS} fields separated by blanks", f"{len(row)} fields")
         if row[10] in ("2", "3", "4"):
             raise LeftOut("a part of a job (status 2 to 4), which the line of the whole job covers")
-        submit_s, wait_s, run_s = (_number(row, index) for index in (1, 2, 3))
-        processors = _number(row, 4)
-        if processors <= 0:
-            processors = _number(row, 7)
-        if run_s == -1 or wait_s == -1:
-            what = "wait" if wait_s == -1 else "run"
-            if row[10] == "5":
-                raise LeftOut("a cancelled job (status 5) without a wait or run time")
-            raise Unusable(
-                f"the {what} time, field {3 if what == 'wait' else 4}, is not known (-1)", f"job {row[0][:40]}"
-            )
-        if not 0 < processors <= _MOST_PROCESSORS:
-            raise Unusable("neither field 5 nor 8 says how many processors", f"{row[4][:40]}, {row[7][:40]}")
-        if min(submit_s, wait_s, run_s) < 0:
-            raise Unusable("a time is negative", f"fields 2 to 4: {' '.join(row[1:4])[:60]}")
-        start_s = submit_s + wait_s + (0 if submit_s >= _EPOCHS_FROM_S else header.get("UnixStartTime", 0))
-        if start_s + run_s >= MOST_EPOCH_S:
-            raise Unusable("ends later than the year 2262", f"fields 2 to 4: {' '.join(row[1:4])[:60]}")
-        if submit_s < _EPOCHS_FROM_S and "UnixStartTime" not in header:
-            diagnosis.note("no UnixStartTime in the header: times count from 1970-01-01", file, line)
-        start_ns, end_ns = _ns(start_s), _ns(start_s + run_s)
+        processors, start_s, end_s = self._stated(row, line)
+        start_ns, end_ns = _ns(start_s), _ns(end_s)
         hosts = _hosts(row, processors) if len(row) > _FIELDS else ()
-        if named is None:
-            named = bool(hosts)
-            if named:
-                told = "field 19 lists nodes: they are taken for those of the jobs, and field 5 is not read"
-                diagnosis.note(told, file, line, ascii(row[_FIELDS][:40]))
-        if named:
+        if self.named is None:
+            self.named = bool(hosts)
+            if self.named:
+                why = "field 19 lists nodes: they are taken for those of the jobs, and field 5 is not read"
+                diagnosis.note(why, file, line, ascii(row[_FIELDS][:40]))
+        if self.named:
             if not hosts:
                 raise Unusable("field 19 lists no nodes, as it does for the jobs before", ascii(row[-1][:40]))
             into.job(text, into.indices(hosts), start_ns, end_ns, file, line)
             return
         if len(row) > _FIELDS:
-            told = "fields beyond the 18 of the format were not read: field 19 of the first job lists no nodes"
-            diagnosis.note(told, file, line, ascii(row[_FIELDS][:40]))
-        per_node, stated = _per_node(header, settings)
+            why = "fields beyond the 18 of the format were not read: field 19 of the first job lists no nodes"
+            diagnosis.note(why, file, line, ascii(row[_FIELDS][:40]))
+        per_node, stated = _per_node(self.header, self.reading.settings)
         if not stated:
-            told = "neither --processors-per-node nor MaxProcs and MaxNodes of the header tell how many processors a "
-            diagnosis.note(f"{told}node has: each processor is taken for a node", file, line)
+            why = "neither --processors-per-node nor MaxProcs and MaxNodes of the header tell how many processors a "
+            diagnosis.note(f"{why}node has: each processor is taken for a node", file, line)
         into.job(text, math.ceil(processors / per_node), start_ns, end_ns, file, line)
 
-    each_record(replace(reading, lines=told()), record, comment=";")
-    nodes = _machine_nodes(header, settings)
-    if nodes:
-        into.machine_nodes = max(nodes, into.machine_nodes or 0)
+    def _stated(self, row: list[str], line: int) -> tuple[float, float, float]:
+        """Processors of a job, and seconds since 1970 of its start and end."""
+        submit_s, wait_s, run_s = (_number(row, index) for index in (1, 2, 3))
+        processors = _number(row, 4)
+        if processors <= 0:
+            processors = _number(row, 7)
+        if run_s == -1 or wait_s == -1:
+            if row[10] == "5":
+                raise LeftOut("a cancelled job (status 5) without a wait or run time")
+            what = "wait time, field 3" if wait_s == -1 else "run time, field 4"
+            raise Unusable(f"the {what}, is not known (-1)", f"job {row[0][:40]}")
+        if not 0 < processors <= _MOST_PROCESSORS:
+            raise Unusable("neither field 5 nor 8 says how many processors", f"{row[4][:40]}, {row[7][:40]}")
+        if min(submit_s, wait_s, run_s) < 0:
+            raise Unusable("a time is negative", f"fields 2 to 4: {' '.join(row[1:4])[:60]}")
+        start_s = submit_s + wait_s + (0 if submit_s >= _EPOCHS_FROM_S else self.header.get("UnixStartTime", 0))
+        if start_s + run_s >= MOST_EPOCH_S:
+            raise Unusable("ends later than the year 2262", f"fields 2 to 4: {' '.join(row[1:4])[:60]}")
+        if submit_s < _EPOCHS_FROM_S and "UnixStartTime" not in self.header:
+            why = "no UnixStartTime in the header: times count from 1970-01-01"
+            self.reading.diagnosis.note(why, self.reading.file, line)
+        return processors, start_s, start_s + run_s
 
 
 def _per_node(header: dict[str, int], settings: Settings) -> tuple[int, bool]:

@@ -43,7 +43,7 @@ class Clock:
 
     def __init__(self, zone: str | None, diagnosis: Diagnosis) -> None:
         self.zone: tzinfo = UTC if zone is None else _zone(zone)
-        self._told = zone is None
+        self._unnoted = zone is None
         self._diagnosis = diagnosis
         self._hours: dict[str, int] = {}
 
@@ -72,8 +72,8 @@ class Clock:
 
     def local(self, naive: datetime, file: str, line: int, not_before: int | None = None) -> int:
         """UTC nanoseconds of a time that states no zone; whole seconds."""
-        if self._told:
-            self._told = False
+        if self._unnoted:
+            self._unnoted = False
             self._diagnosis.note("times state no zone and are taken as UTC: --tz names the machine's", file, line)
         first, second = (_instant(naive.replace(tzinfo=self.zone, fold=fold)) for fold in (0, 1))
         if first == second:
@@ -123,10 +123,10 @@ class Clock:
 
 def no_time(text: str) -> str:
     """What a column of times holds instead, for a message, and what it looks like."""
-    told = ascii(text[:80])
+    shown = ascii(text[:80])
     whole = text.strip().partition(".")[0]
     unit = _FINER.get(len(whole)) if whole.isdecimal() else None
-    return f"{told} looks like {unit} since 1970: expected seconds, or 2024-01-31T12:00:00" if unit else told
+    return f"{shown} looks like {unit} since 1970: expected seconds, or 2024-01-31T12:00:00" if unit else shown
 
 
 def _instant(stamp: datetime) -> int:

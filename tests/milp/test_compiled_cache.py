@@ -84,7 +84,7 @@ def test_a_damaged_cache_is_compiled_anew_once_and_said(
     path = file_of(cache, suffix)
     path.write_bytes(damage(path.read_bytes()))
     said = solve(cache)
-    assert said.startswith(f"WARNING: cache of compiled kernels, {path.parent}: damaged files (")
+    assert said.startswith(f"warning: cache of compiled kernels, {path.parent}: damaged files (")
     assert len(said.splitlines()) == 1
     assert solve(cache) == ""
 
@@ -92,7 +92,7 @@ def test_a_damaged_cache_is_compiled_anew_once_and_said(
 def test_a_full_disk_under_the_cache_is_said_with_its_path(tmp_path: Path) -> None:
     # The limit on the size of a file stands for the full disk.
     said = solve(tmp_path / "cache", before="ulimit -f 8;")
-    assert "WARNING: cache of compiled kernels, " in said
+    assert "warning: cache of compiled kernels, " in said
     assert f"{tmp_path / 'cache'}" in said
     assert "cannot be written (File too large), so each run compiles anew" in said
     assert solve(tmp_path / "cache") == ""
@@ -102,5 +102,5 @@ def test_without_any_folder_for_a_cache_kernels_are_compiled_and_it_is_said(tmp_
     # Nothing can be made below a file, not even by root; and no other place is looked at.
     (tmp_path / "file").touch()
     said = solve(tmp_path / "file" / "cache", NUMBA_CACHE_LOCATOR_CLASSES="UserProvidedCacheLocator")
-    assert "WARNING: cache of compiled kernels, in no folder: " in said
+    assert "warning: cache of compiled kernels, in no folder: " in said
     assert "each run compiles anew" in said

@@ -1,0 +1,86 @@
+"""What a command says on standard error: errors always, notes unless --quiet, what happens below with --verbose."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+# Of the package, not of its programs: other libraries report their warnings only.
+_OURS = logging.getLogger("bft")
+_VERBOSE = (logging.WARNING, logging.INFO, logging.DEBUG)
+
+
+class _ToStandardError(logging.Handler):
+    """Writes lines to the standard error of the moment: a progress bar takes its place and prints them above itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # A closed pipe or a full disk must not end a replay of hours, and there is nowhere else to say so.
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"{record.levelname.lower()}: {self.format(record)}\n")
+            sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def on_standard_error() -> Iterator[None]:
+    """Messages of `logging` go to standard error while the block runs: warnings, and what --verbose asks for."""
+    root, before = logging.getLogger(), _OURS.level
+    handler = _ToStandardError()
+    root.addHandler(handler)
+    _OURS.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        _OURS.setLevel(before)
+
+
+def quiet() -> bool:
+    """Whether only errors are wanted."""
+    return not _OURS.isEnabledFor(logging.WARNING)
+
+
+def say_note(text: str) -> None:
+    """Say what is worth knowing and is no error."""
+    _say(f"note: {text}")
+
+
+def say_warning(text: str) -> None:
+    """Say what probably is not as it was meant."""
+    _say(f"warning: {text}")
+
+
+def say_progress(text: str) -> None:
+    """Say how far the work has come."""
+    _say(text)
+
+
+def _say(line: str) -> None:
+    if not quiet():
+        click.echo(line, err=True)
+
+
+def verbosity_options() -> list[click.Parameter]:
+    """The options -v and -q of every command."""
+    louder = "Say more on standard error: -v what happens (solver processes, checkpoints), -vv also each row left out."
+    return [
+        click.Option(["-v", "--verbose"], count=True, expose_value=False, callback=_set_verbose, help=louder),
+        click.Option(["-q", "--quiet"], is_flag=True, expose_value=False, callback=_set_quiet, help="Say errors only."),
+    ]
+
+
+def _set_verbose(ctx: click.Context, param: click.Parameter, value: int) -> None:
+    if value:
+        _OURS.setLevel(_VERBOSE[min(value, len(_VERBOSE) - 1)])
+
+
+def _set_quiet(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if not value:
+        return
+    if _OURS.isEnabledFor(logging.INFO):
+        raise click.UsageError("give either --verbose or --quiet", ctx)
+    _OURS.setLevel(logging.ERROR)
