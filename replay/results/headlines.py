@@ -55,7 +55,13 @@ def _beside_bound(metrics: dict[str, Any]) -> str:
         return str(metrics["bounds"]["why_none"])
     most = f"{metrics['bound']:,.0f} samples"
     share = metrics["share_of_bound"]
-    return f"nobody can do more than {most}" if share is None else f"{share:.1%} of what nobody can beat, {most}"
+    if share is None:
+        return f"nobody can do more than {most}"
+    everybody = metrics["bounds"]["unit_time"]
+    line = f"{share:.1%} of what nobody can beat, {most}"
+    if everybody is None or everybody < metrics["bound"] * 1.001:
+        return line
+    return f"{line}; {metrics['outcome'] / everybody:.1%} were all jobs in play, {everybody:,.0f}"
 
 
 def _minute(instant: str) -> str:

@@ -63,8 +63,20 @@ def fluid_bound(idle: Supply, work: Work, max_jobs: int) -> Priced:
         )
         exact &= unchanged
         periods.append(Levels(rates, members, cap, units.astype(np.int64), seconds, first))
-    priced = bound_by_prices(periods, grouped.limits)
+    priced = bound_by_prices(periods, grouped.limits, _worth_by_unit_time(idle, work, len(grouped.begins)))
     return priced if exact else replace(priced, attained=None)
+
+
+def _worth_by_unit_time(idle: Supply, work: Work, periods: int) -> FloatArray:
+    """What a sample is worth, were only unit-seconds scarce and all submitted at first: shape (periods, curves)."""
+    per_unit = work.per_unit
+    order = np.argsort(-per_unit, kind="stable")
+    limits = np.bincount(work.curve, weights=work.limit, minlength=len(per_unit))
+    needed = np.divide(limits, per_unit, out=np.zeros_like(limits), where=per_unit > 0)[order]
+    last = np.searchsorted(np.cumsum(needed), idle.total - float(idle.until(work.release.min())))
+    unit_second = per_unit[order[last]] if last < len(order) else 0.0
+    worth = np.divide(unit_second, per_unit, out=np.ones_like(per_unit), where=per_unit > unit_second)
+    return np.broadcast_to(worth, (periods, len(per_unit)))
 
 
 def _affordable(

@@ -24,6 +24,10 @@ from bft.replay.results.bounds.supply import FloatArray
 logger = logging.getLogger(__name__)
 # The bound is good enough when it is so near what a mix attains, relative, or after so many rounds.
 ENOUGH, ROUNDS = 1e-5, 100
+# Entries of the linear programme beyond which it is left alone: with hundreds of classes each round takes longer.
+MAX_SIZE = 60_000
+# How near the best prices so far the next ones are, of 1; half as near each time that nothing is gained, down to FAR.
+NEAR, FAR = 0.8, 0.1
 
 
 class Period(Protocol):
@@ -57,7 +61,7 @@ class Priced:
     rounds: int
 
 
-def bound_by_prices(periods: Sequence[Period], limits: FloatArray) -> Priced:
+def bound_by_prices(periods: Sequence[Period], limits: FloatArray, worth: FloatArray | None = None) -> Priced:
     """The least bound over prices, and what a mix attains.
 
     Parameters
@@ -66,13 +70,17 @@ def bound_by_prices(periods: Sequence[Period], limits: FloatArray) -> Priced:
         In order of time.
     limits
         Most work of each class by the end of each period, samples: shape (periods, classes), not falling over periods.
+    worth
+        What a sample of each class may be worth in each period, not falling, at most 1: prices to begin with.
     """
     master = _Master(periods, limits)
     all_work = float(limits[-1].sum())
     bound, attained = all_work, 0.0
-    prices = np.zeros_like(limits)
-    rounds = 0
-    while rounds < ROUNDS and bound - attained > ENOUGH * bound:
+    best = prices = np.zeros_like(limits)
+    if worth is not None:
+        best = prices = -np.diff(1.0 - worth, axis=0, append=0.0)
+    near, rounds = NEAR, 0
+    while rounds < ROUNDS and master.size <= MAX_SIZE and bound - attained > ENOUGH * bound:
         rounds += 1
         worth = 1.0 - np.cumsum(prices[::-1], axis=0)[::-1]
         value = float((prices * limits).sum())
@@ -80,11 +88,15 @@ def bound_by_prices(periods: Sequence[Period], limits: FloatArray) -> Priced:
             done = period.best(worth[q])
             value += float((done @ np.maximum(worth[q], 0.0)).sum())
             master.add(q, done)
-        bound = min(bound, value)
+        if value < bound or rounds == 1:
+            bound, best = min(bound, value), prices
+        else:
+            near = near / 2 if near > FAR else 0.0
         solved = master.solve()
         if solved is None:  # any prices bound: these are only not the best
             break
-        prices, attained = solved
+        # Prices of few columns swing: near the best ones known, until these are the best of all.
+        prices, attained = near * best + (1 - near) * solved[0], solved[1]
     return Priced(bound, min(attained, bound), rounds)
 
 
@@ -100,6 +112,7 @@ class _Master:
         self.rows = int(grows.sum())
         self.first = np.concatenate([[0], np.cumsum([period.parts for period in periods])])
         self.known: list[set[bytes]] = [set() for _ in range(int(self.first[-1]))]
+        self.size = 0
         self.value: list[float] = []
         self.part: list[int] = []
         self.entries: list[tuple[FloatArray, FloatArray]] = []  # rows and entries of a column
@@ -118,6 +131,7 @@ class _Master:
             self.part.append(part)
             used = work[classes] > 0
             self.entries.append((self.row[rows, classes][used], (work[classes] / scale)[used]))
+            self.size += int(used.sum())
 
     def solve(self) -> tuple[FloatArray, float] | None:
         """Prices of the limits, and the samples of the best mix; None when the solver gives up."""
