@@ -20,7 +20,6 @@ LEFT = {
     "replay/logs/intervals.py read",
     "replay/logs/slurm.py read",
     "replay/logs/swf.py read",
-    "replay/results/bounds/mixes.py best_mixes",
 }
 
 
