@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -229,6 +230,23 @@ class JobTable:
                 for job in self.jobs
             ),
         )
+
+    def spread(self, factor: float) -> JobTable:
+        """The same jobs with `factor` times the time between the first submission and each; deadlines move along.
+
+        Parameters
+        ----------
+        factor
+            >= 0; 0 submits all at once.
+        """
+        first = min((job.tsub_ns for job in self.jobs), default=0)
+
+        def moved(job: Job) -> Job:
+            tsub_ns = first + round((job.tsub_ns - first) * Fraction(factor))
+            deadline_ns = None if job.deadline_ns is None else job.deadline_ns + tsub_ns - job.tsub_ns
+            return replace(job, tsub_ns=tsub_ns, deadline_ns=deadline_ns)
+
+        return replace(self, jobs=tuple(map(moved, self.jobs)))
 
     def beyond_curve(self) -> Sequence[Job]:
         """Jobs whose Jmax lies beyond the last point of their scalability curve, which is held constant there."""

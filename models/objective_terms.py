@@ -3,23 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from bft.models.checks import Number, did_you_mean
 
-# What an objective may be made of -> the number that it takes after a colon. A curve: at most one, without: own.
-CURVES: dict[str, Number | None] = {
-    "own": None,
-    "throughput": None,
-    "efficiency": None,
-    "power": Number(0, 10),
-    "useful-time": None,
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A number that a word takes after a colon.
+
+    Parameters
+    ----------
+    name
+        What the function behind the word calls it.
+    check
+        What it may be.
+    default
+        What it is unless stated; None where it must be stated.
+    """
+
+    name: str
+    check: Number
+    default: float | None = None
+
+
+# What an objective may be made of -> the numbers that it takes after colons. A curve: at most one, without: own.
+CURVES: dict[str, tuple[Parameter, ...]] = {
+    "own": (),
+    "throughput": (),
+    "efficiency": (),
+    "power": (Parameter("exponent", Number(0, 10)),),
+    "useful-time": (),
 }
 # Factors on what the curve says: any of them, each once.
-FACTORS: dict[str, Number] = {"srpt": Number(0, 10), "ageing": Number(0.01, 1e6)}
+FACTORS: dict[str, tuple[Parameter, ...]] = {
+    "srpt": (Parameter("exponent", Number(0, 10)),),
+    "ageing": (Parameter("hours", Number(0.01, 1e6)), Parameter("cap", Number(0, 1e6), 2.0)),
+}
 _EXAMPLES = {"power": "power:0.5", "srpt": "srpt:0.1", "ageing": "ageing:24"}
 
-Term = tuple[str, float | None]
+Term = tuple[str, tuple[float, ...]]
 
 
 def parse_terms(text: str) -> tuple[Term, ...]:
@@ -28,12 +52,12 @@ def parse_terms(text: str) -> tuple[Term, ...]:
     Raises
     ------
     ValueError
-        For an unknown word, a number that is missing or out of range, two curves, or a factor named twice.
+        For an unknown word, a number missing, out of range or one too many, two curves, or a factor named twice.
 
     Examples
     --------
     >>> parse_terms("srpt:0.1")
-    (('own', None), ('srpt', 0.1))
+    (('own', ()), ('srpt', (0.1,)))
     >>> parse_terms("power:0.5+useful-time")
     Traceback (most recent call last):
     ValueError: expected one of 'own', 'throughput', 'efficiency', 'power', 'useful-time', not both 'power' and \
@@ -47,13 +71,20 @@ def parse_terms(text: str) -> tuple[Term, ...]:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ValueError(f"{twice!r} is named twice; expected it once")
-    curve = next((term for term in terms if term[0] in CURVES), ("own", None))
+    curve = next((term for term in terms if term[0] in CURVES), ("own", ()))
     return (curve, *(term for term in terms if term[0] in FACTORS))
 
 
 def stated(terms: tuple[Term, ...]) -> str:
     """The text of an objective as it is recorded."""
-    return "+".join(name if number is None else f"{name}:{number:g}" for name, number in terms)
+    return "+".join(":".join((name, *(f"{number:g}" for number in numbers))) for name, numbers in terms)
+
+
+def arguments(term: Term) -> dict[str, float]:
+    """The numbers of a term by the names of its parameters."""
+    name, numbers = term
+    parameters = {**CURVES, **FACTORS}[name]
+    return {parameter.name: number for parameter, number in zip(parameters, numbers, strict=True)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +103,26 @@ class ObjectiveText:
 
 
 def _term(part: str) -> Term:
-    word, colon, given = (piece.strip() for piece in part.partition(":"))
+    word, *given = (piece.strip() for piece in part.split(":"))
     name, known = word.lower(), {**CURVES, **FACTORS}
     if name not in known:
         raise ValueError(f"{word!r} is not one of {_quoted(known)}{did_you_mean(word, known)}")
-    check = known[name]
-    if check is None:
-        if colon:
-            raise ValueError(f"{name!r} takes no number, not {given!r}")
-        return name, None
-    if not colon:
-        raise ValueError(f"{name!r} needs a number, as in {_EXAMPLES[name]!r}")
+    parameters = known[name]
+    if len(given) > len(parameters):
+        takes = {0: "no number", 1: "one number"}.get(len(parameters), f"at most {len(parameters)} numbers")
+        raise ValueError(f"{name!r} takes {takes}, not {':'.join(given)!r}")
+    return name, tuple(_number(name, *each) for each in zip_longest(parameters, given))
+
+
+def _number(name: str, parameter: Parameter, text: str | None) -> float:
+    if text is None:
+        if parameter.default is None:
+            raise ValueError(f"{name!r} needs a number, as in {_EXAMPLES[name]!r}")
+        return parameter.default
     try:
-        return name, float(check.read(given))
+        return float(parameter.check.read(text))
     except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+        raise ValueError(f"{name}: {parameter.name}: {error}") from None
 
 
 def _quoted(names: Any) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from bft.models.curves import Curve
 from bft.models.jobs import Job
-from bft.models.objective_terms import parse_terms, stated
+from bft.models.objective_terms import arguments, parse_terms, stated
 
 DAY_S = 86_400.0
 # Factors that change with time do so in steps, so that jobs that are alike stay alike: decisions group those.
@@ -96,13 +96,14 @@ def srpt(standing: Standing, exponent: float) -> float:
     return float(2.0 ** (exponent * math.floor(octaves * STEPS_PER_OCTAVE) / STEPS_PER_OCTAVE))
 
 
-def ageing(standing: Standing, hours: float) -> float:
-    """Who has waited long counts more: 1 + W / hours, with W the hours without units since the submission.
+def ageing(standing: Standing, hours: float, cap: float) -> float:
+    """Who has waited long counts more: 1 + min(W / hours, cap), with W the hours without units since the submission.
 
     In steps of a quarter. All waiting counts, not only the latest: a job that has waited keeps its lead while it runs,
-    so that getting units does not cost it the units.
+    so that getting units does not cost it the units. The cap bounds what ageing may cost in other jobs' work.
     """
-    return 1.0 + math.floor(max(0.0, standing.waited_s) / (hours * 3600.0) * STEPS_PER_AGE) / STEPS_PER_AGE
+    steps = math.floor(max(0.0, standing.waited_s) / (hours * 3600.0) * STEPS_PER_AGE)
+    return 1.0 + min(steps / STEPS_PER_AGE, cap)
 
 
 # --- deadlines ----------------------------------------------------------------------------------------------------
@@ -174,11 +175,12 @@ class Objective:
             When it states none; see `objective_terms.parse_terms`.
         """
         terms = parse_terms(text)
-        (name, number), *factors = terms
-        curve = _CURVES[name] if number is None else partial(_CURVES[name], exponent=number)
-        names = {factor for factor, _ in factors}
-        made = tuple(partial(_FACTORS[factor], **{_NUMBERS[factor]: value}) for factor, value in factors)
-        return cls(stated(terms), curve, made, "srpt" in names, "ageing" in names)
+        curve, *factors = terms
+        names = {name for name, _ in factors}
+        made = tuple(partial(_FACTORS[factor[0]], **arguments(factor)) for factor in factors)
+        return cls(
+            stated(terms), partial(_CURVES[curve[0]], **arguments(curve)), made, "srpt" in names, "ageing" in names
+        )
 
     def factor(self, standing: Standing) -> float:
         """The product of all factors."""
@@ -193,4 +195,3 @@ _CURVES: dict[str, Callable[..., Curve]] = {
     "useful-time": useful_time,
 }
 _FACTORS: dict[str, Callable[..., float]] = {"srpt": srpt, "ageing": ageing}
-_NUMBERS = {"srpt": "exponent", "ageing": "hours"}

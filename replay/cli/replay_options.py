@@ -38,6 +38,12 @@ _inputs = together(
     ),
     _of("align_jobs", "--align-jobs", help="Shift all jobs so that the first is submitted when the trace begins."),
     _of(
+        "scale_arrivals",
+        "--scale-arrivals",
+        metavar="FACTOR",
+        help="Multiply the time from the first submission to each: 30 spreads 10 hours over 300.",
+    ),
+    _of(
         "oversized",
         "--oversized",
         help="Jobs that need more units than are ever idle: refuse, leave out, or run them on what there is. "
@@ -84,7 +90,7 @@ _decisions = together(
         "objective",
         "--objective",
         help="What is maximised: a curve (own, the jobs' Os; throughput, samples/s; efficiency, speed-up over one unit;"
-        " power:A; useful-time) and factors on it (srpt:B, ageing:HOURS), as in power:0.5+srpt:0.1.",
+        " power:A; useful-time) and factors on it (srpt:B, ageing:HOURS[:CAP]), as in power:0.5+ageing:50.",
     ),
     _of(
         "deadline_boost",

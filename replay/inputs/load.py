@@ -25,6 +25,8 @@ from bft.replay.trace.trace_files import read_trace, trace_from_frame
 
 # The published data set starts in row 1,000 of its matrix: what its replayer drops before anything else.
 PUBLISHED_SKIP_ROWS = 1000
+# The year 2200: later instants and their sums leave the range of timestamps, which ends in 2262.
+LAST_NS = 230 * 365 * 86_400 * SECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ def load(options: Options, notes: NoteTaker) -> Inputs:
         jobs, note = default_workload(trace)
         notes.note(note)
     generated = load_of(jobs, trace) if options.job_bounds is None and options.jobs is None else None
-    jobs = _fit(trace, jobs, notes, align=options.align_jobs)
+    jobs = _fit(trace, _spread(jobs, options.scale_arrivals, notes), notes, align=options.align_jobs)
     pool = Pool("", trace, jobs, tuple(range(len(jobs))))
     return replace(_inputs(options, jobs, [pool], notes, digests), generated_load=generated)
 
@@ -102,6 +104,7 @@ def _load_cluster(options: Options, notes: NoteTaker) -> Inputs:
     jobs = _read_jobs(options, notes, digests)
     if not len(jobs):
         raise InputError("the job table is empty", file=jobs.source or None)
+    jobs = _spread(jobs, options.scale_arrivals, notes)
     pools = cluster_pools(options.cluster or "", jobs)
     if Path(options.cluster or "").is_file():
         digests["cluster"] = _digest(options.cluster or "")
@@ -181,6 +184,23 @@ def _digest(path: str) -> str:
     """SHA-256 of an input; as in reading, a name without suffix means the published file of that name."""
     candidates = [Path(path + suffix) for suffix in ("", ".pkl", ".tar.gz")]
     return results.digest(next((file for file in candidates if file.is_file()), candidates[0]))
+
+
+def _spread(jobs: JobTable, factor: float, notes: NoteTaker) -> JobTable:
+    """The jobs with `factor` times the time between the first submission and each."""
+    if factor == 1 or not len(jobs):
+        return jobs
+    spread = jobs.spread(factor)
+    before, after = (max(job.tsub_ns for job in table) - min(job.tsub_ns for job in table) for table in (jobs, spread))
+    late = next((job for job in spread if job.tsub_ns > LAST_NS), None)
+    if late is not None:
+        raise InputError(
+            "--scale-arrivals: would be submitted after the year 2200; expected a smaller factor",
+            file=jobs.source or None,
+            job=late.name,
+        )
+    notes.note(f"--scale-arrivals {factor:g}: jobs are submitted over {_apart(after)}, not {_apart(before)}")
+    return spread
 
 
 def _fit(trace: NodeTrace, jobs: JobTable, notes: NoteTaker, *, align: bool) -> JobTable:

@@ -39,6 +39,7 @@ _PUBLISHED = (
     "jobs_format",
     "applications",
     "align_jobs",
+    "scale_arrivals",
     "tfwd_s",
     "time_limit_s",
     "max_jobs",

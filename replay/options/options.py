@@ -98,6 +98,7 @@ class Options:
     jobs_format: str = checked("--jobs-format", Name(("native", *JOB_FORMATS)), "native")
     applications: str | None = checked("--applications", _FILE, None)
     align_jobs: bool = checked("--align-jobs", Flag(), default=False)
+    scale_arrivals: float = checked("--scale-arrivals", Number(0, 1e6), 1.0)
     oversized: Literal["refuse", "skip", "cap"] = checked(
         "--oversized", Maybe(Name(("refuse", "skip", "cap"))), _DEPENDS
     )

@@ -42,6 +42,12 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
             of = "" if generated_load is None else f" (of a generated workload, load {generated_load:.2f})"
             text = f"mean {_span(spread['mean'])}, median {_span(spread['median'])}, p95 {_span(spread['p95'])}"
             yield label, text + of
+    if metrics.get("without_units_s"):
+        waits = metrics["without_units_s"]
+        yield (
+            "time without units",
+            f"longest {_span(waits['longest'])}, p99 {_span(waits['p99'])} of all jobs submitted",
+        )
     statuses = ", ".join(f"{count} {status}" for status, count in metrics["decisions_by_status"].items())
     yield "decisions", f"{metrics['decisions']}" + (f" ({statuses})" if statuses else "")
     if "verified" in metrics:

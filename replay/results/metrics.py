@@ -79,6 +79,9 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
         "jobs_finished": len(finished),
         "jct_s": spread([_seconds(record.finish_ns, record.job.tsub_ns) for record in finished]),
         "queueing_s": spread([_seconds(record.start_ns, record.job.tsub_ns) for record in started]),
+        "without_units_s": _longest(
+            [without_units_s(record, end) for record in submitted if not record.left_out],
+        ),
         "makespan_s": _makespan(finished) if finished and len(finished) == len(records) else None,
         "restarts_per_job": _mean([record.starts - 1 for record in started]),
         "unit_hours": outcome.used_unit_seconds / 3600,
@@ -95,6 +98,18 @@ def mean_units(record: JobRecord, start_ns: int, end_ns: int) -> float:
     until = end_ns if record.finish_ns is None else record.finish_ns
     seconds = (until - max(record.job.tsub_ns, start_ns)) / SECOND_NS
     return record.unit_seconds / seconds if seconds > 0 else 0.0
+
+
+def without_units_s(record: JobRecord, end_ns: int) -> float:
+    """Seconds from a job's submission to its finish, or to `end_ns`, during which it held no units."""
+    until = end_ns if record.finish_ns is None else record.finish_ns
+    return _seconds(until, record.job.tsub_ns) - record.run_seconds
+
+
+def _longest(values: list[float]) -> dict[str, float] | None:
+    """As `spread`, and the longest."""
+    found = spread(values)
+    return None if found is None else {**found, "longest": max(values)}
 
 
 def spread(values: list[float]) -> dict[str, float] | None:

@@ -61,13 +61,16 @@ def test_srpt_raises_the_weight_of_who_has_little_left_in_steps(left: float, exp
 
 
 @pytest.mark.parametrize(("hours", "expected"), [(-1, 1.0), (0, 1.0), (5.9, 1.0), (6, 1.25), (24, 2.0), (241, 11.0)])
-def test_ageing_adds_a_weight_for_each_span_waited_in_quarters(hours: float, expected: float) -> None:
-    assert ageing(Standing(waited_s=hours * 3600), 24.0) == expected
+def test_ageing_adds_a_weight_for_each_span_waited_in_quarters_up_to_its_cap(hours: float, expected: float) -> None:
+    waited = Standing(waited_s=hours * 3600)
+    assert ageing(waited, 24.0, 100.0) == expected
+    assert ageing(waited, 24.0, 2.0) == Objective.of("ageing:24").factor(waited) == min(expected, 3.0)
+    assert ageing(waited, 24.0, 0.1) == min(expected, 1.1)
 
 
 def test_factors_multiply_and_the_text_names_all() -> None:
     made = Objective.of(" srpt:0.10 + ageing:24")
-    assert (made.text, made.uses_left, made.uses_waited) == ("own+srpt:0.1+ageing:24", True, True)
+    assert (made.text, made.uses_left, made.uses_waited) == ("own+srpt:0.1+ageing:24:2", True, True)
     assert made.factor(Standing(0.5, 86_400.0)) == pytest.approx(2**0.1 * 2)
     assert Objective.of("efficiency").factor(Standing(0.5, 86_400.0)) == 1.0
 
@@ -98,7 +101,7 @@ def test_predicted_work_left_follows_from_the_service_attained() -> None:
 def test_who_has_waited_long_gets_units_and_those_that_waited_alike_stay_a_class() -> None:
     views = tuple(JobView(replace(job(str(at)), tsub_ns=at * 7200 * SECOND), 0, 0.0) for at in range(40))
     now = 80 * 3600 * SECOND
-    policy = MilpPolicy(120.0, SolverOptions("exact"), objective=Objective.of("throughput+ageing:24"))
+    policy = MilpPolicy(120.0, SolverOptions("exact"), objective=Objective.of("throughput+ageing:24:9"))
     problem = policy.problem(State(now, 8, views))
     assert len(classes_of(problem).first) == 14  # 80 hours in steps of 6
     again = policy.problem(State(now + 60 * SECOND, 8, views)).jobs

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bft.models import Curve, Job, JobTable, jobs_to_frame
 from bft.models.tables import write_parquet
@@ -105,6 +107,37 @@ def test_deadlines_shift_with_their_jobs() -> None:
     jobs = JobTable((elastic("a", deadline_ns=START_NS + DAY_NS), elastic("b")), notes=("as read",)).shifted(7)
     assert [job.deadline_ns for job in jobs] == [START_NS + DAY_NS + 7, None]
     assert jobs.notes == ("as read",)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(-(10**15), 10**15), min_size=1, max_size=6), st.floats(0, 100))
+def test_spread_submissions_keep_the_first_and_their_order_and_scale_the_distances(
+    instants: list[int], factor: float
+) -> None:
+    jobs = JobTable(tuple(elastic(str(k), deadline_ns=START_NS) for k in range(len(instants))))
+    jobs = replace(jobs, jobs=tuple(replace(job, tsub_ns=at) for job, at in zip(jobs, instants, strict=True)))
+    spread = jobs.spread(factor)
+    first = min(instants)
+    assert min(job.tsub_ns for job in spread) == first
+    for before, after in zip(jobs, spread, strict=True):
+        assert after.tsub_ns - first == pytest.approx((before.tsub_ns - first) * factor, abs=0.5, rel=1e-12)
+        assert after.deadline_ns is not None
+        assert after.deadline_ns - after.tsub_ns == START_NS - before.tsub_ns
+    assert spread.by_submit() == jobs.by_submit() or factor < 1
+    assert [job.tsub_ns for job in jobs.spread(1.0)] == instants
+
+
+def test_spread_submissions_are_said_and_must_stay_within_the_calendar(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give([elastic("a"), elastic("b", at=600)])
+    said = Said([*INPUT, "--scale-arrivals", "30"], capsys)
+    assert said.everywhere("--scale-arrivals 30: jobs are submitted over 5.0 h, not 10.0 min")
+    assert pd.read_parquet("debug-itrOut/jobs.parquet")["submit"].diff()[1] == pd.Timedelta(hours=5)
+    give([elastic("a"), elastic("b", at=80_000)])
+    far = Said([*INPUT, "--scale-arrivals", "1e6"], capsys)
+    assert far.code == 2
+    assert "job b: --scale-arrivals: would be submitted after the year 2200" in far.err
 
 
 def test_a_trace_of_one_instant_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

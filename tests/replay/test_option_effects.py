@@ -36,6 +36,7 @@ CASES: dict[str, Case] = {
     "jobs_format": (["--cluster", "2x4", *FIFO], JOBS, CLUSTER[2:6], "tiresias"),
     "applications": (POLLUX, [], ["--applications", "noisy", "--policy", "pollux"], "noisy"),
     "align_jobs": ([*TRACE, "--jobs", "early.csv", *EXACT], [], ["--align-jobs"], True),
+    "scale_arrivals": ([*USUAL, *EXACT], [], ["--scale-arrivals", "9"], 9.0),
     "oversized": ([*TRACE, "--jobs", "wide.csv", *FIFO], ["--oversized", "skip"], ["--oversized", "cap"], "cap"),
     "cluster": (CLUSTER, [], ["--cluster", "1x3"], "1x3"),
     "tfwd_s": ([*USUAL, *EXACT], [], ["-Tfwd", "300"], 300.0),
@@ -62,7 +63,7 @@ CASES: dict[str, Case] = {
     "restart_overhead": ([*USUAL, *FIFO], [], ["--restart-overhead", "2:10,8:20"], [[2, 10.0], [8, 20.0]]),
     "ties": ([*USUAL, "--backend", "cbc"], [], ["--ties", "solver"], "solver"),  # then nobody verifies
     "verify": ([*USUAL, "--ties", "solver"], [], ["--verify"], True),
-    "objective": ([*USUAL, *EXACT], [], ["--objective", "power:.50+srpt:2"], "power:0.5+srpt:2"),
+    "objective": ([*USUAL, *EXACT], [], ["--objective", "power:.50+ageing:.02"], "power:0.5+ageing:0.02:2"),
     "deadline_boost": ([*USUAL, *EXACT], [], ["--deadline-boost", "50"], 50.0),
     "deadline_horizon_s": ([*USUAL, *EXACT, "--deadline-boost", "50"], [], ["--deadline-horizon", "60"], 60.0),
     "xi": (USUAL, [], XI, "xi.csv"),

@@ -19,7 +19,7 @@ from bft.replay.engine.rules import Rules
 from bft.replay.policies import Decision, EqualShare, MilpPolicy, Policy, State
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.results.dedicated import dedicated_traces, equivalent_nodes
-from bft.replay.results.metrics import jain_fairness, mean_units, spread, summarise
+from bft.replay.results.metrics import jain_fairness, mean_units, spread, summarise, without_units_s
 from bft.replay.results.run_directory import plain
 from bft.replay.trace.node_trace import NodeTrace, always_idle, from_changes
 
@@ -44,6 +44,19 @@ def trace(rows: Sequence[tuple[float, int, bool]], end: float, units_per_node: i
 
 def replay(nodes: NodeTrace, *jobs: Job, policy: Policy | None = None, **rules: Any) -> Outcome:
     return Replay(nodes, JobTable(jobs), policy or EqualShare(), Rules(**rules)).run()
+
+
+def test_time_without_units_is_all_waiting_until_the_finish_or_the_end() -> None:
+    # One node, idle in [0, 100) and [150, 400); a job of 1e9 never finishes, one of 2000 takes 200 s.
+    nodes = trace([(0, 0, True), (100, 0, False), (150, 0, True)], end=400)
+    alone = summarise(replay(nodes, job("a", at=0, pmax=2000.0, jmax=1)))
+    assert alone["without_units_s"]["longest"] == pytest.approx(50)
+    both = replay(nodes, job("a", at=0, pmax=2000.0, jmax=1), job("late", at=300, jmax=1), max_jobs=1)
+    waits = [without_units_s(record, both.end_ns) for record in both.records]
+    assert waits == pytest.approx([50, 0])
+    never = summarise(replay(nodes, job("a", at=-60, jmax=1), job("b", at=20, jmax=1), max_jobs=1))
+    assert never["without_units_s"]["longest"] == pytest.approx(380)
+    assert never["without_units_s"]["mean"] == pytest.approx((110 + 380) / 2)
 
 
 # --- fairness and spreads ---------------------------------------------------------------------------------------------
