@@ -146,6 +146,13 @@ def submissions(jobs: pd.DataFrame, *, slot_s: float = SLOT_S, source: str = "")
     -------
     DataFrame
         Columns time (seconds, when the slot begins), jobs and units, from the first to the last slot with a submission.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> slots = submissions(pd.DataFrame({"submit_time": [0, 30, 1300], "gpu_num": [1, 2, 4]}))
+    >>> slots["jobs"].tolist(), slots["units"].tolist()
+    ([2, 0, 1], [3.0, 0.0, 4.0])
     """
     import pandas as pd
 

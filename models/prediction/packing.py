@@ -139,6 +139,13 @@ def sharing_scores(pairs: pd.DataFrame, *, source: str = "") -> pd.DataFrame:
     DataFrame
         One row a configuration, sorted: model, [dataset,] batchsize, amp, speed (the mean of the configuration's own
         speed over all its measurements), pairings (how many), label.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> bert, vgg = {"model1": "bert", "batchsize1": 8, "amp1": 0}, {"model2": "vgg", "batchsize2": 64, "amp2": 0}
+    >>> sharing_scores(pd.DataFrame([{**bert, "speed1": 0.9, **vgg, "speed2": 0.8}]))["label"].tolist()
+    [1, 2]
     """
     import pandas as pd
 

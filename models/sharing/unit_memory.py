@@ -129,7 +129,16 @@ def read_unit_memory(path: str | Path) -> UnitMemory:
 
 
 def unit_memory_from_frame(frame: pd.DataFrame, *, source: str = "") -> UnitMemory:
-    """Make a table of memory from a frame; see `read_unit_memory`."""
+    """Make a table of memory from a frame; see `read_unit_memory`.
+
+    >>> import pandas as pd
+    >>> measured = pd.DataFrame({"model": ["bert", "bert"], "batch": [8, 16], "memory_gib": [3.0, 5.0]})
+    >>> memory = unit_memory_from_frame(measured)
+    >>> memory.bound_gib("bert", 32)  # 1 GiB, and a quarter of a GiB per sample
+    9.0
+    >>> memory.fits(("bert", 8), ("bert", 16), unit_memory_gib=16, margin=1.2)
+    True
+    """
     return UnitMemory(
         (row.name("model"), row.number("batch", above=0), row.number("memory_gib", above=0))
         for row in Rows(frame, source).require(COLUMNS)

@@ -172,7 +172,13 @@ def read_xi(path: str | Path) -> XiTable:
 
 
 def xi_from_frame(frame: pd.DataFrame, *, source: str = "") -> XiTable:
-    """Make a ξ table from a frame; see `read_xi`. Of other columns only `flag` is looked at."""
+    """Make a ξ table from a frame; see `read_xi`. Of other columns only `flag` is looked at.
+
+    >>> import pandas as pd
+    >>> table = xi_from_frame(pd.DataFrame({"model_a": ["bert"], "model_b": ["vgg"], "xi_a": [1.5], "xi_b": [0.98]}))
+    >>> len(table.measurements), table.clipped  # rows, and ratios below 1
+    (1, 1)
+    """
     return XiTable(map(measurement, Rows(frame, source).require(REQUIRED, OPTIONAL)))
 
 

@@ -215,6 +215,11 @@ def canonical(placement: Iterable[int]) -> tuple[int, ...]:
     ------
     ValueError
         When no node has a replica, or one has fewer than none.
+
+    Examples
+    --------
+    >>> canonical([4, 0, 2, 1])
+    (1, 4, 2)
     """
     ring = tuple(int(count) for count in placement if count)
     if not ring or min(ring) < 0:

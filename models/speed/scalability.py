@@ -172,6 +172,13 @@ def fit_scalability(
         When the model needs what was not measured.
     ValueError
         For a kind that is none of `KINDS`, sizes that are no whole numbers >= 1, and impossible options.
+
+    Examples
+    --------
+    >>> measured = Throughputs("bert", np.array([1.0, 2, 4]), np.array([100.0, 180, 300]))
+    >>> fit = fit_scalability(measured, "amdahl", sizes=[1, 4, 8])
+    >>> fit.curve.ps.round().tolist(), fit.beyond
+    ([0.0, 100.0, 300.0, 450.0], [8])
     """
     if kind not in KINDS:
         raise ValueError(f"kind: expected one of {', '.join(KINDS)}, not {kind!r}")
