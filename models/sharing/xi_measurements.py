@@ -1,4 +1,4 @@
-"""From solo and twin measurements to ξ: how long a step takes beside another job, over how long it takes alone."""
+"""From solo and co-run measurements to ξ: how long a step takes beside another job, over how long it takes alone."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def read_measurements(paths: Sequence[str | Path], *, pattern: str | None = None
     A table (CSV, Parquet, JSON lines) has the columns `model_a` and, optionally, `batch_a`, `model_b`, `batch_b`,
     `units` (that both jobs run on), and tells times in one of three ways:
 
-    - `step_a_s`, `step_b_s`: seconds of a step. A row without `model_b` is a solo run, one with it a twin run;
+    - `step_a_s`, `step_b_s`: seconds of a step. A row without `model_b` is a solo run, one with it a co-run;
     - `log_a`, `log_b`: files with the output of the runs, relative to the table; see `bft.models.read_step_times`. Of
-      twin runs whose logs carry time stamps only the span counts in which both ran;
+      co-runs whose logs carry time stamps only the span counts in which both ran;
     - `xi_a`, `xi_b`: the ratios themselves, as a ξ table has them.
 
-    A twin run needs the solo runs of its two configurations in any of the tables: same model, batch and units, where a
+    A co-run needs the solo runs of its two configurations in any of the tables: same model, batch and units, where a
     solo run that does not state batch or units serves any. ξ = t_shared / t_alone, with the median of repeated solo
     runs.
 
@@ -97,7 +97,7 @@ def read_measurements(paths: Sequence[str | Path], *, pattern: str | None = None
     ------
     InputError
         Naming file, row and column: a ratio or time that is no number > 0, a missing column, a log without step times,
-        a twin run without its solo run.
+        a co-run without its solo run.
     """
     solo: list[_Run] = []
     shared: list[tuple[Row, _Run, _Run]] = []
@@ -223,7 +223,7 @@ def _from_logs(
             if not all(len(log) for log in logs):
                 raise row.error("log_b", "expected logs of runs at the same time; these two never overlap")
         else:
-            notes.append(f"{row.file}: shared logs without time stamps: all their steps count, alone or not")
+            notes.append(f"{row.file}: co-run logs without time stamps: all their steps count, alone or not")
     return [(mean_step_s(log.seconds), log.basis) for log in logs]
 
 

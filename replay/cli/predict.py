@@ -124,11 +124,11 @@ def show(model: str, png: str | None, table: str | None) -> None:
         return
     if isinstance(learnt, DurationEstimator):
         features, target, what = learnt.features, "log(1 + s)", "durations"
-        what = f"durations, from {len(learnt.past.user):,} finished jobs"
+        described = f"durations, from {len(learnt.past.user):,} finished jobs"
     else:
         features, target, what = FEATURES, f"root of {learnt.column}", "submissions"
-        what = f"{learnt.column} per {learnt.slot_s:g} s over the next {learnt.horizon * learnt.slot_s:g} s"
-    click.echo(f"{learnt.kind}: {what}\nfeatures: {', '.join(features)}")
+        described = f"{learnt.column} per {learnt.slot_s:g} s over the next {learnt.horizon * learnt.slot_s:g} s"
+    click.echo(f"{learnt.kind}: {described}\nfeatures: {', '.join(features)}")
     if png is not None and table is not None:
         x = learnt.inputs(_read(what, table), source=table)
         with drafted(png) as draft:

@@ -99,8 +99,8 @@ def test_packing_is_evaluated_by_models_left_out(here: Path, capsys: pytest.Capt
     ("args", "message"),
     [
         (("durations", "profiles.csv"), "profiles.csv: missing columns user, gpu_num, submit_time, duration"),
-        (("submissions", "profiles.csv"), "profiles.csv: missing columns time, jobs; a table of slots"),
-        (("packing", "jobs.csv"), "jobs.csv: missing columns gpu_util, gmem_util, gmem, amp; a profile"),
+        (("submissions", "profiles.csv"), "profiles.csv: missing columns time, jobs; expected time, jobs"),
+        (("packing", "jobs.csv"), "jobs.csv: missing columns gpu_util, gmem_util, gmem, amp, label; expected gpu_util"),
         (("durations", "none.csv"), "none.csv: no such file"),
     ],
 )
