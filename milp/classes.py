@@ -8,10 +8,13 @@ may share them, is a class of its own. A class is posed once, however many its m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
 from bft.milp.problem import IntArray, Problem
+
+_waiting_key = attrgetter("waiting_key")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,19 +45,18 @@ class Classes:
 
 def classes_of(problem: Problem) -> Classes:
     """Group the jobs of a problem."""
-    keys: list[object] = [job.waiting_key for job in problem.jobs]
+    keys: list[object] = list(map(_waiting_key, problem.jobs))
     if problem.cost_model == "stall":
         tfwd = problem.tfwd
         keys = [(key, max(tfwd - job.tcup, 0.0)) for key, job in zip(keys, problem.jobs, strict=True)]
-    for j, held in enumerate(problem.current):
-        if held:
-            keys[j] = j
+    for j in problem.holders:
+        keys[j] = j
     for pair in problem.pairs:
         keys[pair.a], keys[pair.b] = pair.a, pair.b
-    found: dict[object, int] = {}
-    of = [found.setdefault(key, len(found)) for key in keys]
-    first = dict(zip(reversed(of), range(len(of) - 1, -1, -1), strict=True))
-    return Classes(np.array(of, dtype=np.int64), tuple(first[c] for c in range(len(found))))
+    classes = {key: c for c, key in enumerate(dict.fromkeys(keys))}
+    first = dict(zip(reversed(keys), range(len(keys) - 1, -1, -1), strict=True))
+    of = np.fromiter(map(classes.__getitem__, keys), np.int64, len(keys))
+    return Classes(of, tuple(first[key] for key in classes))
 
 
 def apart(problem: Problem) -> Classes:

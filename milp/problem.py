@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import sys
+from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Literal
 
 import numpy as np
@@ -18,6 +20,7 @@ MOST_OBJECTIVE = 1e60
 MOST_TOLD = 800
 
 _NOTHING: FloatArray = np.empty(0)
+_name = attrgetter("name")
 
 Status = Literal["optimal", "feasible", "fallback", "infeasible"]
 # Which of several optima is taken: the canonical one, whatever solves; or the one that the solver comes upon.
@@ -106,13 +109,13 @@ class Job:
         return known[: most + 1]
 
     @cached_property
-    def waiting_key(self) -> bytes:
+    def waiting_key(self) -> str:
         """Equal for jobs whose value is the same function of their units while they hold none, but for Tcup.
 
-        Bytes keep their hash, so that grouping thousands of jobs at every decision costs a look-up each.
+        Interned, so that grouping thousands of jobs at every decision compares addresses.
         """
         bounds = np.array([self.jmin, self.jmax, self.weight], dtype=np.float64)
-        return bounds.tobytes() + self.ns.tobytes() + self.os.tobytes()
+        return sys.intern((bounds.tobytes() + self.ns.tobytes() + self.os.tobytes()).decode("latin-1"))
 
     def rate(self, units: int) -> float:
         """Objective per second on `units` units; 0 below jmin, where a job cannot run."""
@@ -202,16 +205,21 @@ class Problem:
             raise ProblemError(f"Tfwd must not exceed {MOST_OBJECTIVE:g} seconds, or values overflow")
         if len(self.current) != len(self.jobs):
             raise ProblemError(f"current has {len(self.current)} entries for {len(self.jobs)} jobs")
-        if any(c < 0 for c in self.current):
+        if min(self.current, default=0) < 0:
             raise ProblemError("current must be >= 0 for every job")
         if self.pairs:
             self._check_pairs()
         if self.held > self.units:
             raise ProblemError(f"the jobs hold {self.held} units, but only {self.units} are idle")
-        if len({job.name for job in self.jobs}) != len(self.jobs):
+        if len(set(map(_name, self.jobs))) != len(self.jobs):
             raise ProblemError("job names must be unique")
         if self.cost_model not in ("bftrainer", "stall"):
             raise ProblemError(f"cost_model must be 'bftrainer' or 'stall', not {self.cost_model!r}")
+
+    @cached_property
+    def holders(self) -> tuple[int, ...]:
+        """Positions of the jobs that hold units now, ascending."""
+        return tuple([j for j, held in enumerate(self.current) if held])
 
     @property
     def held(self) -> int:
@@ -221,10 +229,6 @@ class Problem:
     def partner(self, job: int) -> Pair | None:
         """The pair in which `job` shares units now, if it does."""
         return next((pair for pair in self.pairs if pair.shared and job in (pair.a, pair.b)), None)
-
-    def without_pairs(self) -> Problem:
-        """The same problem with nobody sharing; only where nobody shares now."""
-        return replace(self, pairs=())
 
     def _check_pairs(self) -> None:
         seen: set[tuple[int, int]] = set()

@@ -176,10 +176,11 @@ def tamed(problem: Problem) -> Problem:
 
 def keep(problem: Problem) -> tuple[int, ...]:
     """Counts that leave every job what it has, as far as its bounds allow: the least a solver must reach."""
-    return tuple(
-        (min(held, job.jmax) if held >= job.jmin else 0) if held else 0
-        for job, held in zip(problem.jobs, problem.current, strict=True)
-    )
+    counts = [0] * len(problem.jobs)
+    for j in problem.holders:
+        job, held = problem.jobs[j], problem.current[j]
+        counts[j] = min(held, job.jmax) if held >= job.jmin else 0
+    return tuple(counts)
 
 
 def largest_value(tables: Sequence[FloatArray]) -> float:

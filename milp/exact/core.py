@@ -221,6 +221,73 @@ def survivors(
 
 
 @compiled
+def _step(
+    before: IntArray,
+    start: int,
+    low: int,
+    high: int,
+    at: int,
+    step: int,
+    new_start: int,
+    new_end: int,
+    after: IntArray,
+    chosen: NDArray[np.int32],
+) -> None:
+    """Add a stretch of few choices to `after`, the least losses on new_start ... new_end - 1 units, and to `chosen`."""
+    for d in range(low, high + 1):
+        cost = at + step * (d - low)
+        for u in range(max(start + d, new_start), min(start + len(before) + d, new_end)):
+            candidate = before[u - d - start] + cost
+            if candidate < after[u - new_start]:
+                after[u - new_start] = candidate
+                chosen[u - new_start] = d
+
+
+@compiled
+def _slide(
+    before: IntArray,
+    start: int,
+    low: int,
+    high: int,
+    at: int,
+    step: int,
+    new_start: int,
+    new_end: int,
+    after: IntArray,
+    chosen: NDArray[np.int32],
+    queue: IntArray,
+) -> None:
+    """As `_step`, at a cost that does not depend on the length of the stretch.
+
+    min over d of before(u - d) + step·d: with w = u - d, that of before(w) - step·w, a sliding minimum. Only
+    differences of w within the window are multiplied, so that nothing overflows.
+    """
+    end = start + len(before)
+    head, tail = 0, 0
+    from_u = max(start + low, new_start)
+    pushed = max(start, from_u - high)
+    for u in range(from_u, min(end + high, new_end)):
+        while pushed <= u - low and pushed < end:
+            own = before[pushed - start]
+            if own < NEVER:
+                while tail > head and pushed - queue[tail - 1] > high - low:
+                    head = tail  # out of reach, and with it all before
+                while tail > head and before[queue[tail - 1] - start] + step * (pushed - queue[tail - 1]) >= own:
+                    tail -= 1
+                queue[tail] = pushed
+                tail += 1
+            pushed += 1
+        while head < tail and queue[head] < u - high:
+            head += 1
+        if head < tail:
+            d = u - queue[head]
+            candidate = before[queue[head] - start] + (at + step * (d - low))
+            if candidate < after[u - new_start]:
+                after[u - new_start] = candidate
+                chosen[u - new_start] = d
+
+
+@compiled
 def sweep(
     first: int,
     last: int,
@@ -258,42 +325,11 @@ def sweep(
             if stop[0]:
                 return np.empty(0, np.int64)
             if high[r] - low[r] < SHORT:
-                for d in range(low[r], high[r] + 1):
-                    cost = at[r] + step[r] * (d - low[r])
-                    for u in range(max(start + d, new_start), min(end + d, new_end)):
-                        candidate = before[u - d - start] + cost
-                        if candidate < after[u - new_start]:
-                            after[u - new_start] = candidate
-                            chosen[u - new_start] = d
-                continue
-            # min over d of before(u - d) + step·d: with w = u - d, that of before(w) - step·w, a sliding minimum. Only
-            # differences of w within the window are multiplied, so that nothing overflows.
-            if len(queue) < len(before):
-                queue = np.empty(len(before), np.int64)
-            head, tail = 0, 0
-            from_u = max(start + low[r], new_start)
-            pushed = max(start, from_u - high[r])
-            for u in range(from_u, min(end + high[r], new_end)):
-                while pushed <= u - low[r] and pushed < end:
-                    own = before[pushed - start]
-                    if own < NEVER:
-                        while tail > head and pushed - queue[tail - 1] > high[r] - low[r]:
-                            head = tail  # out of reach, and with it all before
-                        while tail > head and (
-                            before[queue[tail - 1] - start] + step[r] * (pushed - queue[tail - 1]) >= own
-                        ):
-                            tail -= 1
-                        queue[tail] = pushed
-                        tail += 1
-                    pushed += 1
-                while head < tail and queue[head] < u - high[r]:
-                    head += 1
-                if head < tail:
-                    d = u - queue[head]
-                    candidate = before[queue[head] - start] + (at[r] + step[r] * (d - low[r]))
-                    if candidate < after[u - new_start]:
-                        after[u - new_start] = candidate
-                        chosen[u - new_start] = d
+                _step(before, start, low[r], high[r], at[r], step[r], new_start, new_end, after, chosen)
+            else:
+                if len(queue) < len(before):
+                    queue = np.empty(len(before), np.int64)
+                _slide(before, start, low[r], high[r], at[r], step[r], new_start, new_end, after, chosen, queue)
         # Drop what no longer can be part of a solution within the bound.
         left, right = 0, width
         while left < right and after[left] > bound:
@@ -309,6 +345,19 @@ def sweep(
             for k in range(left, right):
                 choices[places[i] + k - left] = chosen[k]
     return before
+
+
+@compiled
+def _places(
+    ends: IntArray, low: IntArray, high: IntArray, least: IntArray, most: IntArray, start: int, end: int
+) -> IntArray:
+    """Where the choices of each job begin in one array, if units given so far are at first start ... end."""
+    places = np.zeros(len(ends), np.int64)
+    for i in range(len(ends) - 1):
+        start = max(start + low[ends[i]], least[i + 1])
+        end = min(end + high[ends[i + 1] - 1], most[i + 1])
+        places[i + 1] = places[i] + max(end - start + 1, 0)
+    return places
 
 
 def improve(
@@ -337,11 +386,7 @@ def improve(
     origin[0] = max(least[0], 0)
     if idle < origin[0]:
         return None
-    places = np.zeros(jobs + 1, dtype=np.int64)
-    from_u, to_u = int(origin[0]), int(idle)
-    for i, (down, up) in enumerate(zip(low[ends[:-1]].tolist(), high[ends[1:] - 1].tolist(), strict=True)):
-        from_u, to_u = max(from_u + down, int(least[i + 1])), min(to_u + up, int(most[i + 1]))
-        places[i + 1] = places[i] + max(to_u - from_u + 1, 0)
+    places = _places(ends, low, high, least, most, int(origin[0]), int(idle))
 
     block = max(jobs, 1) if places[jobs] <= KEPT_CHOICES else max(1, int(np.sqrt(2.0 * jobs)))
     begins = list(range(0, jobs, block))

@@ -114,11 +114,14 @@ class MilpPolicy:
 
     def problem(self, state: State) -> milp.Problem:
         """The decision as an allocation problem."""
+        current = [0] * len(state.jobs)
+        for position in state.running:
+            current[position] = state.jobs[position].units
         return milp.Problem(
             units=state.idle,
             tfwd=self.tfwd_s,
             jobs=self._posed(state),
-            current=tuple(view.units for view in state.jobs),
+            current=tuple(current),
             cost_model=self.cost_model,
             pairs=self.pairs(state),
         )
@@ -129,12 +132,12 @@ class MilpPolicy:
 
     def _posed(self, state: State) -> tuple[milp.Job, ...]:
         """The jobs in play with their curves and weights; what has not changed is what it was at the last decision."""
-        terms, views = self._terms, state.jobs
         if self.learn_curves:
-            terms.clear()
+            self._terms.clear()
         if self.objective.factors or self.deadline_boost > 1.0:
-            return tuple([self._weighted(view, state.time_ns) for view in views])
-        return tuple([terms.get(view.job.name) or self._term(view.job) for view in views])
+            return tuple([self._weighted(view, state.time_ns) for view in state.jobs])
+        known = list(map(self._terms.get, state.positions))
+        return tuple([term or self._term(state.jobs[position].job) for position, term in enumerate(known)])
 
     def _term(self, job: Job) -> milp.Job:
         curve = self._speed_up(job) if self.learn_curves else self.objective.curve(job)
