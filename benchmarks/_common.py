@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bft.datasets import generate_dnn_jobs
-from bft.milp import Job, Problem
+from bft.milp import CostModel, Job, Problem
 
 
 def dnn_problem(
@@ -52,6 +52,29 @@ def dnn_problem(
         current[j] = int(min(left, rng.integers(0, min(jmax, 4 * units // jobs) + 1)))
         left -= current[j]
     return Problem(units, 120.0, table, tuple(current))
+
+
+def queue_problem(jobs: int, units: int, running: int, seed: int, cost_model: CostModel = "bftrainer") -> Problem:
+    """A long queue as in the published log: seven curves, rescale costs of each job's own, nine units of ten held.
+
+    Parameters
+    ----------
+    jobs, units, running, seed
+        How many jobs are in play, how many units are idle, how many jobs hold some, and what to draw from.
+    cost_model
+        As of the problem.
+
+    """
+    rng = np.random.default_rng(seed)
+    frame = generate_dnn_jobs(jobs=jobs, seed=seed, first_submit="2021-02-10", jmin=1, jmax=64)
+    table = tuple(
+        Job(row.name, 1, 64, np.array(row.Ns, dtype=np.float64), np.array(row.Os), row.Tcup, row.Tcdw)
+        for row in frame.itertuples(index=False)
+    )
+    current = np.zeros(jobs, dtype=np.int64)
+    runs = rng.choice(jobs, running, replace=False)
+    current[runs] = 1 + rng.multinomial(units * 9 // 10 - running, np.full(running, 1 / running))
+    return Problem(units, 60.0, table, tuple(current.tolist()), cost_model)
 
 
 def reference_folder() -> Path:

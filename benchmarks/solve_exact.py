@@ -2,6 +2,9 @@
 
 python benchmarks/solve_exact.py [--quick]
 
+The second table has queues of interchangeable jobs: `pose` makes the problem, `cold` solves one whose jobs have not
+been seen before, `warm` as at the next decision.
+
 `plain` goes through every count of every job; `core` leaves out what cannot be part of an optimum; `solve` is what
 `solve_exact` picks, with the value tables or points made anew each time. The last part poses what is hard for the core.
 """
@@ -12,11 +15,13 @@ import argparse
 import resource
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
-from _common import dnn_problem, milliseconds
+from _common import dnn_problem, milliseconds, queue_problem
 
 from bft.milp import Job, Problem
+from bft.milp.classes import classes_of
 from bft.milp.exact.dp import solve_core, solve_exact, solve_plain
 from bft.milp.values import objective
 
@@ -34,6 +39,8 @@ SIZES = [
     (1000, 100000, 1563, 1),
 ]
 PLAIN_STEPS = 10**9
+# jobs, units, jobs that run
+QUEUES = [(100, 500, 20), (1000, 500, 20), (1000, 500, 300), (10000, 5000, 20), (10000, 5000, 1000)]
 
 
 def timed(solve: Callable[[Problem], tuple[int, ...]], problem: Problem) -> tuple[float, float]:
@@ -63,6 +70,25 @@ def compare(sizes: list[tuple[int, int, int, int]], instances: int) -> None:
         ratio = np.median(seconds["plain"]) / np.median(seconds["core"]) if seconds["plain"] else np.nan
         times = " ".join(milliseconds(seconds[name]) for name in ("plain", "core", "solve"))
         print(f"{jobs:4} {units:6} {64 * stretch:6} {jmin:4} {times} {ratio:10.1f}", flush=True)
+
+
+def queues(sizes: list[tuple[int, int, int]], instances: int) -> None:
+    """Print a row for every queue and cost model."""
+    head = f"{'jobs':>5} {'units':>5} {'running':>7} {'costs':9} {'classes':>7}"
+    print(f"\n{head} {'pose ms':>9} {'p99':>9} {'cold ms':>9} {'p99':>9} {'warm ms':>9} {'p99':>9}")
+    for jobs, units, running in sizes:
+        for cost_model in ("bftrainer", "stall"):
+            seconds: dict[str, list[float]] = {"pose": [], "cold": [], "warm": []}
+            for seed in range(instances):
+                problem = queue_problem(jobs, units, running, seed, cost_model)
+                ways = {"cold": solve_exact, "warm": solve_exact, "pose": replace}
+                for name, way in ways.items():
+                    started = time.perf_counter()
+                    way(problem)
+                    seconds[name].append(time.perf_counter() - started)
+            times = " ".join(milliseconds(taken) for taken in seconds.values())
+            label = f"{jobs:5} {units:5} {running:7} {cost_model:9} {len(classes_of(problem).first):7}"
+            print(f"{label} {times}", flush=True)
 
 
 def hard(jobs: int, units: int) -> None:
@@ -109,6 +135,7 @@ def main() -> None:
     for solve in (solve_plain, solve_core):  # compiled before the clock starts
         solve(dnn_problem(2, 4, 0))
     compare(SIZES[:8] if quick else SIZES, 3 if quick else 20)
+    queues(QUEUES[:3] if quick else QUEUES, 3 if quick else 20)
     hard(100 if quick else 1000, 10_000 if quick else 100_000)
     print(f"\npeak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
 

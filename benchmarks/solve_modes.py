@@ -19,13 +19,14 @@ from unittest.mock import patch
 import _lambda
 import mip
 import numpy as np
-from _common import dnn_problem, milliseconds, published
+from _common import dnn_problem, milliseconds, published, queue_problem
 
 from bft.milp import Pair, Problem, SolverProcess, solve
 from bft.milp.backends import python_mip
 from bft.milp.backends.builtin import SOLVERS
 from bft.milp.backends.process import SolverFailure
 from bft.milp.backends.registry import describe
+from bft.milp.classes import classes_of
 from bft.milp.exact.dp import solve_exact
 from bft.milp.formulations import modes, node
 from bft.milp.formulations.linear import Limits, LinearModel
@@ -106,7 +107,28 @@ def compare(sizes: Iterable[tuple[int, int]], instances: int, node_limit: int) -
             print(
                 f"{label} {built_ms} {milliseconds(taken)} {ratios}  {', '.join(notes[formulation, name])}", flush=True
             )
+    compare_queues(process, instances)
     round_trip(process)
+
+
+def compare_queues(process: SolverProcess, instances: int) -> None:
+    """Print a row for every queue of 1,000 jobs: CBC on its classes, the way there and back included."""
+    print(f"\n{'jobs':>5} {'units':>5} {'running':>7} {'vars':>6} {'rows':>6} {'cbc ms':>9} {'p99':>9} {'/ exact':>8}")
+    for jobs, units, running in ((1000, 500, 20), (1000, 500, 300)):
+        seconds: dict[str, list[float]] = {"cbc": [], "exact": []}
+        for seed in range(instances):
+            problem = queue_problem(jobs, units, running, seed)
+            classes_of(problem)  # as at a decision that is not the first
+            best = solve(problem, backend="exact").objective
+            for name, taken in seconds.items():
+                answer = solve(problem, backend=name, ties="solver", process=process)
+                assert answer.status == "optimal", (jobs, units, running, seed, name, answer.note)
+                assert math.isclose(answer.objective, best, rel_tol=1e-6), (jobs, units, running, seed, name)
+                taken.append(answer.seconds)
+        model = modes.build(problem).model
+        ratio = np.median(seconds["cbc"]) / np.median(seconds["exact"])
+        label = f"{jobs:5} {units:5} {running:7} {len(model.objective):6} {len(model.rows):6}"
+        print(f"{label} {milliseconds(seconds['cbc'])} {ratio:8.1f}", flush=True)
 
 
 def with_pairs(problem: Problem, seed: int) -> Problem:

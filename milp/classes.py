@@ -14,7 +14,7 @@ import numpy as np
 
 from bft.milp.problem import IntArray, Problem
 
-_waiting_key = attrgetter("waiting_key")
+_waiting_key, _tcup = attrgetter("waiting_key"), attrgetter("tcup")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +47,8 @@ def classes_of(problem: Problem) -> Classes:
     """Group the jobs of a problem."""
     keys: list[object] = list(map(_waiting_key, problem.jobs))
     if problem.cost_model == "stall":
-        tfwd = problem.tfwd
-        keys = [(key, max(tfwd - job.tcup, 0.0)) for key, job in zip(keys, problem.jobs, strict=True)]
+        tcup = np.fromiter(map(_tcup, problem.jobs), np.float64, len(keys))
+        keys = list(zip(keys, np.maximum(problem.tfwd - tcup, 0.0).tolist(), strict=True))
     for j in problem.holders:
         keys[j] = j
     for pair in problem.pairs:

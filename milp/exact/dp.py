@@ -140,12 +140,12 @@ def scores_of(problem: Problem, classes: Classes | None = None) -> Scores:
 class _Posed:
     """A problem as arrays for compiled code, one entry for each class of jobs.
 
-    `curves` are the classes' breakpoints one after the other, and the objective there, and where each class begins.
+    `curves` are breakpoints and the objective there, each curve once, and where that of each class begins and ends.
     """
 
     problem: Problem
     classes: Classes
-    curves: tuple[FloatArray, FloatArray, IntArray]
+    curves: tuple[FloatArray, FloatArray, IntArray, IntArray]
     jmin: IntArray
     jmax: IntArray
     held: IntArray
@@ -155,13 +155,18 @@ class _Posed:
     def of(cls, problem: Problem, classes: Classes | None = None) -> _Posed:
         classes = classes_of(problem) if classes is None else classes
         jobs = [problem.jobs[j] for j in classes.first]
+        different = {job.waiting_key: job for job in jobs}
+        place = {key: curve for curve, key in enumerate(different)}
+        curve = np.array([place[job.waiting_key] for job in jobs], dtype=np.int64)
+        offsets = _offsets([job.ns for job in different.values()])
         return cls(
             problem,
             classes,
             (
-                np.concatenate([job.ns for job in jobs]),
-                np.concatenate([job.os for job in jobs]),
-                _offsets([job.ns for job in jobs]),
+                np.concatenate([job.ns for job in different.values()]),
+                np.concatenate([job.os for job in different.values()]),
+                offsets[curve],
+                offsets[curve + 1],
             ),
             np.array([job.jmin for job in jobs], dtype=np.int64),
             np.array([job.jmax for job in jobs], dtype=np.int64),

@@ -36,7 +36,8 @@ GRAINS = 2.0**32
 def value_points(
     ns: FloatArray,
     os: FloatArray,
-    curves: IntArray,
+    begins: IntArray,
+    ends: IntArray,
     jmin: IntArray,
     jmax: IntArray,
     held: IntArray,
@@ -49,17 +50,17 @@ def value_points(
 ) -> tuple[IntArray, FloatArray, IntArray]:
     """Few points that say all of every v_j, as `values.value_points` has them: counts, values, offsets job by job.
 
-    Job j's curve is ns, os[curves[j]:curves[j+1]]. A cost that every count of a job bears alike is left out, for it
+    Job j's curve is ns, os[begins[j]:ends[j]]. A cost that every count of a job bears alike is left out, for it
     would drown what differs: who holds more than it may keep must shrink.
     """
     jobs = len(held)
     offsets = np.zeros(jobs + 1, np.int64)
-    room = 2 * len(ns) + 7 * jobs
+    room = 2 * (ends - begins).sum() + 7 * jobs
     counts = np.empty(room, np.int64)
     values = np.empty(room)
     found = 0
     for j in range(jobs):
-        first, end = curves[j], curves[j + 1]
+        first, end = begins[j], ends[j]
         least, most = max(jmin[j], 1), min(jmax[j], units)
         start = found
         found = _break_points(ns, first, end, least, most, held[j], counts, found)
@@ -134,7 +135,8 @@ def _break_points(
 def values_of(
     ns: FloatArray,
     os: FloatArray,
-    curves: IntArray,
+    begins: IntArray,
+    ends: IntArray,
     jmin: IntArray,
     held: IntArray,
     tcup: FloatArray,
@@ -149,7 +151,7 @@ def values_of(
     values = np.empty(len(of))
     for j in range(len(of)):
         c, n = of[j], counts[j]
-        first, end = curves[c], curves[c + 1]
+        first, end = begins[c], ends[c]
         value = tfwd * _on(ns, os, first, first, end, float(n))[0]
         if n != held[c]:
             seconds = tcdw[c] if n < held[c] else tcup[c]
