@@ -24,8 +24,8 @@ from bft.replay.results.bounds.supply import FloatArray
 logger = logging.getLogger(__name__)
 # The bound is good enough when it is so near what a mix attains, relative, or after so many rounds.
 ENOUGH, ROUNDS = 1e-5, 100
-# Entries of the linear programme beyond which it is left alone: with hundreds of classes each round takes longer.
-MAX_SIZE = 60_000
+# Rounds without a better bound after which it is left as it is: with hundreds of classes prices are found slowly.
+PATIENCE = 10
 # How near the best prices so far the next ones are, of 1; half as near each time that nothing is gained, down to FAR.
 NEAR, FAR = 0.8, 0.1
 
@@ -79,8 +79,8 @@ def bound_by_prices(periods: Sequence[Period], limits: FloatArray, worth: FloatA
     best = prices = np.zeros_like(limits)
     if worth is not None:
         best = prices = -np.diff(1.0 - worth, axis=0, append=0.0)
-    near, rounds = NEAR, 0
-    while rounds < ROUNDS and master.size <= MAX_SIZE and bound - attained > ENOUGH * bound:
+    near, rounds, gained = NEAR, 0, 0
+    while rounds < ROUNDS and rounds - gained < PATIENCE and bound - attained > ENOUGH * bound:
         rounds += 1
         worth = 1.0 - np.cumsum(prices[::-1], axis=0)[::-1]
         value = float((prices * limits).sum())
@@ -89,7 +89,7 @@ def bound_by_prices(periods: Sequence[Period], limits: FloatArray, worth: FloatA
             value += float((done @ np.maximum(worth[q], 0.0)).sum())
             master.add(q, done)
         if value < bound or rounds == 1:
-            bound, best = min(bound, value), prices
+            bound, best, gained = min(bound, value), prices, rounds
         else:
             near = near / 2 if near > FAR else 0.0
         solved = master.solve()
@@ -112,7 +112,6 @@ class _Master:
         self.rows = int(grows.sum())
         self.first = np.concatenate([[0], np.cumsum([period.parts for period in periods])])
         self.known: list[set[bytes]] = [set() for _ in range(int(self.first[-1]))]
-        self.size = 0
         self.value: list[float] = []
         self.part: list[int] = []
         self.entries: list[tuple[FloatArray, FloatArray]] = []  # rows and entries of a column
@@ -131,7 +130,6 @@ class _Master:
             self.part.append(part)
             used = work[classes] > 0
             self.entries.append((self.row[rows, classes][used], (work[classes] / scale)[used]))
-            self.size += int(used.sum())
 
     def solve(self) -> tuple[FloatArray, float] | None:
         """Prices of the limits, and the samples of the best mix; None when the solver gives up."""
