@@ -1,6 +1,6 @@
 """Our policies on the Venus trace of September 2020 against Lucid's artifact: averages, and jobs one by one.
 
-Reference data (REFERENCE.md §4) are not in the repository: BFT_REFERENCE names their folder. `python
+Reference data are not in the repository: BFT_REFERENCE names their folder. `python
 benchmarks/fidelity_lucid.py [policy...] [--vc NAME...]` replays some policies, or some virtual clusters, only.
 """
 

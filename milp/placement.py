@@ -1,4 +1,4 @@
-"""Which unit is which, once the counts are decided (DESIGN §6): nobody migrates."""
+"""Which unit is which, once the counts are decided: nobody migrates."""
 
 from __future__ import annotations
 

@@ -13,10 +13,7 @@ FOLDERS = ("milp", "models", "datasets", "replay")
 MAX_LINES = 60
 # Still to be divided.
 LEFT = {
-    "milp/formulations/sharing.py solve_sharing",
-    "milp/formulations/node.py build",
     "milp/exact/core.py sweep",
-    "models/pickles/_pickle_machine.py _operations",
     "replay/logs/intervals.py read",
     "replay/logs/slurm.py read",
     "replay/logs/swf.py read",

@@ -1,4 +1,4 @@
-"""The `flow` formulation of sharing (DESIGN §6.3): general and exact, and slower than `items`.
+"""The `flow` formulation of sharing (docs/model.md): general and exact, and slower than `items`.
 
 Units fall into classes g by who holds them now, {} or {j} or {j, k}, with s_g units. y[g, h] of them go to holders h.
 """

@@ -1,4 +1,4 @@
-"""The `items` formulation of sharing (DESIGN §6.3): choose disjoint jobs and pairs of jobs, and how many units each.
+"""The `items` formulation of sharing (docs/model.md): choose disjoint jobs and pairs of jobs, and how many units each.
 
 A bound always, and exact unless a job leaves its present partner for a third one while that partner stays active: then
 the units may not work out without migration, and `transfers.transport` says so. Such pairs are then refined (`build`),

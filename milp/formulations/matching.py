@@ -1,4 +1,4 @@
-"""A bound and a start for sharing problems without a MILP: Lagrange and a matching (DESIGN §6.3).
+"""A bound and a start for sharing problems without a MILP: Lagrange and a matching (docs/model.md).
 
 With a price on a unit the problem falls apart into a choice of disjoint jobs and pairs: a maximum-weight matching of
 the jobs. Every price bounds the optimum from above; the best is found by bisection on the units that the jobs want.

@@ -1,4 +1,4 @@
-"""The `node` formulation (DESIGN §6.2): the published per-node model, for cross-checks and to the letter of the paper.
+"""The `node` formulation (docs/model.md): the published model, node by node, for cross-checks.
 
 Much larger than `modes`, which solves the same problem: a binary for every job and node instead of one for every run of
 a job's curve.
@@ -55,56 +55,16 @@ def build(problem: Problem, *, strict_reference: bool = False) -> Formulated:
     if problem.pairs:
         raise ProblemError("the node formulation gives every unit to one job: remove xi, or choose flow or items")
     model = LinearModel()
-    nodes = problem.units
-    reference = nodes + 1
-    # 2 gained <= M·up is gained <= ⌊M/2⌋·up, which bounds the relaxation better.
-    most_changed = reference // 2 if strict_reference else nodes
-    takers: list[list[int]] = [[] for _ in range(nodes)]
+    takers: list[list[int]] = [[] for _ in range(problem.units)]
     ours: list[list[int]] = []
     first = 0
-    for job, held in zip(problem.jobs, problem.current, strict=True):
-        given = [model.variable(0.0, 1.0) for _ in range(nodes)]
+    for j, held in enumerate(problem.current):
+        given = [model.variable(0.0, 1.0) for _ in range(problem.units)]
         for taker, x in zip(takers, given, strict=True):
             taker.append(x)
         ours.append(given)
-        kept, new = given[first : first + held], given[:first] + given[first + held :]
+        _add_job(model, problem, j, given, first, strict_reference=strict_reference)
         first += held
-
-        rate = job.rate(held) * job.weight
-        charged = problem.cost_model == "bftrainer"
-        up = model.variable(-job.tcup * rate if charged else 0.0, 1.0)
-        down = model.variable(-job.tcdw * rate if charged else 0.0, 1.0)
-        model.row([up, down], [1.0, 1.0], "<", 1.0)
-        if new:
-            most = min(len(new), max(job.jmax - held, 0), most_changed)
-            model.row([*new, up], [1.0] * len(new) + [-float(most)], "<", 0.0)
-        if kept:
-            most = min(held, most_changed)
-            model.row([*kept, down], [-1.0] * held + [-float(most)], "<", -float(held))
-        if not charged or rate < 0:
-            # Changing may then pay by itself (who loses on all units, loses nothing while it stalls): only who gains
-            # is up, and only who loses is down.
-            model.row([up, *new], [1.0] + [-1.0] * len(new), "<", 0.0)
-            model.row([down, *kept], [1.0] * (1 + held), "<", float(held))
-
-        worth = problem.tfwd * job.weight
-        off: list[int]
-        if charged:
-            off, units = _curve(model, job, nodes, worth, None)
-        else:
-            # In a stall the curve counts for what is left of Tfwd: a copy of it for staying, growing and shrinking.
-            off, units = [], []
-            stay = model.variable(0.0, 1.0)
-            model.row([stay, up, down], [1.0, 1.0, 1.0], "=", 1.0)
-            for switch, lost_s in ((stay, 0.0), (up, job.tcup), (down, job.tcdw)):
-                factor = max(problem.tfwd - lost_s, 0.0) / problem.tfwd
-                none, some = _curve(model, job, nodes, worth * factor, switch)
-                off, units = off + none, units + some
-        if nodes:
-            counted = [-float(count) for _, count in units]
-            model.row([*given, *(index for index, _ in units)], [1.0] * nodes + counted, "=", 0.0)
-        if strict_reference and job.jmin > reference:  # the curve sees to a smaller Jmin
-            model.row([*given, *off], [-1.0] * nodes + [-float(reference)] * len(off), "<", -float(job.jmin))
     for taker in takers:
         if len(taker) > 1:
             model.row(taker, [1.0] * len(taker), "<", 1.0)
@@ -113,6 +73,59 @@ def build(problem: Problem, *, strict_reference: bool = False) -> Formulated:
         return tuple(round(float(np.sum(x[given]))) for given in ours)
 
     return Formulated(model, decode)
+
+
+def _add_job(
+    model: LinearModel, problem: Problem, j: int, given: list[int], first: int, *, strict_reference: bool
+) -> None:
+    """Add what limits job j, which holds the nodes from `first` on, and what its binaries x = `given` are worth."""
+    job, held, nodes = problem.jobs[j], problem.current[j], problem.units
+    reference = nodes + 1
+    # 2 gained <= M·up is gained <= ⌊M/2⌋·up, which bounds the relaxation better.
+    max_changed = reference // 2 if strict_reference else nodes
+    kept, new = given[first : first + held], given[:first] + given[first + held :]
+    rate = job.rate(held) * job.weight
+    charged = problem.cost_model == "bftrainer"
+    up = model.variable(-job.tcup * rate if charged else 0.0, 1.0)
+    down = model.variable(-job.tcdw * rate if charged else 0.0, 1.0)
+    model.row([up, down], [1.0, 1.0], "<", 1.0)
+    if new:
+        limit = min(len(new), max(job.jmax - held, 0), max_changed)
+        model.row([*new, up], [1.0] * len(new) + [-float(limit)], "<", 0.0)
+    if kept:
+        limit = min(held, max_changed)
+        model.row([*kept, down], [-1.0] * held + [-float(limit)], "<", -float(held))
+    if not charged or rate < 0:
+        # Changing may then pay by itself (who loses on all units, loses nothing while it stalls): only who gains
+        # is up, and only who loses is down.
+        model.row([up, *new], [1.0] + [-1.0] * len(new), "<", 0.0)
+        model.row([down, *kept], [1.0] * (1 + held), "<", float(held))
+    off, units = _worths(model, problem, j, up, down)
+    if nodes:
+        counted = [-float(count) for _, count in units]
+        model.row([*given, *(index for index, _ in units)], [1.0] * nodes + counted, "=", 0.0)
+    if strict_reference and job.jmin > reference:  # the curve sees to a smaller Jmin
+        model.row([*given, *off], [-1.0] * nodes + [-float(reference)] * len(off), "<", -float(job.jmin))
+
+
+def _worths(
+    model: LinearModel, problem: Problem, j: int, up: int, down: int
+) -> tuple[list[int], list[tuple[int, int]]]:
+    """Add what the units of job j are worth; return as `_curve`."""
+    job, nodes = problem.jobs[j], problem.units
+    worth = problem.tfwd * job.weight
+    if problem.cost_model == "bftrainer":
+        return _curve(model, job, nodes, worth, None)
+    # In a stall the curve counts for what is left of Tfwd: a copy of it for staying, growing and shrinking.
+    off: list[int] = []
+    units: list[tuple[int, int]] = []
+    stay = model.variable(0.0, 1.0)
+    model.row([stay, up, down], [1.0, 1.0, 1.0], "=", 1.0)
+    for switch, lost_s in ((stay, 0.0), (up, job.tcup), (down, job.tcdw)):
+        factor = max(problem.tfwd - lost_s, 0.0) / problem.tfwd
+        none, some = _curve(model, job, nodes, worth * factor, switch)
+        off, units = off + none, units + some
+    return off, units
 
 
 def _curve(

@@ -1,4 +1,4 @@
-"""Sharing problems solved: matching, then items, refined where they entangle, then flow (DESIGN §6.3).
+"""Sharing problems solved: matching, then items, refined where they entangle, then flow (docs/model.md).
 
 Of several optima that of keeping is taken, else that of the matching, as far as they are known to be optimal: no solver
 has a say in them. Else a solver says who is active and who shares with whom, which may differ by solver where several
@@ -85,69 +85,116 @@ def solve_sharing(problem: Problem, formulation: str, ask: Ask, limits: Limits, 
     Nonsense
         When an answer of the solver contradicts itself.
     """
-    deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
-    best = keep_answer(problem, "")
-    bound = best.bound
-    tables = items.pair_tables(problem) if formulation == "items" else ()
-    if formulation == "items":
-        start = matching.start(problem, tables)
-        if start is not None:
-            bound = min(bound, max(start.bound, best.objective))
-            found = carry_out(problem, start.counts, start.shares, "matching")
-            if found is not None and _exceeds(found.objective, best.objective):
-                best = found
-    refined: frozenset[tuple[int, int]] = frozenset()
-    while not _met(best.objective, bound, limits.gap):
-        left = None if deadline is None else deadline - time.monotonic()
-        if left is not None and left <= 0:
+    search = _Search(problem, formulation, ask, limits, tolerance)
+    search.begin()
+    while not _met(search.best.objective, search.bound, limits.gap):
+        if search.time_is_up() or not search.step():
             break
-        model: items.SharingModel | flow.FlowModel
-        if formulation == "items":
-            model = items.build(problem, tables, refined)
-            if not refined:
-                model.begin_from(best.counts, shares_of(best.transfers))
-        else:
-            model = flow.build(problem)
-        answer = ask(model.model, replace(limits, seconds=left))
+    return search.answer()
+
+
+class _Search:
+    """The best answer and the least bound so far, and what is asked next.
+
+    Attributes
+    ----------
+    best, bound
+        The best answer known, and what nothing can exceed.
+    formulation
+        What is asked: `items`, refined where its answers could not be carried out, then `flow`.
+    """
+
+    def __init__(self, problem: Problem, formulation: str, ask: Ask, limits: Limits, tolerance: float) -> None:
+        self.problem, self.formulation, self.ask, self.limits = problem, formulation, ask, limits
+        self.tolerance = tolerance
+        self.best = keep_answer(problem, "")
+        self.bound = self.best.bound
+        self._deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
+        self._tables = items.pair_tables(problem) if formulation == "items" else ()
+        self._refined: frozenset[tuple[int, int]] = frozenset()
+
+    def begin(self) -> None:
+        """Bound and start without a MILP: a matching at the best price."""
+        if self.formulation != "items":
+            return
+        start = matching.start(self.problem, self._tables)
+        if start is None:
+            return
+        self.bound = min(self.bound, max(start.bound, self.best.objective))
+        result = carry_out(self.problem, start.counts, start.shares, "matching")
+        if result is not None and _exceeds(result.objective, self.best.objective):
+            self.best = result
+
+    def time_is_up(self) -> bool:
+        """Whether nothing more may be asked."""
+        return self._deadline is not None and self._deadline <= time.monotonic()
+
+    def step(self) -> bool:
+        """Ask the solver once; whether to ask again, a model that is less relaxed."""
+        model = self._model()
+        left = None if self._deadline is None else max(self._deadline - time.monotonic(), 1e-3)
+        answer = self.ask(model.model, replace(self.limits, seconds=left))
         if answer.x is None:
             if answer.status != "nothing":
                 raise Nonsense(f"answered {answer.said!r}, but giving nobody anything is feasible")
-            break
+            return False
         counts, shares = model.decode(answer.values(model.model))
-        claimed = answer.objective
         zero = ZERO * max((abs(worth) for worth in model.model.objective), default=0.0)
-        if answer.status == "optimal":
-            if claimed < best.objective - zero - (tolerance + limits.gap) * max(abs(claimed), abs(best.objective)):
-                raise Nonsense(f"calls {claimed!r} optimal, but {best.objective!r} is known")
-            bound = min(bound, max(answer.bound, claimed, best.objective))
-        elif math.isfinite(answer.bound):
-            bound = min(bound, max(answer.bound, best.objective))
-        found = carry_out(problem, counts, shares, formulation)
-        if found is not None:
-            # An answer that is worth more than claimed is none the worse: its segments were not filled in order.
-            slack = zero + tolerance * max(abs(found.objective), abs(best.objective))
-            if not found.objective >= claimed - slack:
-                raise Nonsense(f"claims {claimed!r} for an answer that is worth {found.objective!r}")
-            if _exceeds(found.objective, best.objective):
-                best = _settled(problem, tables, found) if answer.status == "optimal" and not limits.gap else found
-            if answer.status == "optimal":
-                bound = max(bound, best.objective) if limits.gap else best.objective
-            break
-        if formulation == "flow":
+        self._take_bound(answer, zero)
+        result = carry_out(self.problem, counts, shares, self.formulation)
+        if result is not None:
+            self._take(result, answer, zero)
+            return False
+        if self.formulation == "flow":
             raise Nonsense("flow's answer takes a migration")
-        entangled = items.entangled(problem, counts, shares) - refined
         if answer.status != "optimal":
-            break
+            return False
+        entangled = items.entangled(self.problem, counts, shares) - self._refined
         if entangled:
-            refined |= entangled
+            self._refined |= entangled
         else:
-            formulation = "flow"
-    bound = max(bound, best.objective)
-    if _met(best.objective, bound, limits.gap):
-        by = "items" if best.formulation == "keep" else best.formulation
-        return replace(best, status="optimal", bound=bound, formulation=by)
-    note = "time limit: kept" if best.formulation == "keep" else "time limit: best known"
-    return replace(best, status="feasible", bound=bound, note=note)
+            self.formulation = "flow"
+        return True
+
+    def answer(self) -> SharingAnswer:
+        """What the search has come to."""
+        best, bound = self.best, max(self.bound, self.best.objective)
+        if _met(best.objective, bound, self.limits.gap):
+            by = "items" if best.formulation == "keep" else best.formulation
+            return replace(best, status="optimal", bound=bound, formulation=by)
+        note = "time limit: kept" if best.formulation == "keep" else "time limit: best known"
+        return replace(best, status="feasible", bound=bound, note=note)
+
+    def _model(self) -> items.SharingModel | flow.FlowModel:
+        if self.formulation == "flow":
+            return flow.build(self.problem)
+        model = items.build(self.problem, self._tables, self._refined)
+        if not self._refined:
+            model.begin_from(self.best.counts, shares_of(self.best.transfers))
+        return model
+
+    def _take_bound(self, answer: LinearAnswer, zero: float) -> None:
+        """Lower the bound by what the solver proved; it may not call less optimal than is known."""
+        known, claimed = self.best.objective, answer.objective
+        if answer.status == "optimal":
+            if claimed < known - zero - (self.tolerance + self.limits.gap) * max(abs(claimed), abs(known)):
+                raise Nonsense(f"calls {claimed!r} optimal, but {known!r} is known")
+            self.bound = min(self.bound, max(answer.bound, claimed, known))
+        elif math.isfinite(answer.bound):
+            self.bound = min(self.bound, max(answer.bound, known))
+
+    def _take(self, result: SharingAnswer, answer: LinearAnswer, zero: float) -> None:
+        """Take an answer that can be carried out, if it is better; it may not be worth less than claimed."""
+        # An answer that is worth more than claimed is none the worse: its segments were not filled in order.
+        slack = zero + self.tolerance * max(abs(result.objective), abs(self.best.objective))
+        if not result.objective >= answer.objective - slack:
+            raise Nonsense(f"claims {answer.objective!r} for an answer that is worth {result.objective!r}")
+        optimal = answer.status == "optimal"
+        if _exceeds(result.objective, self.best.objective):
+            settles = optimal and not self.limits.gap
+            self.best = _settled(self.problem, self._tables, result) if settles else result
+        if optimal:
+            self.bound = max(self.bound, self.best.objective) if self.limits.gap else self.best.objective
 
 
 def _settled(problem: Problem, tables: Sequence[items.PairTable], found: SharingAnswer) -> SharingAnswer:

@@ -1,4 +1,4 @@
-"""Which class of units goes to whom: counts and partners made into moves without migration (DESIGN §6.3).
+"""Which class of units goes to whom: counts and partners made into moves without migration.
 
 Units fall into classes by who holds them now: nobody, one job, or two. An answer of the sharing formulations says how
 many units each job has and with whom it shares how many; a transport from classes to new holders, along arcs on which

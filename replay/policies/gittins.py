@@ -39,7 +39,7 @@ class ServiceDistribution:
     def index(self, attained: float) -> float:
         """The index of a job that has attained so many unit-seconds; 0 beyond the largest sample.
 
-        With n samples d in ascending order, i of them up to a and e up to a + Δ (POLICIES.md; Gu et al., NSDI'19):
+        With n samples d in ascending order, i of them up to a and e up to a + Δ (docs/policies-rules.md):
 
             P = (e − i) / (n − i)        the job finishes within the quantum
             E = (Σ d[i:e] + Δ·(n − e)) / (n − i)        the service it takes

@@ -1,4 +1,4 @@
-"""The optimal allocation when two jobs may share units (DESIGN §6.3)."""
+"""The optimal allocation when two jobs may share units (docs/model.md)."""
 
 from __future__ import annotations
 
