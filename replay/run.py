@@ -23,15 +23,18 @@ from bft.replay.engine.watcher import Notes, Silent, Watcher
 from bft.replay.inputs.load import Inputs, load
 from bft.replay.inputs.oversized import cap_all
 from bft.replay.options.effects import POLICY_SETTINGS, check_backend, kind_of, without_effect
-from bft.replay.options.options import Options
+from bft.replay.options.options import PRESETS, Options
 from bft.replay.policies import Kind, MilpPolicy, Policy, PolicyError, make_policy
 from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools, merge
 from bft.replay.reference import replay_reference, write_step_log
 from bft.replay.results import run_directory as results
-from bft.replay.results.bounds.bounds import Bounds, beside_bounds, bounds_of
+from bft.replay.results.bounds.bounds import Bounds, beside_bounds, bounds_of, unit_time_of
 from bft.replay.results.dedicated import dedicated_traces
 from bft.replay.results.metrics import summarise
 from bft.replay.trace.node_trace import NodeTrace
+
+# A replay that leaves more than this share of what its idle nodes are enough for says so.
+MUCH_LEFT = 0.05
 
 
 def policy_settings(options: Options, interference: Interference | None = None) -> dict[str, Any]:
@@ -246,6 +249,8 @@ def _replay(
         began = time.perf_counter()
         metrics |= beside_bounds(done, _bounds(options, inputs, pools, staged=stage is not None))
         timing["bound_s"] = time.perf_counter() - began
+    if options.policy == "milp" and player.failed is None and not stopped and stage is None:
+        _say_what_is_left(options, inputs, pools, done, notes)
     if player.failed is not None:
         metrics["policy_error"] = str(player.failed)
     return metrics | _verified(policies), timing, lambda draft: results.write_outcome(draft, done)
@@ -283,6 +288,21 @@ def _bounds(options: Options, inputs: Inputs, pools: Sequence[Pool], *, staged: 
         return Bounds(why_none=f"--policy {options.policy} runs jobs on further nodes first: no bound is known")
     worlds = [(pool.trace, pool.jobs) for pool in pools]
     return bounds_of(worlds, options.rules.max_jobs, inputs.interference, inputs.never_run)
+
+
+def _say_what_is_left(options: Options, inputs: Inputs, pools: Sequence[Pool], outcome: Outcome, notes: Notes) -> None:
+    """A note where the options leave much that idle nodes are enough for, and the preset would not."""
+    bound = unit_time_of([(pool.trace, pool.jobs) for pool in pools], inputs.never_run)
+    best = PRESETS["best"]
+    given = [flag for name, flag in options.changed().items() if name in best]
+    if not bound or outcome.work >= (1 - MUCH_LEFT) * bound or all(options.flat()[name] == best[name] for name in best):
+        return
+    place = f" in place of {' and '.join(given)}" if given and options.preset is None else ""
+    less = f", without {' and '.join(given)}" if given and options.preset is not None else ""
+    notes.note(
+        f"the outcome is {outcome.work / bound:.1%} of what the idle nodes are enough for; to leave less, try the same "
+        f"command with --preset best{place}{less} (docs/beyond.md)"
+    )
 
 
 def _verified(policies: Sequence[Policy]) -> dict[str, int]:

@@ -81,16 +81,23 @@ _decisions = together(
     ),
     _of("seed", "--seed", help="Of policies that search at random."),
     _of(
+        "preset",
+        "--preset",
+        help="Values for -maxJ, -Tfwd, --objective and --backend that go together; those that are given win. "
+        "best: as much training as possible, nobody forgotten. [as published]",
+    ),
+    _of(
         "tfwd_s",
         "-Tfwd",
         "--forward-window",
-        help="Forward-looking window: seconds over which a new allocation must pay back.",
+        help="Forward-looking window: seconds over which a new allocation must pay back. [10; with --preset best 60]",
     ),
     _of(
         "objective",
         "--objective",
         help="What is maximised: a curve (own, the jobs' Os; throughput, samples/s; efficiency, speed-up over one unit;"
-        " power:A; useful-time) and factors on it (srpt:B, ageing:HOURS[:CAP]), as in power:0.5+ageing:50.",
+        " power:A; useful-time) and factors on it (srpt:B, ageing:HOURS[:CAP]), as in power:0.5+ageing:50. "
+        "[own; with --preset best as above]",
     ),
     _of(
         "deadline_boost",
@@ -111,7 +118,7 @@ _decisions = together(
         show_default=True,
         help="Decide by MILP; 0 is --policy equal-share.",
     ),
-    solver_options(SolverOptions(time_limit_s=DECISION_LIMIT_S)),
+    solver_options(SolverOptions(time_limit_s=DECISION_LIMIT_S), backend="cbc; with --preset best auto"),
     _of(
         "verify",
         "--verify",
@@ -136,7 +143,7 @@ _in_play = _of(
     "max_jobs",
     "-maxJ",
     "--max-jobs",
-    help="Jobs in play at once, 0 for all; later ones wait. [10; with --cluster all]",
+    help="Jobs in play at once, 0 for all; later ones wait. [10; with --cluster or --preset best all]",
 )
 _rules = together(
     _in_play,

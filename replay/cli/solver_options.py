@@ -9,16 +9,21 @@ from bft.replay.cli.parameters import Decorator, option, together
 from bft.replay.policies.solver import SolverOptions
 
 
-def solver_options(default: SolverOptions) -> Decorator:
-    """Give a command --backend, --formulation, --strict-reference, --time-limit, --gap, --threads, --ties."""
+def solver_options(default: SolverOptions, *, backend: str | None = None) -> Decorator:
+    """Give a command --backend, --formulation, --strict-reference, --time-limit, --gap, --threads, --ties.
+
+    `backend` says what the backend is unless it is given, where that depends on other options.
+    """
     checks = {each.name: each.metadata["check"] for each in fields(SolverOptions)}
 
     def of(name: str, *flags: str, **more: Any) -> Decorator:
-        return option(name, *flags, check=checks[name], default=getattr(default, name), **more)
+        return option(name, *flags, **{"check": checks[name], "default": getattr(default, name), **more})
 
+    solves = "What solves the MILP; `bft-replay backends` lists those that are available."
+    depends = {} if backend is None else {"default": None}
     limit = "Time limit of one decision, seconds." + (" [none]" if default.time_limit_s is None else "")
     return together(
-        of("backend", "--backend", help="What solves the MILP; `bft-replay backends` lists those that are available."),
+        of("backend", "--backend", help=solves + (f" [{backend}]" if backend else ""), **depends),
         of(
             "formulation",
             "--formulation",

@@ -84,6 +84,8 @@ def contradictions(options: Options) -> Iterator[str]:
         yield f"--policy {policy} shares nothing, so it takes no --xi"
     if o.compat == "reference" and (o.rules.max_jobs == 0 or policy not in ("milp", "equal-share")):
         yield "the published replayer knows --policy milp and equal-share, and -maxJ from 1 on"
+    if o.preset is not None and (policy != "milp" or o.compat is not None):
+        yield f"--preset {o.preset} is for --policy milp, without --xi and --compat"
     if o.compat == "lucid" and policy not in LUCID_CONSTANTS:
         yield f"--compat lucid is for --policy {', '.join(LUCID_CONSTANTS)}, not {policy}"
     if o.compat == "pollux" and o.jobs_format != "pollux":

@@ -45,6 +45,12 @@ DECISION_LIMIT_S = 10.0
 POLLUX_START_S = 30.0
 # What a restart of a preempted job costs in Lucid's artifact: units, seconds.
 LUCID_RESTARTS = ((8, 40.0), (64, 60.0))
+# -Tfwd as published, seconds.
+FORWARD_S = 10.0
+# Options that belong together (docs/beyond.md) -> their values; those that are given win.
+PRESETS: dict[str, dict[str, Any]] = {
+    "best": {"tfwd_s": 60.0, "objective": "power:0.5+ageing:50:2", "max_jobs": 0, "backend": "auto"},
+}
 # A default that depends on other options: `Options` fills it in (_DEFAULTS).
 _DEPENDS: Any = None
 
@@ -63,13 +69,14 @@ class Options:
 
     The values check themselves, so that the command line, config files and Python share one set of errors. Names are
     taken in capitals or not, paths as text or `Path`, whole numbers where seconds are expected. `policy`, `oversized`,
-    `rules` and `solver` have defaults that depend on other options; once made, they hold what applies.
+    `tfwd_s`, `objective`, `rules` and `solver` have defaults that depend on other options; once made, they hold what
+    applies.
 
     Parameters
     ----------
     rules
-        How the world works. One that is given holds as it is; without, or by `Options.of`, `--cluster` lets all jobs
-        be in play, and `--compat` sets the overheads of a start.
+        How the world works. One that is given holds as it is; without, or by `Options.of`, `--cluster` and `--preset`
+        let all jobs be in play, and `--compat` sets the overheads of a start.
     solver
         What solves a decision. One that is given holds as it is; without, or by `Options.of`, a decision may take 10 s.
 
@@ -109,8 +116,9 @@ class Options:
     sort: bool = checked("--sort", Flag(), default=False)
     policy: str = checked("--policy", Maybe(Name(_policies)), _DEPENDS)
     policy_options: tuple[tuple[str, str], ...] = checked("--set", Several(Assignment()), ())
-    tfwd_s: float = checked("-Tfwd", seconds(), 10.0)
-    objective: str = checked("--objective", ObjectiveText(), "own")
+    preset: Literal["best"] | None = checked("--preset", Maybe(Name(tuple(PRESETS))), None)
+    tfwd_s: float = checked("-Tfwd", Maybe(seconds()), _DEPENDS)
+    objective: str = checked("--objective", Maybe(ObjectiveText()), _DEPENDS)
     deadline_boost: float = checked("--deadline-boost", Number(1), 1.0)
     deadline_horizon_s: float = checked("--deadline-horizon", seconds(), 86_400.0)
     seed: int = checked("--seed", whole(0), 0)
@@ -158,7 +166,7 @@ class Options:
             raise InputError(f"unknown option {unknown!r}{did_you_mean(unknown, FIELDS)}")
         given: dict[str, dict[str, Any]] = {part: {} for part in ("", *PARTS)}
         for name, value in stated.items():
-            if value is not None or name not in DEPENDENT_RULES:
+            if value is not None or name not in DEPENDENT:
                 given[FIELDS[name].part][name] = value
         options = cls(**given[""])
         return replace(options, **{part: replace(getattr(options, part), **given[part]) for part in PARTS})
@@ -180,6 +188,10 @@ class Options:
         defaults = self.defaults()
         return {name: FIELDS[name].flag for name, value in self.flat().items() if value != defaults[name]}
 
+    def from_preset(self, name: str, otherwise: Any) -> Any:
+        """What the preset says of an option, or else."""
+        return PRESETS.get(self.preset or "", {}).get(name, otherwise)
+
     @property
     def constants(self) -> dict[str, str]:
         """What is set of the policy's own constants, as text by name; --set wins over --compat."""
@@ -191,7 +203,7 @@ def _rules(options: Options) -> Rules:
     # Lucid itself preempts nobody.
     lucid = LUCID_RESTARTS if options.compat == "lucid" and options.policy != "lucid" else ()
     return Rules(
-        max_jobs=MAX_JOBS if options.cluster is None else 0,
+        max_jobs=options.from_preset("max_jobs", MAX_JOBS if options.cluster is None else 0),
         start_overhead_s=POLLUX_START_S if pollux else 0.0,
         restart_overhead=SecondsBySize()(POLLUX_START_S) if pollux else lucid,
     )
@@ -202,11 +214,13 @@ _DEFAULTS: dict[str, Callable[[Options], Any]] = {
     "policy": lambda o: "milp" if o.xi is None else "milp-sharing",
     # A queue of rigid jobs could wait for ever behind one that never runs.
     "oversized": lambda o: "refuse" if kind_of(o.policy).rigid else "skip",
+    "tfwd_s": lambda o: o.from_preset("tfwd_s", FORWARD_S),
+    "objective": lambda o: o.from_preset("objective", "own"),
     "rules": _rules,
-    "solver": lambda o: SolverOptions(time_limit_s=DECISION_LIMIT_S),
+    "solver": lambda o: SolverOptions(o.from_preset("backend", "cbc"), time_limit_s=DECISION_LIMIT_S),
 }
-# Of the rules those whose default depends on other options.
-DEPENDENT_RULES = ("max_jobs", "start_overhead_s", "restart_overhead")
+# Of the rules and the solver's options those whose default depends on other options.
+DEPENDENT = ("max_jobs", "start_overhead_s", "restart_overhead", "backend")
 # Options that are values of several options.
 PARTS: dict[str, type[Any]] = {"rules": Rules, "solver": SolverOptions}
 
@@ -248,7 +262,7 @@ def _fields() -> dict[str, OptionField]:
         for each in fields(kind)
         if each.name not in PARTS
     ]
-    depend = {"time_limit_s": DECISION_LIMIT_S} | dict.fromkeys(DEPENDENT_RULES)
+    depend = {"time_limit_s": DECISION_LIMIT_S} | dict.fromkeys(DEPENDENT)
     return {each.name: replace(each, default=depend.get(each.name, each.default)) for each in filled}
 
 

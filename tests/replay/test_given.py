@@ -337,6 +337,20 @@ def test_options_that_have_an_effect_get_no_note(here: Path, capsys: pytest.Capt
     assert Said([*INPUT, "--policy", "fifo", "--checkpoint-interval", "60"], capsys).summary["notes"] == []
 
 
+def test_a_replay_that_leaves_much_names_the_preset_that_would_not(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give([elastic(str(k), 1, 1, seconds=86_400) for k in range(4)])
+    exact = [*INPUT, "--backend", "exact"]
+    share = "the outcome is 25.0% of what the idle nodes are enough for; to leave less, try the same command with"
+    assert Said([*exact, "-maxJ", "1"], capsys).everywhere(
+        f"{share} --preset best in place of -maxJ and --backend (docs"
+    )
+    assert Said([*exact, "-maxJ", "1", "--preset", "best"], capsys).everywhere(f"{share} --preset best, without")
+    assert Said([*INPUT, "--preset", "best"], capsys).summary["notes"] == []
+    assert Said([*exact, "-maxJ", "1", "--policy", "fifo"], capsys).summary["notes"] != []  # of the backend alone
+
+
 def test_options_of_a_trace_have_no_effect_on_a_cluster(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     give([elastic("a")])
     args = ["--cluster", "2x2", "--jobs", "jobs.parquet", "-nN", "1", "-nis", "1", "--skip-rows", "2", "--sort"]

@@ -39,6 +39,7 @@ CASES: dict[str, Case] = {
     "scale_arrivals": ([*USUAL, *EXACT], [], ["--scale-arrivals", "9"], 9.0),
     "oversized": ([*TRACE, "--jobs", "wide.csv", *FIFO], ["--oversized", "skip"], ["--oversized", "cap"], "cap"),
     "cluster": (CLUSTER, [], ["--cluster", "1x3"], "1x3"),
+    "preset": (USUAL, [], ["--preset", "best"], "best"),
     "tfwd_s": ([*USUAL, *EXACT], [], ["-Tfwd", "300"], 300.0),
     "time_limit_s": ([*USUAL, *FIFO], [], ["-optTL", "3"], 3.0),  # says that it has no effect there
     "max_jobs": ([*USUAL, *EXACT], [], ["-maxJ", "1"], 1),
