@@ -1,7 +1,9 @@
 """The state of a replay under way, on disk: a killed replay goes on where it was, with the same result.
 
-JSON, not a pickle: reading it runs nothing, and Python's floats come back to the bit. Two lines: a header with format,
-run and the SHA-256 of everything, and the state.
+JSON, not a pickle: reading it runs nothing, and Python's floats come back to the bit. A file is a sequence of parts of
+two lines each: a header with format, run, and the SHA-256 of the part and of all before it; then the state, and the
+rows by which the history has grown since the part before. What is on disk is not written again: a save adds a part.
+When superseded states have come to outweigh the rest, the file is replaced by one of a single part.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from bft.replay.results.run_directory import DRAFT, hidden
 logger = logging.getLogger(__name__)
 
 FORMAT = "bft-replay checkpoint"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
+# Bytes of superseded states that a file may always hold.
+SPARE_BYTES = 1_000_000
 
 
 def checkpoint_path(folder: Path) -> Path:
@@ -43,6 +47,11 @@ class Checkpoint:
         Everything that decides the result; a checkpoint of another configuration is refused.
     every_s
         Least wall time between two saves, seconds.
+
+    Attributes
+    ----------
+    torn
+        Whether the last part that `resume` found was not whole, so that the replay goes on from the one before.
     """
 
     def __init__(self, path: Path, configuration: Mapping[str, Any], every_s: float) -> None:
@@ -50,6 +59,11 @@ class Checkpoint:
         text = json.dumps(configuration, sort_keys=True, default=str)
         self._key = hashlib.sha256(text.encode()).hexdigest()
         self._saved = time.monotonic()
+        self.torn = False
+        # What is on file: bytes and parts, the last one's seal, rows by table, and bytes of superseded states.
+        self._end = self._parts = self._superseded = self._state_bytes = 0
+        self._seal = ""
+        self._rows: dict[str, int] = {}
 
     def resume(self, replay: Replay) -> bool:
         """Bring `replay` to the state on file; False when there is none.
@@ -65,70 +79,135 @@ class Checkpoint:
             return False
         except OSError as error:
             raise InputError(f"cannot be read as a checkpoint: {error.strerror}", file=self.path) from error
-        state = self._state(content)
+        parts = self._read(content)
         try:
-            replay.restore(state)
+            history: dict[str, dict[str, list[Any]]] = parts[0]["history"]
+            for part in parts[1:]:
+                for name, table in part["history"].items():
+                    for column, rows in table.items():
+                        history[name][column] += rows
+            replay.restore({**parts[-1]["state"], "history": history})
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             what = f"does not fit the version that reads it ({type(error).__name__}: {error})"
             raise InputError(what, file=self.path, hint="remove it to begin anew") from error
+        self._rows = {name: len(table) for name, table in replay.history.items()}
         return True
 
-    def _state(self, content: bytes) -> Any:
-        """The state in a checkpoint's bytes, when every one of them is as it was written."""
+    def _read(self, content: bytes) -> list[Any]:
+        """The parts in a checkpoint's bytes, when each is as it was written; a torn last one is left out."""
+        parts: list[Any] = []
+        self._end = self._parts = 0
+        self._seal, self.torn = "", False
+        while not parts or self._end < len(content):
+            body = self._body(content)
+            if body is None:
+                self.torn = True
+                break
+            parts.append(json.loads(body))
+        self._superseded = self._end  # nearly all of it: the next save makes the file anew if that is much
+        return parts
+
+    def _body(self, content: bytes) -> bytes | None:
+        """The next part's content; None where it is the last one and was not written to its end.
+
+        Raises
+        ------
+        InputError
+            When it is not as it was written.
+        """
         hint = "remove it to begin anew, or choose another --out"
-        line, _, body = content.partition(b"\n")
+        begin = content.find(b"\n", self._end) + 1
+        end = content.find(b"\n", begin) + 1
         try:
-            header = json.loads(line)
+            header = json.loads(content[self._end : begin or len(content)])
         except (ValueError, RecursionError):
             header = None
         if not isinstance(header, dict) or header.get("format") != FORMAT:
+            if self._parts and not begin:
+                return None
             what = "is no checkpoint of ours, or a damaged one"
             raise InputError(what, file=self.path, hint="look at it before you remove it, or choose another --out")
         version, key, digest = (header.get(name) for name in ("version", "key", "sha256"))
-        if version == FORMAT_VERSION and digest != seal(key, body):
+        body = content[begin : end or len(content)]
+        sealed = seal(key, self._seal, body)
+        if version == FORMAT_VERSION and (digest != sealed or not end):
+            if self._parts and (not end or end == len(content)):
+                return None
             raise InputError("is damaged: its checksum is not that of its content", file=self.path, hint=hint)
         if (version, key) != (FORMAT_VERSION, self._key):
             what = "is the checkpoint of a run with other input, options or versions"
             raise InputError(what, file=self.path, hint=hint)
-        return json.loads(body)
+        self._end, self._seal, self._parts = end, sealed, self._parts + 1
+        return body
 
     def due(self) -> bool:
         """Whether the last save, or the attempt, is long enough ago."""
         return time.monotonic() - self._saved >= self.every_s
 
     def save(self, replay: Replay) -> None:
-        """Save the state: the file is the old one or the new one, never half of either.
+        """Save the state: whatever happens meanwhile, the file holds it or what it held before.
 
         Raises
         ------
         InputError
             When it cannot be written; the file is then as it was.
         """
-        body = json.dumps(replay.state(), default=_plain).encode()
-        header = {"format": FORMAT, "version": FORMAT_VERSION, "key": self._key, "sha256": seal(self._key, body)}
+        anew = not self._parts or self._superseded > SPARE_BYTES + self._end // 2
+        rows, before = ({}, "") if anew else (self._rows, self._seal)
+        history = {name: table.since(rows.get(name, 0)) for name, table in replay.history.items()}
+        state = json.dumps(replay.state(history=False), default=_plain)
+        body = f'{{"history": {json.dumps(history)}, "state": {state}}}\n'.encode()
+        sealed = seal(self._key, before, body)
+        header = {"format": FORMAT, "version": FORMAT_VERSION, "key": self._key, "sha256": sealed}
+        part = json.dumps(header).encode() + b"\n" + body
+        try:
+            if anew:
+                self._replace(part)
+            else:
+                self._append(part)
+        except OSError as error:
+            raise InputError(f"the checkpoint cannot be written: {error.strerror}", file=self.path) from error
+        self._end = len(part) if anew else self._end + len(part)
+        self._parts = 1 if anew else self._parts + 1
+        self._superseded = 0 if anew else self._superseded + self._state_bytes
+        self._state_bytes, self._seal = len(state), sealed
+        self._rows = {name: len(table) for name, table in replay.history.items()}
+        self._saved = time.monotonic()
+        logger.info("checkpoint written: %s, %d bytes", self.path, self._end)
+
+    def _replace(self, part: bytes) -> None:
+        """Put a file of this part alone in the place of what there is."""
         draft = hidden(self.path, DRAFT, uuid4().hex[:8])
         try:
             with draft.open("xb") as file:
-                file.write(json.dumps(header).encode() + b"\n")
-                file.write(body)
+                file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(self.path)
-        except OSError as error:
-            raise InputError(f"the checkpoint cannot be written: {error.strerror}", file=self.path) from error
         finally:
             draft.unlink(missing_ok=True)
-        self._saved = time.monotonic()
-        logger.info("checkpoint written: %s, %d bytes", self.path, len(body))
+
+    def _append(self, part: bytes) -> None:
+        """Write a part behind the last whole one, in the place of a torn one."""
+        with self.path.open("r+b") as file:
+            file.truncate(self._end)
+            file.seek(self._end)
+            try:
+                file.write(part)
+                file.flush()
+            except OSError:
+                file.truncate(self._end)
+                raise
+            os.fsync(file.fileno())
 
     def remove(self) -> None:
         """Remove the file: the run has come to its end."""
         self.path.unlink(missing_ok=True)
 
 
-def seal(key: Any, body: bytes) -> str:
-    """SHA-256 over all that a checkpoint says, its header's other fields included."""
-    return hashlib.sha256(f"{FORMAT} {FORMAT_VERSION} {key}\n".encode() + body).hexdigest()
+def seal(key: Any, before: str, body: bytes) -> str:
+    """SHA-256 over all that a part says, its header's other fields and the seal of the part before included."""
+    return hashlib.sha256(f"{FORMAT} {FORMAT_VERSION} {key} {before}\n".encode() + body).hexdigest()
 
 
 def _plain(value: Any) -> Any:

@@ -188,7 +188,8 @@ class _Player:
         without = {index for index, job in enumerate(pool.jobs) if job.name in self._never_run}
         replay = Replay(pool.trace, pool.jobs, policy, self._options.rules, self._inputs.interference, without)
         if checkpoint is not None and checkpoint.resume(replay):
-            watcher.note(f"resumed from {checkpoint.path.name} after {replay.ledger.decisions} decisions")
+            torn = ", as its last part is torn" if checkpoint.torn else ""
+            watcher.note(f"resumed from {checkpoint.path.name} after {replay.ledger.decisions} decisions{torn}")
 
         def save(*, due: bool) -> None:
             if checkpoint is None or (due and not checkpoint.due()):

@@ -7,10 +7,9 @@ import logging
 import signal
 import threading
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
+from typing import Any
 
 from bft.milp import ProblemError
 from bft.models import InputError
@@ -23,8 +22,7 @@ class _TimeUp(BaseException):
     """The policy's time is up; no `except Exception` of the policy's may swallow it."""
 
 
-@contextmanager
-def asking(name: str, policy: object, *, limit_s: float | None = None, under_way: bool = True) -> Iterator[None]:
+class asking:  # noqa: N801  # a context manager, read as a word
     """A block that calls a policy: whatever goes wrong in it is a PolicyError that names the policy.
 
     Parameters
@@ -44,47 +42,47 @@ def asking(name: str, policy: object, *, limit_s: float | None = None, under_way
     PolicyError
         When the block raises, ends the programme, or takes longer than `limit_s`.
     """
-    try:
-        with _alarm(limit_s):
-            yield
-    except PolicyError:
-        raise
-    except (InputError, ProblemError) as error:  # these name what is wrong themselves
-        if not under_way:
-            raise
-        raise PolicyError(f"policy {name!r} was stopped: {error}") from error
-    except _TimeUp as error:
-        where = _line(error, policy)
-        raise PolicyError(f"policy {name!r} was stopped: no answer within {limit_s:g} s{where}") from None
-    except SystemExit as error:
-        where = _line(error, policy)
-        raise PolicyError(f"policy {name!r} was stopped: it tried to end the programme{where}") from error
-    except Exception as error:
-        logger.debug("policy %r failed", name, exc_info=True)
-        text = " ".join(str(error).split())
-        what = type(error).__name__ + (f": {text}" if text else "")
-        raise PolicyError(f"policy {name!r} was stopped: it raised {what}{_line(error, policy)}") from error
+
+    __slots__ = ("_before", "_limit_s", "_name", "_policy", "_under_way")
+
+    def __init__(self, name: str, policy: object, *, limit_s: float | None = None, under_way: bool = True) -> None:
+        self._name, self._policy, self._limit_s, self._under_way = name, policy, limit_s, under_way
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        if self._limit_s is None:
+            return
+        if threading.current_thread() is not threading.main_thread():
+            raise InputError("a time limit for policies works in the main thread of a process only")
+        self._before = signal.signal(signal.SIGALRM, _ring)
+        signal.setitimer(signal.ITIMER_REAL, self._limit_s)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._limit_s is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, self._before)
+        if error is None or isinstance(error, PolicyError):
+            return
+        stopped = f"policy {self._name!r} was stopped"
+        if isinstance(error, (InputError, ProblemError)):  # these name what is wrong themselves
+            if self._under_way:
+                raise PolicyError(f"{stopped}: {error}") from error
+        elif isinstance(error, _TimeUp):
+            where = _line(error, self._policy)
+            raise PolicyError(f"{stopped}: no answer within {self._limit_s:g} s{where}") from None
+        elif isinstance(error, SystemExit):
+            raise PolicyError(f"{stopped}: it tried to end the programme{_line(error, self._policy)}") from error
+        elif isinstance(error, Exception):
+            logger.debug("policy %r failed", self._name, exc_info=True)
+            text = " ".join(str(error).split())
+            what = type(error).__name__ + (f": {text}" if text else "")
+            raise PolicyError(f"{stopped}: it raised {what}{_line(error, self._policy)}") from error
 
 
-@contextmanager
-def _alarm(seconds: float | None) -> Iterator[None]:
-    """Raise _TimeUp in the block when it takes longer."""
-    if seconds is None:
-        yield
-        return
-    if threading.current_thread() is not threading.main_thread():
-        raise InputError("a time limit for policies works in the main thread of a process only")
-
-    def ring(number: int, frame: FrameType | None) -> None:
-        raise _TimeUp
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+def _ring(number: int, frame: FrameType | None) -> None:
+    raise _TimeUp
 
 
 def _line(error: BaseException, policy: object) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
+from bft.replay.engine.columns import Columns
+from bft.replay.engine.memory import NOT_KEPT
 from bft.replay.trace.node_trace import SECOND_NS
 
 Stall = tuple[int, float]
 """Until when (UTC ns) a job makes no progress, and the samples/s that it then lacks."""
 
 
+@dataclass
 class Course:
     """The work of all jobs over time: between two instants of a replay the rates are constant, but for stalls that end.
 
@@ -21,23 +24,27 @@ class Course:
         The instant (UTC ns) up to which it is known.
     """
 
-    def __init__(self) -> None:
-        # One entry for each span between two instants: its begin, the work done by then (costs of that instant
-        # deducted), samples/s within it, and the stalls under way.
-        self._begins: list[int] = []
-        self._work: list[float] = []
-        self._rates: list[float] = []
-        self._stalls: dict[int, list[Stall]] = {}
-        self.end = 0
-        self._final = 0.0
+    end: int = 0
+    _final: float = 0.0
+    # One row for each span between two instants: its begin, the work done by then (costs of that instant deducted),
+    # samples/s within it; and one for each stall under way in it.
+    _spans: Columns = field(init=False, metadata=NOT_KEPT)
+    _stalls: Columns = field(init=False, metadata=NOT_KEPT)
+
+    def __post_init__(self) -> None:
+        self._spans = Columns({"begin": "q", "work": "d", "rate": "d"})
+        self._stalls = Columns({"span": "q", "until": "q", "rate": "d"})
+
+    @property
+    def history(self) -> dict[str, Columns]:
+        """What has been recorded and only ever grows."""
+        return {"spans": self._spans, "stalls": self._stalls}
 
     def went(self, begin: int, end: int, work: float, rate: float, stalls: Sequence[Stall]) -> None:
         """From `begin` to `end`, `work` samples having been done before, jobs went at `rate` samples/s less stalls."""
-        if stalls:
-            self._stalls[len(self._begins)] = list(stalls)
-        self._begins.append(begin)
-        self._work.append(work)
-        self._rates.append(rate)
+        for until, lacking in stalls:
+            self._stalls.append((len(self._spans), until, lacking))
+        self._spans.append((begin, work, rate))
         self.end = end
 
     def closed(self, end: int, work: float) -> None:
@@ -56,27 +63,13 @@ class Course:
             raise ValueError(f"the replay ended at {self.end} ns, before {instant} ns")
         if instant == self.end:
             return self._final
-        span = bisect_right(self._begins, instant) - 1
+        spans, stalls = self._spans.arrays(), self._stalls.arrays()
+        span = bisect_right(spans["begin"], instant) - 1
         if span < 0:
             return 0.0
-        begin, rate = self._begins[span], self._rates[span]
-        work = self._work[span] + rate * ((instant - begin) / SECOND_NS)
-        for until, lacking in self._stalls.get(span, ()):
-            work -= lacking * ((min(until, instant) - begin) / SECOND_NS)
+        begin = int(spans["begin"][span])
+        work = float(spans["work"][span]) + float(spans["rate"][span]) * ((instant - begin) / SECOND_NS)
+        first, last = bisect_right(stalls["span"], span - 1), bisect_right(stalls["span"], span)
+        for until, lacking in zip(stalls["until"][first:last], stalls["rate"][first:last], strict=True):
+            work -= float(lacking) * ((min(int(until), instant) - begin) / SECOND_NS)
         return work
-
-    def state(self) -> dict[str, Any]:
-        """All that is known, for a checkpoint."""
-        return {
-            "begins": self._begins,
-            "work": self._work,
-            "rates": self._rates,
-            "stalls": list(self._stalls.items()),
-            "end": self.end,
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Become what `state` says."""
-        self._begins, self._work, self._rates = list(state["begins"]), list(state["work"]), list(state["rates"])
-        self._stalls = {span: [(until, rate) for until, rate in stalls] for span, stalls in state["stalls"]}
-        self.end = state["end"]

@@ -1,17 +1,18 @@
-"""Which free unit is taken next."""
+"""Which free unit is taken next, where a unit is a whole node."""
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left, insort
 from collections.abc import Iterator
-from heapq import heappop, heappush
 
 
 class FreeUnits:
     """The free units of a machine, those idle longest first.
 
     Idle fragments have a decreasing hazard: what has been idle long stays idle longer (docs/decisions/0003), so
-    jobs take the oldest and release the newest. Entries of units that are no longer free stay behind and are skipped,
-    so that every change costs O(log units).
+    jobs take the oldest and release the newest. They are kept as one sorted array of (event since which a unit is idle)
+    x (units of the machine) + unit, so that a copy for a policy is one copy of memory.
 
     Parameters
     ----------
@@ -20,38 +21,38 @@ class FreeUnits:
     """
 
     def __init__(self, units: int) -> None:
-        self._units = max(units, 1)
-        self._free = bytearray(units)
-        self._since = [0] * units
-        self._heap: list[int] = []
-        self._count = 0
+        self.modulus = max(units, 1)
+        self._key: list[int | None] = [None] * units
+        self._line = array("q")
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._line)
 
     def __contains__(self, unit: int) -> bool:
-        return bool(self._free[unit])
+        return self._key[unit] is not None
 
     def __iter__(self) -> Iterator[int]:
-        return (unit for unit, free in enumerate(self._free) if free)
+        return (unit for unit, key in enumerate(self._key) if key is not None)
 
     def add(self, unit: int, since: int) -> None:
         """Add a unit that has been idle since event number `since`."""
-        self._count += not self._free[unit]
-        self._free[unit] = 1
-        self._since[unit] = since
-        heappush(self._heap, since * self._units + unit)
+        self.discard(unit)
+        key = self._key[unit] = since * self.modulus + unit
+        insort(self._line, key)
 
     def discard(self, unit: int) -> None:
-        """Remove a unit that was taken back."""
-        self._count -= self._free[unit]
-        self._free[unit] = 0
+        """Remove a unit, if it is free."""
+        key = self._key[unit]
+        if key is not None:
+            self._key[unit] = None
+            del self._line[bisect_left(self._line, key)]
 
     def take(self) -> int:
         """Remove and return the unit that has been idle longest; IndexError when none is free."""
-        while True:
-            since, unit = divmod(heappop(self._heap), self._units)
-            if self._free[unit] and self._since[unit] == since:
-                self._free[unit] = 0
-                self._count -= 1
-                return unit
+        unit = self._line.pop(0) % self.modulus
+        self._key[unit] = None
+        return unit
+
+    def line(self) -> array[int]:
+        """A copy of the keys, ascending: each modulo `modulus` is a unit."""
+        return self._line[:]

@@ -7,6 +7,7 @@ from typing import Any
 
 from bft.replay.engine.free_units import FreeUnits
 from bft.replay.engine.places import Places
+from bft.replay.engine.rooms import Rooms
 
 NOBODY = -1  # first holder of a free unit
 BUSY = -2  # of a unit that is not idle
@@ -26,17 +27,21 @@ class Holdings:
     ----------
     idle
         Idle units.
-    free
-        Those that nobody holds.
     """
 
     def __init__(self, units: int, units_per_node: int = 1) -> None:
         self.idle = 0
-        self.free = FreeUnits(units)
         self.units_per_node = units_per_node
         self._first = [BUSY] * units
         self._second: dict[int, int] = {}  # only units that two jobs hold
         self._since = [0] * units  # event at which a unit turned idle
+        self._clear()
+
+    def _clear(self) -> None:
+        """Nothing is free, and nothing idle."""
+        self._line = FreeUnits(len(self) if self.units_per_node == 1 else 0)
+        self._rooms = Rooms(self.units_per_node)
+        self._idle_on = [0] * (len(self) // self.units_per_node)
 
     def state(self) -> dict[str, Any]:
         """All there is to know, for a checkpoint."""
@@ -46,11 +51,30 @@ class Holdings:
         """Become what `state` says."""
         self._first, self._since = list(state["first"]), list(state["since"])
         self._second = dict(state["second"])
-        self.free = FreeUnits(len(self._first))
+        self._clear()
         for unit, holder in enumerate(self._first):
             if holder == NOBODY:
-                self.free.add(unit, self._since[unit])
-        self.idle = sum(holder != BUSY for holder in self._first)
+                self._free_again(unit)
+            if holder != BUSY:
+                self._idle_on[unit // self.units_per_node] += 1
+        self.idle = sum(self._idle_on)
+
+    def _free_again(self, unit: int) -> None:
+        if self.units_per_node == 1:
+            self._line.add(unit, self._since[unit])
+        else:
+            self._rooms.add(unit)
+
+    def _free_no_more(self, unit: int) -> None:
+        if self.units_per_node == 1:
+            self._line.discard(unit)
+        else:
+            self._rooms.discard(unit)
+
+    @property
+    def free(self) -> int:
+        """Idle units that nobody holds."""
+        return len(self._line) + len(self._rooms)
 
     def __len__(self) -> int:
         return len(self._first)
@@ -58,7 +82,7 @@ class Holdings:
     @property
     def used(self) -> int:
         """Units that somebody holds."""
-        return self.idle - len(self.free)
+        return self.idle - self.free
 
     @property
     def shared(self) -> bool:
@@ -78,39 +102,32 @@ class Holdings:
 
     def idle_by_node(self) -> list[int]:
         """How many units of each node are idle, held by jobs or not."""
-        per = self.units_per_node
-        first = self._first
-        if per == 1:
-            return [int(holder != BUSY) for holder in first]
-        return [per - first[at : at + per].count(BUSY) for at in range(0, len(first), per)]
+        return self._idle_on.copy()
 
     def places(self) -> Places:
         """The free units, to be handed out on paper: nothing here changes by it."""
-        first, since = self._first, self._since
-        free = [unit for unit, holder in enumerate(first) if holder == NOBODY]
-        if self.units_per_node == 1:
-            free.sort(key=since.__getitem__)
-        return Places(free, self.units_per_node)
+        return Places(self._line if self.units_per_node == 1 else self._rooms, self.units_per_node)
 
     def join(self, units: Iterable[int], event: int) -> None:
         """Units turn idle."""
-        first, since, add = self._first, self._since, self.free.add
-        before = len(self.free)
         for unit in units:
-            first[unit] = NOBODY
-            since[unit] = event
-            add(unit, event)
-        self.idle += len(self.free) - before
+            if self._first[unit] == BUSY:
+                self.idle += 1
+                self._idle_on[unit // self.units_per_node] += 1
+            self._first[unit] = NOBODY
+            self._since[unit] = event
+            self._free_again(unit)
 
     def take_back(self, units: Sequence[int]) -> dict[int, set[int]]:
         """Units are no longer idle; return those that each job loses."""
-        first, free = self._first, self.free
+        first = self._first
         lost: dict[int, set[int]] = {}
         for unit in units:
             holder = first[unit]
             first[unit] = BUSY
+            self._idle_on[unit // self.units_per_node] -= 1
             if holder == NOBODY:
-                free.discard(unit)
+                self._free_no_more(unit)
                 continue
             lost.setdefault(holder, set()).add(unit)
             if unit in self._second:
@@ -120,12 +137,12 @@ class Holdings:
 
     def release(self, job: int, units: Iterable[int]) -> None:
         """A job gives units back; what nobody else holds becomes free."""
-        first, since = self._first, self._since
+        first = self._first
         for unit in units:
             second = self._second.pop(unit, None)
             if second is None:
                 first[unit] = NOBODY
-                self.free.add(unit, since[unit])
+                self._free_again(unit)
             elif first[unit] == job:
                 first[unit] = second
 
@@ -135,13 +152,11 @@ class Holdings:
         Those idle longest first; where a node has several units, those near each other and near `near`.
         """
         if self.units_per_node == 1:
-            return [self.free.take() for _ in range(count)]
-        found = self.places().take(count, spread=True, near=near)
-        if found is None:
-            raise IndexError(f"{count} units wanted of {len(self.free)} free ones")
-        for unit in found:
-            self.free.discard(unit)
-        return list(found)
+            return [self._line.take() for _ in range(count)]
+        if count > self.free:
+            raise IndexError(f"{count} units wanted of {self.free} free ones")
+        nodes = self._rooms.scattered(count, near) if count else []
+        return [unit for node, of in nodes for unit in self._rooms.take(node, of)]
 
     def newest(self, held: Sequence[int], count: int) -> list[int]:
         """Of the units that a job holds (oldest first), those to release: the newest, of the nodes it uses least."""
@@ -155,10 +170,10 @@ class Holdings:
 
     def grant(self, job: int, units: Iterable[int]) -> None:
         """A job gets units: free or taken ones, or such as one other job holds."""
-        first, free = self._first, self.free
+        first = self._first
         for unit in units:
             if first[unit] < 0:
                 first[unit] = job
-                free.discard(unit)
+                self._free_no_more(unit)
             else:
                 self._second[unit] = job

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_type_hints
 
 import numpy as np
 
+from bft.milp import Solution
 from bft.models import Job, JobTable
+from bft.replay.engine.columns import Columns
 from bft.replay.engine.course import Course
-from bft.replay.engine.port import Decision
+from bft.replay.engine.memory import NOT_KEPT, kept, remember
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 if TYPE_CHECKING:
@@ -33,38 +35,54 @@ Loss = Literal["preemption", "rescale", "stall", "start stall", "start", "restar
 _BOOK_OF: dict[str, str] = {**{book: book for book in BOOKS}, "start stall": "stall", "move": "restart"}
 _PRICE_OF_RESCALES = frozenset({"rescale", "stall", "move"})
 
-STEP_COLUMNS = (
-    "time",
-    "idle",
-    "used",
-    "jobs",
-    "running",
-    "joined",
-    "left",
-    "preempted",
-    "rescaled",
-    "rate",
-    "progress",
-    "rescale_cost",
-    "preemption_cost",
-    "stall_cost",
-    "start_cost",
-    "restart_cost",
-    "objective",
-    "bound",
-    "gap",
-    "status",
-    "backend",
-    "note",
-)
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a replay stands at a decision: units idle and used, jobs in play and running, and samples/s that these do."""
+
+    idle: int
+    used: int
+    jobs: int
+    running: int
+    rate: float
+
+
+class Step(NamedTuple):
+    """One row of steps.parquet: a decision and what happened since the one before; work in samples, rate a second."""
+
+    time: int
+    idle: int
+    used: int
+    jobs: int
+    running: int
+    joined: int
+    left: int
+    preempted: int
+    rescaled: int
+    rate: float
+    progress: float
+    rescale_cost: float
+    preemption_cost: float
+    stall_cost: float
+    start_cost: float
+    restart_cost: float
+    objective: float = math.nan
+    bound: float = math.nan
+    gap: float = math.nan
+    status: str = ""
+    backend: str = ""
+    note: str = ""
+
+
+STEP_COLUMNS = Step._fields
 
 
 @dataclass(slots=True)
 class JobRecord:
     """One job's account. Work in samples, times in UTC ns or seconds as named."""
 
-    job: Job
-    left_out: bool = False  # never admitted
+    job: Job = field(metadata=NOT_KEPT)
+    left_out: bool = field(default=False, metadata=NOT_KEPT)  # never admitted
     start_ns: int | None = None
     finish_ns: int | None = None
     gained: float = 0.0
@@ -87,28 +105,6 @@ class JobRecord:
         return math.fsum(getattr(self, f"lost_to_{book}") for book in BOOKS)
 
 
-# What a checkpoint keeps of a record: all but what is given.
-_RECORDED = tuple(field.name for field in fields(JobRecord) if field.name not in ("job", "left_out"))
-# What it keeps of the books beside records, open holdings and sums since the last step.
-_SUMS = (
-    "_steps",
-    "_seconds",
-    "_gained",
-    "_lost",
-    "_idle_unit_seconds",
-    "_used_unit_seconds",
-    "_rise",
-    "_risen_s",
-    "_extra_gain",
-    "_paid",
-    "_held_job",
-    "_held_count",
-    "_held_unit",
-    "_held_start",
-    "_held_end",
-)
-
-
 @dataclass(slots=True)
 class _Since:
     """Sums since the previous step."""
@@ -119,6 +115,14 @@ class _Since:
     rescaled: int = 0
     gained: float = 0.0
     lost: dict[str, float] = field(default_factory=lambda: dict.fromkeys(BOOKS, 0.0))
+
+    @property
+    def net(self) -> float:
+        """Work gained, less what was lost."""
+        net = self.gained
+        for work in self.lost.values():
+            net -= work
+        return net
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,34 +216,47 @@ class Ledger:
 
     Attributes
     ----------
+    records
+        One account a job, in the order of the table.
     course
         How much work had been done when.
+    work
+        Samples done so far, costs deducted.
     """
 
-    trace: NodeTrace
-    jobs: JobTable
-    without: Collection[int] = ()
-    records: list[JobRecord] = field(init=False)
+    trace: NodeTrace = field(metadata=NOT_KEPT)
+    jobs: JobTable = field(metadata=NOT_KEPT)
+    without: Collection[int] = field(default=(), metadata=NOT_KEPT)
+    records: list[JobRecord] = field(init=False, metadata=NOT_KEPT)
+    course: Course = field(default_factory=Course, metadata=NOT_KEPT)
+    _steps: Columns = field(init=False, metadata=NOT_KEPT)
+    _seconds: Columns = field(init=False, metadata=NOT_KEPT)
+    _held: Columns = field(init=False, metadata=NOT_KEPT)
+    _units: Columns = field(init=False, metadata=NOT_KEPT)
+    _window_ns: int = field(init=False, metadata=NOT_KEPT)
+    _since: _Since = field(default_factory=_Since)
+    _gained: float = 0.0
+    _lost: float = 0.0
+    _idle_unit_seconds: float = 0.0
+    _used_unit_seconds: float = 0.0
+    # The last decision's rise in rate, and how long it has lasted: what its rescales bring in.
+    _rise: float = 0.0
+    _risen_s: float = 0.0
+    _extra_gain: float = 0.0
+    _paid: float = 0.0
+    _granted_at: dict[int, dict[int, int]] = field(default_factory=dict)  # job -> unit -> since when
 
     def __post_init__(self) -> None:
         self.records = [JobRecord(job, left_out=at in self.without) for at, job in enumerate(self.jobs)]
         comes = [record.job.tsub_ns for record in self.records if not record.left_out]
         first = min(comes, default=self.trace.end)
         self._window_ns = max(first, self.trace.start)
-        self.course = Course()
-        self._since = _Since()
-        self._steps: list[tuple[object, ...]] = []
-        self._seconds: list[float] = []
-        self._gained = self._lost = 0.0
-        self._idle_unit_seconds = self._used_unit_seconds = 0.0
-        # The last decision's rise in rate, and how long it has lasted: what its rescales bring in.
-        self._rise = self._risen_s = self._extra_gain = self._paid = 0.0
-        self._granted_at: dict[int, dict[int, int]] = {}  # job -> unit -> since when
-        self._held_job: list[int] = []
-        self._held_count: list[int] = []
-        self._held_unit: list[int] = []
-        self._held_start: list[int] = []
-        self._held_end: list[int] = []
+        hints = get_type_hints(Step)
+        self._steps = Columns({name: {int: "q", float: "d", str: ""}[hints[name]] for name in STEP_COLUMNS})
+        self._seconds = Columns({"seconds": "d"})
+        # A row for each job that releases units, and one for each unit.
+        self._held = Columns({"job": "i", "end": "q", "count": "i"})
+        self._units = Columns({"unit": "i", "start": "q"})
 
     @property
     def work(self) -> float:
@@ -251,43 +268,41 @@ class Ledger:
         """Decisions so far."""
         return len(self._steps)
 
+    @property
+    def history(self) -> dict[str, Columns]:
+        """What has been recorded and only ever grows."""
+        own = {"steps": self._steps, "seconds": self._seconds, "held": self._held, "units": self._units}
+        return own | self.course.history
+
     def state(self) -> dict[str, Any]:
-        """All that has been recorded, for a checkpoint."""
-        return {
-            "records": [[getattr(record, name) for name in _RECORDED] for record in self.records],
-            "since": asdict(self._since),
-            "course": self.course.state(),
-            "granted_at": [(job, list(units.items())) for job, units in self._granted_at.items()],
-            **{name: getattr(self, name) for name in _SUMS},
-        }
+        """What a checkpoint keeps beside the history."""
+        accounts = {at: kept(record) for at, record in enumerate(self.records) if record.starts}
+        columns = list(kept(JobRecord(self.records[0].job))) if self.records else []
+        rows = [[at, *account.values()] for at, account in accounts.items()]
+        return {**kept(self), "columns": columns, "records": rows, "course": kept(self.course)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become what `state` says."""
-        for record, values in zip(self.records, state["records"], strict=True):
-            for name, value in zip(_RECORDED, values, strict=True):
-                setattr(record, name, value)
-        self._since = _Since(**state["since"])
-        self.course.restore(state["course"])
-        self._granted_at = {job: dict(units) for job, units in state["granted_at"]}
-        for name in _SUMS:
-            setattr(self, name, state[name])
-        self._steps = [tuple(row) for row in self._steps]
+        remember(self, state)
+        for at, *values in state["records"]:
+            remember(self.records[at], dict(zip(state["columns"], values, strict=True)))
+        remember(self.course, state["course"])
 
     # --- told by the engine ---------------------------------------------------------------------------------------
 
-    def passed(self, begin: int, end: int, idle: int, used: int) -> None:
-        """From `begin` to `end` (UTC ns) so many units were idle, and so many of them used."""
+    def passed(self, begin: int, end: int, idle: int, used: int, rate: float) -> None:
+        """From `begin` to `end` (UTC ns) so many units were idle, so many of them used; jobs did `rate` samples/s."""
         seconds = (end - begin) / SECOND_NS
+        self._done(rate * seconds)
         if begin >= self._window_ns:  # which begins with an instant of the replay
             self._idle_unit_seconds += idle * seconds
             self._used_unit_seconds += used * seconds
         self._risen_s += seconds
 
-    def gained(self, record: JobRecord, work: float) -> None:
-        """A job has done work."""
+    def corrected(self, record: JobRecord, work: float) -> None:
+        """A job has done so much more, or less, than its rate says."""
         record.gained += work
-        self._since.gained += work
-        self._gained += work
+        self._done(work)
 
     def lost(self, record: JobRecord, work: float, kind: str) -> None:
         """A job has lost work; `kind` is one of `Loss`."""
@@ -327,54 +342,64 @@ class Ledger:
 
     def asked(self, seconds: float) -> None:
         """The policy has been asked, and took so long (wall time) to answer."""
-        self._seconds.append(seconds)
+        self._seconds.append((seconds,))
 
     def granted(self, job: int, units: list[int], now: int) -> None:
         """Units have gone to a job."""
         self._granted_at.setdefault(job, {}).update(dict.fromkeys(units, now))
 
-    def released(self, job: int, units: list[int], now: int) -> None:
+    def released(self, job: int, units: Sequence[int], now: int) -> None:
         """A job has released or lost units."""
         if units:
-            self._held_job.append(job)
-            self._held_end.append(now)
-            self._held_count.append(len(units))
-            self._held_unit.extend(units)
-            pop = self._granted_at[job].pop
-            self._held_start.extend([pop(unit) for unit in units])
+            since = self._granted_at[job]
+            self._held.append((job, now, len(units)))
+            self._units.extend((units, [since.pop(unit) for unit in units]))
 
     def decided(
-        self,
-        now: int,
-        idle: int,
-        jobs: int,
-        running: int,
-        used: int,
-        rate: float,
-        rise: float,
-        decision: Decision,
+        self, now: int, stands: Standing, rise: float, *, solution: Solution | None = None, status: str = "decided"
     ) -> None:
         """A decision has been taken and carried out.
 
-        `rate` is what all jobs do from now on, samples/s, and `rise` by how much those that were rescaled do more.
+        Parameters
+        ----------
+        now
+            The instant, UTC ns.
+        stands
+            How the replay stands from now on.
+        rise
+            By how much more those jobs do, samples/s, that were rescaled.
+        solution
+            What a solver answered, if one was asked.
+        status
+            What the step says otherwise.
         """
         self._settle_rise()
         self._rise = rise
-        gap = relative_gap(decision.objective, decision.bound)
-        answer = (decision.objective, decision.bound, gap, decision.status, decision.backend, decision.note)
-        self._step(now, (idle, used, jobs, running), rate, answer)
+        if solution is None:
+            self._step(now, stands, status=status)
+            return
+        self._step(
+            now,
+            stands,
+            objective=float(solution.objective),
+            bound=float(solution.bound),
+            gap=relative_gap(solution.objective, solution.bound),
+            status=solution.status,
+            backend=solution.backend,
+            note=solution.note,
+        )
 
-    def close(self, now: int, idle: int, used: int, in_play: dict[int, float], *, interrupted: bool) -> Outcome:
+    def close(self, now: int, stands: Standing, progress: Mapping[int, float], *, interrupted: bool) -> Outcome:
         """Balance the books and return what they hold.
 
         Parameters
         ----------
         now
             The instant at which the replay ended.
-        idle, used
-            Units idle and used at that instant.
-        in_play
-            Progress of the jobs that have not finished, by position in the table.
+        stands
+            How it stood then; nobody runs any more.
+        progress
+            That of the jobs in play, by position in the table.
         interrupted
             Whether somebody stopped it.
 
@@ -386,12 +411,12 @@ class Ledger:
         import pandas as pd
 
         self._settle_rise()
-        for index, progress in in_play.items():
-            self.records[index].work = progress
-        self._step(now, (idle, used, len(in_play), 0), 0.0, (math.nan, math.nan, math.nan, "end", "", ""))
+        for index, work in progress.items():
+            self.records[index].work = work
+        self._step(now, stands, status="end")
         self._balance()
         self.course.closed(now, math.fsum(record.work for record in self.records))
-        steps = pd.DataFrame(self._steps, columns=list(STEP_COLUMNS))
+        steps = pd.DataFrame(self._steps.arrays())
         steps["time"] = pd.to_datetime(steps["time"], unit="ns", utc=True)
         return Outcome(
             trace=self.trace,
@@ -404,27 +429,39 @@ class Ledger:
             used_unit_seconds=self._used_unit_seconds,
             extra_gain=self._extra_gain,
             paid=self._paid,
-            decision_seconds=tuple(self._seconds),
+            decision_seconds=tuple(self._seconds.arrays()["seconds"].tolist()),
             interrupted=interrupted,
             course=self.course,
         )
 
     # --- inner ----------------------------------------------------------------------------------------------------
 
-    def _step(
-        self,
-        now: int,
-        counts: tuple[int, int, int, int],
-        rate: float,
-        answer: tuple[float, float, float, str, str, str],
-    ) -> None:
-        since = self._since
-        lost = tuple(since.lost[book] for book in BOOKS)
-        net = since.gained
-        for work in lost:
-            net -= work
-        changes = (since.joined, since.left, since.preempted, since.rescaled)
-        self._steps.append((now, *counts, *changes, rate, net, *lost, *answer))
+    def _done(self, work: float) -> None:
+        self._since.gained += work
+        self._gained += work
+
+    def _step(self, now: int, stands: Standing, **answer: Any) -> None:
+        since, lost = self._since, self._since.lost
+        step = Step(
+            time=now,
+            idle=stands.idle,
+            used=stands.used,
+            jobs=stands.jobs,
+            running=stands.running,
+            joined=since.joined,
+            left=since.left,
+            preempted=since.preempted,
+            rescaled=since.rescaled,
+            rate=stands.rate,
+            progress=since.net,
+            rescale_cost=lost["rescale"],
+            preemption_cost=lost["preemption"],
+            stall_cost=lost["stall"],
+            start_cost=lost["start"],
+            restart_cost=lost["restart"],
+            **answer,
+        )
+        self._steps.append(step)
         self._since = _Since()
 
     def _settle_rise(self) -> None:
@@ -446,13 +483,12 @@ class Ledger:
         """Units held, runs of neighbouring units that were held alike made one row."""
         import pandas as pd
 
-        counts = np.array(self._held_count, dtype=np.int64)
-        job = np.repeat(np.array(self._held_job, dtype=np.int64), counts)
-        end = np.repeat(np.array(self._held_end, dtype=np.int64), counts)
-        unit = np.array(self._held_unit, dtype=np.int64)
-        start = np.array(self._held_start, dtype=np.int64)
+        held, units = self._held.arrays(), self._units.arrays()
+        job, end = np.repeat(held["job"], held["count"]), np.repeat(held["end"], held["count"])
+        unit, start = units["unit"], units["start"]
         order = np.lexsort((unit, end, start, job))
         job, unit, start, end = job[order], unit[order], start[order], end[order]
+        del order
         first = np.ones(len(unit), dtype=bool)
         first[1:] = (
             (job[1:] != job[:-1]) | (start[1:] != start[:-1]) | (end[1:] != end[:-1]) | (unit[1:] != unit[:-1] + 1)
@@ -461,9 +497,9 @@ class Ledger:
         lasts = np.append(begins[1:], len(unit)) - 1 if len(unit) else begins
         return pd.DataFrame(
             {
-                "job": job[begins],
-                "first_unit": unit[begins],
-                "last_unit": unit[lasts],
+                "job": job[begins].astype(np.int64),
+                "first_unit": unit[begins].astype(np.int64),
+                "last_unit": unit[lasts].astype(np.int64),
                 "start_ns": start[begins],
                 "end_ns": end[begins],
             }

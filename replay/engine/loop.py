@@ -7,32 +7,44 @@ to the next nanosecond. At one instant finishes come first, then leaves, joins, 
 from __future__ import annotations
 
 import json
-import math
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import ref
 
 from bft.models import JobTable
 from bft.replay.engine.asking import asking
-from bft.replay.engine.course import Stall
+from bft.replay.engine.columns import Columns
 from bft.replay.engine.holdings import Holdings
-from bft.replay.engine.ledger import ConservationError, Ledger, Loss, Outcome
-from bft.replay.engine.moves import Change, Traits, changes, held_twice
+from bft.replay.engine.in_play import InPlay, Window
+from bft.replay.engine.ledger import ConservationError, Ledger, Outcome, Standing
+from bft.replay.engine.memory import kept, remember
+from bft.replay.engine.motion import Motion
+from bft.replay.engine.moves import Change, Traits, changes
+from bft.replay.engine.partners import Partners
 from bft.replay.engine.port import Decision, Machine, Policy, PolicyError, Remembers, State
 from bft.replay.engine.rules import Rules
 from bft.replay.engine.running import NEVER, Running, finished_view
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
-# Rounding of doubles, relative: a finish due at a whole nanosecond must not come one late.
-ROUNDING = 1e-14
 # Status of a step at which there was nothing to give, so that nobody was asked.
 NOTHING_IDLE = "nothing idle"
 
 
-_STANDING = ("now", "_admitted", "_submitted", "_event", "_pending", "_decided_at", "_wake_ns", "_finished", "_over")
+@dataclass(slots=True)
+class _Place:
+    """How far a replay has come: jobs submitted and admitted, node events, decisions."""
+
+    submitted: int = 0
+    admitted: int = 0  # of those submitted, in their order
+    event: int = 0  # the next one of the trace
+    pending: bool = False  # something changed since the last decision
+    decided_at: int = -NEVER
+    wake_ns: int = NEVER
+    finished: list[int] = field(default_factory=list)  # since the policy was last asked
+    over: bool = False  # the trace has ended
 
 
 class ReplayOverError(RuntimeError):
@@ -53,8 +65,6 @@ class Replay:
 
     Attributes
     ----------
-    now
-        The current instant, UTC nanoseconds.
     ledger
         What has been recorded so far.
     """
@@ -70,25 +80,24 @@ class Replay:
     ) -> None:
         self.trace, self.jobs, self.policy, self.rules = trace, jobs, policy, rules
         self.interference = interference
-        self.now = trace.start
         self.ledger = Ledger(trace, jobs, without)
         self._traits = Traits.of(policy)
-        self._units_per_node = trace.units_per_node
         self._held = Holdings(len(trace.nodes) * trace.units_per_node, trace.units_per_node)
         self._machine = Machine(self._held)
-        # Not yet admitted, in order; _submitted of them have been submitted.
+        # All that are to be admitted, in their order.
         self._queue = [index for index in jobs.by_submit() if index not in without]
-        self._admitted = 0
-        self._submitted = 0
-        self._in_play: list[Running] = []
-        self._active: list[Running] = []  # those in play that hold units, in the same order
-        self._event = 0
-        self._pending = False  # something changed since the last decision
-        self._decided_at = -NEVER
-        self._wake_ns = NEVER
-        self._finished: list[int] = []  # since the policy was last asked
+        self._in_play = InPlay()
+        self._motion = Motion(trace.start, self._in_play, self.ledger, rules, self._traits, trace.units_per_node)
+        self._partners = Partners(jobs, self._in_play, self._held, self._motion, self._traits, interference)
+        self._place = _Place()
+        self._next: int | None = None  # the next instant, once it is known
         self._asked: State | None = None  # what is to be decided now
-        self._over = False
+        self._profiled = any(job.profile is not None for job in jobs)
+
+    @property
+    def now(self) -> int:
+        """The current instant, UTC nanoseconds."""
+        return self._motion.now
 
     # --- the loop -------------------------------------------------------------------------------------------------
 
@@ -139,9 +148,11 @@ class Replay:
 
         The last instant is that of the last finish, or the trace's end.
         """
-        if not self._work_left() or self._over:
+        if self._place.over or not self._work_left():
             return None
-        return min(self._next_instant(), self.trace.end)
+        if self._next is None:
+            self._next = self._next_instant()
+        return min(self._next, self.trace.end)
 
     def step(self) -> None:
         """Handle the next instant, the policy's decision included.
@@ -153,9 +164,8 @@ class Replay:
         PolicyError
             When the policy fails.
         """
-        state = self.advance()
-        if state is not None:
-            self.decide(self._answer(state))
+        if self.advance() is not None:
+            self.decide(self._answer())
 
     def advance(self) -> State | None:
         """Handle the next instant up to its decision, for those who decide themselves instead of the policy.
@@ -173,14 +183,15 @@ class Replay:
         instant = self.peek()
         if instant is None:
             raise ReplayOverError(f"the replay ended at {self.now} ns")
-        self._over = self._next_instant() > self.trace.end
-        if not self._happens(instant) or not self._in_play:
+        self._place.over, self._next = self._next is None or self._next > self.trace.end, None
+        if not self._happens(instant) or not len(self._in_play):
             return None
-        self._decided_at = instant
-        state = self._asked = self._state()
-        if state.idle:
-            return state
-        self.decide(Decision((0,) * len(state.jobs), status=NOTHING_IDLE))
+        self._place.decided_at = instant
+        if self._held.idle:
+            self._asked = self._state()
+            return self._asked
+        self._place.wake_ns = NEVER
+        self.ledger.decided(self.now, self._stands(), 0.0, status=NOTHING_IDLE)
         return None
 
     def decide(self, decision: Decision) -> None:
@@ -193,62 +204,66 @@ class Replay:
         RuntimeError
             When nothing is to be decided.
         """
-        state, self._asked = self._asked, None
-        if state is None:
+        if self._asked is None:
             raise RuntimeError("nothing is to be decided: advance() returned no state")
-        if state.idle:
-            self._finished = []
+        self._let_go()
+        place, self._next = self._place, None
+        place.finished = []
         if decision.wake_ns is not None and decision.wake_ns <= self.now:
             raise self._traits.refusal(f"it asked to be woken at {decision.wake_ns} ns, and it is {self.now}")
-        found = changes(decision, state, self._in_play, self._held, self._traits)
+        found = changes(decision, self._held.idle, self._in_play, self._held, self._traits)
         before = [(change.running, change.running.rate) for change in found if change.running.units]
         self._apply(found)
-        self._wake_ns = NEVER if decision.wake_ns is None else decision.wake_ns
+        place.wake_ns = NEVER if decision.wake_ns is None else decision.wake_ns
         self._conserve()
-        rate = sum(running.rate for running in self._active)
-        self.ledger.decided(
-            self.now,
-            state.idle,
-            len(state.jobs),
-            len(self._active),
-            self._held.used,
-            rate,
-            sum(running.rate - earlier for running, earlier in before),
-            decision,
-        )
+        rise = sum(running.rate - earlier for running, earlier in before)
+        self.ledger.decided(self.now, self._stands(), rise, solution=decision.solution)
 
     def _close(self, *, interrupted: bool) -> Outcome:
         for running in self._in_play:  # who holds units now held them to the end
+            self._motion.settle(running)
             self.ledger.released(running.index, running.units, self.now)
         progress = {running.index: running.progress for running in self._in_play}
-        return self.ledger.close(self.now, self._held.idle, self._held.used, progress, interrupted=interrupted)
+        stands = Standing(self._held.idle, self._held.used, len(self._in_play), 0, 0.0)
+        return self.ledger.close(self.now, stands, progress, interrupted=interrupted)
 
-    def state(self) -> dict[str, Any]:
-        """Where the replay stands between two steps, as plain values, for a checkpoint."""
+    @property
+    def history(self) -> dict[str, Columns]:
+        """What has been recorded and only ever grows."""
+        return self.ledger.history
+
+    def state(self, *, history: bool = True) -> dict[str, Any]:
+        """Where the replay stands between two steps, as values that JSON can hold, for a checkpoint.
+
+        `history`: with what has been recorded and only ever grows; False: it is kept elsewhere.
+        """
+        past = {"history": {name: table.since(0) for name, table in self.history.items()}} if history else {}
         return {
-            **{name: getattr(self, name) for name in _STANDING},
+            **past,
+            "now": self.now,
+            "place": kept(self._place),
             "policy": self._memory(),
             "held": self._held.state(),
             "ledger": self.ledger.state(),
-            "in_play": [running.state() for running in self._in_play],
+            "in_play": [{"index": running.index, **running.state()} for running in self._in_play],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Stand where `state` says; only for a replay of the same trace, jobs, policy and rules."""
-        for name in _STANDING:
-            setattr(self, name, state[name])
+        """Stand where `state` says; only for a new replay of the same trace, jobs, policy and rules."""
+        remember(self._place, state["place"])
         if isinstance(self.policy, Remembers):
             with self._asking():
                 self.policy.restore(state["policy"])
         self._held.restore(state["held"])
         self.ledger.restore(state["ledger"])
-        self._in_play = [
-            Running.restored(
-                entry, self.jobs.jobs[entry["index"]], self.ledger.records[entry["index"]], tunes=self._traits.tunes
-            )
-            for entry in state["in_play"]
-        ]
-        self._find_active()
+        for name, table in self.history.items():
+            table.restore(state["history"][name])
+        turns = {index: turn for turn, index in enumerate(self._queue)}
+        for entry in state["in_play"]:
+            running = self._new(entry["index"], turns[entry["index"]])
+            running.restore(entry)
+            self._in_play.restored(running)
+        self._motion.restored(state["now"])
 
     def _memory(self) -> dict[str, Any] | None:
         """What the policy remembers."""
@@ -259,113 +274,71 @@ class Replay:
             json.dumps(memory, default=lambda value: value.item())  # in here, as it is the policy's fault if it fails
             return memory
 
-    def _asking(self) -> AbstractContextManager[None]:
+    def _asking(self) -> asking:
         return asking(self._traits.name, self.policy, limit_s=self.rules.policy_time_limit_s)
 
     def _happens(self, instant: int) -> bool:
         """Handle everything that happens at an instant, in its order; whether a decision is due."""
-        self._let_pass(instant)
+        place = self._place
+        self._motion.pass_to(instant, self._held.idle, self._held.used)
         finished = self._finish()
         touched = self._leave_and_join()
         admitted = self._admit()
-        woken = self._wake_ns <= instant
+        woken = place.wake_ns <= instant
         if woken:
-            self._wake_ns = NEVER
-        self._pending |= touched if self.rules.events == "node" else finished or touched or admitted or woken
-        due = self._pending and instant < self.trace.end and instant >= self._decided_at + self._min_interval_ns()
-        self._pending &= not due
+            place.wake_ns = NEVER
+        place.pending |= touched if self.rules.events == "node" else finished or touched or admitted or woken
+        due = place.pending and instant < self.trace.end and instant >= place.decided_at + self._min_interval_ns()
+        place.pending &= not due
         return due
 
     def _work_left(self) -> bool:
-        return bool(self._in_play) or self._admitted < len(self._queue)
+        return len(self._in_play) > 0 or self._place.admitted < len(self._queue)
 
     def _next_instant(self) -> int:
-        instant = self._wake_ns if self._in_play else NEVER
-        for running in self._active:
-            instant = min(instant, running.finish_ns, running.ask_ns)
-        if self._event < len(self.trace.times):
-            instant = min(instant, int(self.trace.times[self._event]))
-        if self._submitted < len(self._queue):
-            instant = min(instant, max(self.jobs.jobs[self._queue[self._submitted]].tsub_ns, self.now))
-        if self._pending:
-            instant = min(instant, max(self._decided_at + self._min_interval_ns(), self.now + 1))
+        place = self._place
+        instant = min(self._motion.agenda.next(), place.wake_ns if len(self._in_play) else NEVER)
+        if place.event < len(self.trace.times):
+            instant = min(instant, int(self.trace.times[place.event]))
+        if place.submitted < len(self._queue):
+            instant = min(instant, max(self.jobs.jobs[self._queue[place.submitted]].tsub_ns, self.now))
+        if place.pending:
+            instant = min(instant, max(place.decided_at + self._min_interval_ns(), self.now + 1))
         return instant
 
     def _min_interval_ns(self) -> int:
         return round(self.rules.min_interval_s * SECOND_NS)
 
-    def _find_active(self) -> None:
-        self._active = [running for running in self._in_play if running.units]
-
     # --- stages of an instant, in their order ---------------------------------------------------------------------
 
-    def _let_pass(self, to: int) -> None:
-        """Let time pass: every running job progresses at its rate, stalls are charged as they pass."""
-        seconds = (to - self.now) / SECOND_NS
-        if seconds > 0:
-            work, rate = self.ledger.work, 0.0
-            stalls: list[Stall] = []
-            for running in self._active:
-                running.record.unit_seconds += len(running.units) * seconds
-                running.record.run_seconds += seconds
-                if running.rate:
-                    gain = running.rate * seconds
-                    rate += running.rate
-                    self.ledger.gained(running.record, gain)
-                    if running.stalls:
-                        if running.stalled_until > self.now:
-                            stalls.append((running.stalled_until, running.rate))
-                        gain = self._stalled(running, to)
-                    running.progress += gain
-            self.ledger.passed(self.now, to, self._held.idle, self._held.used)
-            self.ledger.course.went(self.now, to, work, rate, stalls)
-        self.now = to
-
-    def _stalled(self, running: Running, to: int) -> float:
-        """Charge a job what its stalls cost it until `to`, each up to its end; return what it does none the less."""
-        begin = self.now
-        for until, kind in running.stalls:
-            end = min(until, to)
-            if end > begin:
-                self.ledger.lost(running.record, running.rate * ((end - begin) / SECOND_NS), kind)
-                begin = end
-        if running.stalled_until <= to:
-            running.stalls.clear()
-        return running.rate * ((to - begin) / SECOND_NS)
-
     def _finish(self) -> bool:
-        done: list[Running] = []
-        going: list[Running] = []
-        for running in self._active:
-            due = running.finish_ns <= self.now or (running.progress >= running.enough and running.rate)
-            (done if due else going).append(running)
-        for running in going:
-            if running.ask_ns <= self.now:
-                self._set_rate(running)
+        done, asked = self._motion.agenda.due(self.now)
+        for running in asked:
+            self._motion.settle(running)
+            self._motion.set_rate(running)
+        beside: set[int] = set()
         for running in done:
+            beside.update(running.partners)
+            self._motion.settle(running)
             # A finish is rounded up to a nanosecond: what was done beyond the work is not counted.
-            self.ledger.gained(running.record, running.job.pmax - running.progress)
+            self.ledger.corrected(running.record, running.job.pmax - running.progress)
             running.progress = running.job.pmax
             self.ledger.finished(running.record, self.now)
-            self._held.release(running.index, running.units)
-            self.ledger.released(running.index, running.units, self.now)
-            running.units = []
-        if done:
-            gone = {running.index for running in done}
-            self._finished += [running.index for running in done]
-            self._in_play = [running for running in self._in_play if running.index not in gone]
-            self._find_active()
-            if any(running.partners for running in done):
-                self._refresh_partners()
+            self._release(running, running.units)
+            self._motion.end_run(running)
+            self._motion.set_rate(running)
+            self._in_play.remove(running)
+            self._place.finished.append(running.index)
+        self._partners.refresh((), beside)
         return bool(done)
 
     def _leave_and_join(self) -> bool:
-        if self._event >= len(self.trace.times) or self.trace.times[self._event] > self.now:
+        event = self._place.event
+        if event >= len(self.trace.times) or self.trace.times[event] > self.now:
             return False
-        event = self._event
-        self._event += 1
+        self._place.event += 1
         leaving, joining = self.trace.leaves(event).tolist(), self.trace.joins(event).tolist()
-        if self._units_per_node > 1:
+        if self.trace.units_per_node > 1:
             leaving, joining = self._units_of(leaving), self._units_of(joining)
         self._leave(leaving)
         self._held.join(joining, event)
@@ -373,7 +346,7 @@ class Replay:
         return True
 
     def _units_of(self, nodes: list[int]) -> list[int]:
-        per = self._units_per_node
+        per = self.trace.units_per_node
         return [unit for node in nodes for unit in range(node * per, (node + 1) * per)]
 
     def _leave(self, leaving: list[int]) -> None:
@@ -382,12 +355,12 @@ class Replay:
         Where the policy is rigid it stops instead, and loses its work since the last checkpoint.
         """
         lost = self._held.take_back(leaving)
-        if not lost:
-            return
-        for running in self._active:
-            gone = lost.get(running.index)
-            if gone is None:
-                continue
+        losers = self._in_play.of(lost)
+        beside: set[int] = set()
+        for running in losers:
+            gone = lost[running.index]
+            beside.update(running.partners)
+            self._motion.settle(running)
             self.ledger.released(running.index, [unit for unit in running.units if unit in gone], self.now)
             self.ledger.preempted(running.record)
             running.units = [unit for unit in running.units if unit not in gone]
@@ -395,70 +368,82 @@ class Replay:
             if self._traits.rigid:
                 self._stop(running)
             else:
-                self._charge(running, running.job.tcdw_s, "preemption")
-                if not running.units:
-                    running.end_run()
-                self._set_rate(running)
-        self._find_active()
-        self._refresh_partners()
+                self._motion.charge(running, running.job.tcdw_s, "preemption")
+            self._in_play.resized(running)
+            if not running.units:
+                self._motion.end_run(running)
+            self._motion.set_rate(running)
+        self._partners.refresh(losers, beside)
 
     def _stop(self, running: Running) -> None:
         """A rigid job has lost a unit: it goes back to its last checkpoint, and waits."""
-        self._save(running)
+        self._motion.save(running)
         if running.progress > running.saved:
             self.ledger.lost(running.record, running.progress - running.saved, "preemption")
             running.progress = running.saved
-        self._held.release(running.index, running.units)
-        self.ledger.released(running.index, running.units, self.now)
-        running.units = []
-        running.end_run()
-        self._set_rate(running)
+        self._release(running, running.units)
+
+    def _release(self, running: Running, units: Sequence[int]) -> None:
+        """A settled job gives units back."""
+        gone = set(units)
+        self._held.release(running.index, units)
+        self.ledger.released(running.index, units, self.now)
+        running.units = [unit for unit in running.units if unit not in gone]
+        self._in_play.resized(running)
 
     def _admit(self) -> bool:
-        while self._submitted < len(self._queue) and self.jobs.jobs[self._queue[self._submitted]].tsub_ns <= self.now:
-            self._submitted += 1
-        admitted = False
-        most = self.rules.max_jobs or NEVER
-        while self._admitted < self._submitted and len(self._in_play) < most:
-            index = self._queue[self._admitted]
-            self._admitted += 1
-            record = self.ledger.records[index]
-            self._in_play.append(Running(index, record.job, record, tunes=self._traits.tunes))
-            admitted = True
-        return admitted
+        place, queue = self._place, self._queue
+        while place.submitted < len(queue) and self.jobs.jobs[queue[place.submitted]].tsub_ns <= self.now:
+            place.submitted += 1
+        before, most = place.admitted, self.rules.max_jobs or NEVER
+        while place.admitted < place.submitted and len(self._in_play) < most:
+            self._in_play.add(self._new(queue[place.admitted], place.admitted))
+            place.admitted += 1
+        return place.admitted > before
+
+    def _new(self, index: int, turn: int) -> Running:
+        return Running.admitted(index, turn, self.ledger.records[index], tunes=self._traits.tunes)
 
     # --- the decision ---------------------------------------------------------------------------------------------
 
-    def _answer(self, state: State) -> Decision:
+    def _answer(self) -> Decision:
         """What the policy decides."""
         began = time.perf_counter()
         with self._asking():
-            answer: object = self.policy.decide(state)
+            answer: object = self.policy.decide(self._asked)  # type: ignore[arg-type]  # there is a state
         self.ledger.asked(time.perf_counter() - began)
         if not isinstance(answer, Decision):
             raise self._traits.refusal(f"it answered {answer!r:.100}; expected a Decision")
         return answer
 
     def _state(self) -> State:
-        at: dict[int, int] = {}
-        if self._held.shared:
-            at = {running.index: position for position, running in enumerate(self._in_play)}
-        clairvoyant = self._traits.clairvoyant
-        views = tuple(running.view(at, clairvoyant=clairvoyant) for running in self._in_play)
-        finished = tuple(finished_view(self.ledger.records[index]) for index in self._finished)
-        return State(self.now, self._held.idle, views, self._machine, finished)
+        jobs = Window(self._in_play, self.now, clairvoyant=self._traits.clairvoyant, used=self._held.used)
+        finished = tuple(finished_view(self.ledger.records[index]) for index in self._place.finished)
+        return State(self.now, self._held.idle, jobs, self._machine, finished)
+
+    def _let_go(self) -> None:
+        """The state has been answered. Who keeps it nonetheless keeps what was to be seen in it."""
+        jobs = None if self._asked is None else ref(self._asked.jobs)
+        self._asked = None
+        window = None if jobs is None else jobs()
+        if isinstance(window, Window):
+            window.keep()
+
+    def _stands(self) -> Standing:
+        play = self._in_play
+        return Standing(self._held.idle, self._held.used, len(play), len(play.active), play.rate)
 
     def _apply(self, found: list[Change]) -> None:
         """Move units as the decision says: all are released before any is granted, then each job pays."""
+        beside: set[int] = set()
         for change in found:
+            self._motion.settle(change.running)
+            beside.update(change.running.partners)
             if change.released:
-                gone = set(change.released)
-                running = change.running
-                self._held.release(running.index, change.released)
-                self.ledger.released(running.index, change.released, self.now)
-                before, running.units = len(running.units), [unit for unit in running.units if unit not in gone]
+                before = len(change.running.units)
+                self._release(change.running, change.released)
                 if not (change.granted or change.wanted):
-                    self._pay(running, before)
+                    self._pay(change.running, before)
         for change in found:
             if change.granted or change.wanted:
                 running = change.running
@@ -467,143 +452,41 @@ class Replay:
                 running.units.extend(granted)
                 self._held.grant(running.index, granted)
                 self.ledger.granted(running.index, granted, self.now)
+                self._in_play.resized(running)
                 self._pay(running, before)
-        self._find_active()
-        self._refresh_partners(decided=True)
-        for running in self._active:
-            if running.dynamics is not None:  # its policy may have told it to run otherwise
-                self._set_rate(running)
+        self._partners.refresh([change.running for change in found], beside, decided=True)
+        if self._profiled:
+            for running in self._in_play.of(self._in_play.active):
+                if running.dynamics is not None:  # its policy may have told it to run otherwise
+                    self._motion.settle(running)
+                    self._motion.set_rate(running)
 
     def _pay(self, running: Running, before: int) -> None:
         """A decision has changed the units of a job that had `before`; it pays for that at its rate before."""
-        record, job, rules = running.record, running.job, self.rules
+        record, job, rules, motion = running.record, running.job, self.rules, self._motion
         running.since_ns = self.now
-        running.waiting_view = None
         if before:
             self.ledger.rescaled(record)
         else:
             self.ledger.started(record, self.now)
         seconds = job.tcdw_s if len(running.units) < before else job.tcup_s
-        self._charge(running, seconds, "rescale" if before else "start stall")
+        motion.charge(running, seconds, "rescale" if before else "start stall")
         if not running.units:
             running.saved = running.progress  # who is asked to stop saves its work
-            running.end_run()
+            motion.end_run(running)
             record.stops += 1
         elif not before:
             running.begun_ns = self.now
             if record.starts == 1:
-                self._stall(running, rules.start_overhead_s, "start")
+                motion.stall(running, rules.start_overhead_s, "start")
             else:
-                self._stall(running, rules.restart_s(len(running.units)), "restart")
+                motion.stall(running, rules.restart_s(len(running.units)), "restart")
         elif self._traits.migrates:
-            self._stall(running, rules.restart_s(len(running.units)), "move")
-        self._set_rate(running)
+            motion.stall(running, rules.restart_s(len(running.units)), "move")
+        motion.set_rate(running)
 
     def _conserve(self) -> None:
         """Every idle unit is free or held, and held once unless it is shared."""
-        held = sum(len(running.units) for running in self._active)
-        twice = held_twice(self._active)
+        held, twice = self._in_play.held, self._in_play.twice
         if held - twice != self._held.used:
             raise ConservationError(f"{held} units held, {twice} of them twice, but {self._held.used} in use")
-
-    # --- sharing --------------------------------------------------------------------------------------------------
-
-    def _refresh_partners(self, *, decided: bool = False) -> None:
-        """Find anew who shares units with whom, where anybody does or did, and at which ratio.
-
-        `decided`: by the policy, which may only let jobs share that are allowed to, on as many units.
-        """
-        if not self._held.shared and not any(running.partners for running in self._active):
-            return
-        for running in self._active:
-            partners: Counter[int] = Counter()
-            for unit in running.units:
-                for index in self._held.holders(unit):
-                    if index != running.index:
-                        partners[index] += 1
-            same = partners.keys() == running.partners.keys()
-            running.partners = dict(partners)
-            if same and not (partners and self.interference is not None and self.interference.by_units):
-                continue
-            xi = max((self._xi(running, index) for index in partners), default=1.0)
-            if not same or xi != running.xi:
-                # What a leave makes of a pair is charged as it is; a decision may not choose what is not allowed.
-                if decided and self.interference is not None and xi > self.interference.xi_max:
-                    raise self._not_allowed(running, next(iter(partners)))
-                running.xi = xi
-                self._set_rate(running)
-
-    def _xi(self, running: Running, beside: int) -> float:
-        """The ratio of a job beside another, on as many units as it has."""
-        sides = None if self.interference is None else self.interference.sides(running.job, self.jobs.jobs[beside])
-        if sides is None:
-            raise self._not_allowed(running, beside)
-        return sides[0].of(len(running.units))
-
-    def _not_allowed(self, running: Running, beside: int) -> PolicyError:
-        a, b = running.job.name, self.jobs.jobs[beside].name
-        return self._traits.refusal(
-            f"it lets {a!r} and {b!r} share units, which no xi allows ({a!r} has {len(running.units)} units)"
-        )
-
-    # --- progress -------------------------------------------------------------------------------------------------
-
-    def _charge(self, running: Running, seconds: float, kind: Literal["rescale", "start stall", "preemption"]) -> None:
-        """Charge `seconds` of the job's time for a rescale, start or preemption, before its rate changes."""
-        if self.rules.cost_model == "stall":
-            self._stall(running, seconds, "stall" if kind == "rescale" else kind)
-            return
-        cost = min(seconds * running.rate, running.progress)  # progress never falls below 0
-        if cost > 0:
-            running.progress -= cost
-            self.ledger.lost(running.record, cost, kind)
-
-    def _stall(self, running: Running, seconds: float, kind: Loss) -> None:
-        """Let a job make no progress for so long."""
-        running.stall(self.now + round(seconds * SECOND_NS), kind)
-
-    def _save(self, running: Running) -> None:
-        """Bring a job's last checkpoint up to date; its rate has been the same since `rated_ns`."""
-        interval = round(self.rules.checkpoint_interval_s * SECOND_NS)
-        last = self.now
-        if interval:
-            last = running.begun_ns + (self.now - running.begun_ns) // interval * interval
-        if last >= running.rated_ns and running.rate:
-            since = max(0, self.now - max(last, running.stalled_until))
-            running.saved = max(running.saved, running.progress - running.rate * (since / SECOND_NS))
-
-    def _set_rate(self, running: Running) -> None:
-        """Set rate and finish time from the units held."""
-        job = running.job
-        if self._traits.rigid:
-            self._save(running)
-        running.rated_ns = self.now
-        running.ask_ns = NEVER
-        if not running.units:
-            running.partners, running.xi = {}, 1.0
-        if running.dynamics is None:
-            rate = float(job.rates[len(running.units)])
-            if job.spread_slowdown > 1 and self._spread(running.units):
-                rate /= job.spread_slowdown
-        elif running.units:
-            on = Counter(unit // self._units_per_node for unit in running.units)
-            placement = tuple(sorted(on.values(), reverse=True))
-            rate, until = running.dynamics.rate(placement, running.progress, max(self.now, running.stalled_until))
-            running.ask_ns = NEVER if until is None else until
-        else:
-            rate = 0.0
-        running.rate = rate / running.xi
-        running.finish_ns = NEVER
-        if running.rate > 0:
-            begin = max(self.now, running.stalled_until)
-            nanoseconds = (job.pmax - running.progress) / running.rate * SECOND_NS
-            if nanoseconds < NEVER - begin - 1:
-                whole = round(nanoseconds)
-                if abs(nanoseconds - whole) > ROUNDING * nanoseconds:
-                    whole = math.ceil(nanoseconds)
-                running.finish_ns = begin + max(0, whole)
-
-    def _spread(self, units: list[int]) -> bool:
-        """Whether units lie on more nodes than needed."""
-        per = self._units_per_node
-        return len({unit // per for unit in units}) > -(-len(units) // per)

@@ -6,10 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 
-from bft.milp import move
+import numpy as np
+from numpy.typing import NDArray
+
+from bft.milp import Transfer, move
 from bft.replay.engine.holdings import Holdings
-from bft.replay.engine.port import Decision, Kind, Policy, PolicyError, State
+from bft.replay.engine.in_play import InPlay
+from bft.replay.engine.port import Decision, Kind, Policy, PolicyError
 from bft.replay.engine.running import Running
+
+IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +49,7 @@ class Change:
     wanted: int = 0
 
 
-def changes(
-    decision: Decision, state: State, in_play: Sequence[Running], held: Holdings, traits: Traits
-) -> list[Change]:
+def changes(decision: Decision, idle: int, in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
     """What a decision changes, those that only release first, in order of admission.
 
     Raises
@@ -54,15 +58,13 @@ def changes(
         When the policy answers what it may not: unknown jobs, sizes out of bounds, more than there is, three jobs on a
         unit, a migration where it is forbidden, another size for a running job where the policy is rigid.
     """
-    _check_counts(decision, state, traits)
+    found: list[Change] = []
     if decision.placement is not None:
         found = _placed(decision.placement, in_play, held, traits)
-    elif decision.transfers:
-        found = _transferred(decision, in_play, held, traits)
-    else:
-        if sum(decision.counts) > state.idle + held_twice(in_play):
-            raise traits.refusal(f"it gave {sum(decision.counts)} units of {state.idle} idle ones")
-        found = _counted(decision.counts, in_play, held)
+    elif decision.transfers is not None:
+        found = _transferred(decision.transfers, in_play, held, traits)
+    elif decision.counts is not None:
+        found = _counted(_checked(decision.counts, in_play, traits), idle, in_play, held, traits)
     for change in found:
         gains = change.granted or change.wanted
         if change.released and gains and not traits.migrates:
@@ -74,46 +76,62 @@ def changes(
     return sorted(found, key=lambda change: bool(change.granted or change.wanted))
 
 
-def _check_counts(decision: Decision, state: State, traits: Traits) -> None:
-    if len(decision.counts) != len(state.jobs):
-        raise traits.refusal(f"it answered {len(decision.counts)} counts for {len(state.jobs)} jobs")
-    answered: tuple[object, ...] = decision.counts  # third parties may answer anything
-    for view, count in zip(state.jobs, answered, strict=True):
-        if not isinstance(count, Integral):
-            raise traits.refusal(f"it gave job {view.job.name!r} {count!r} units, which is no whole number")
-        if count and not max(view.job.jmin, 1) <= int(count) <= view.job.jmax:
-            raise traits.refusal(
-                f"it gave job {view.job.name!r} {count} units, outside 0 and [{view.job.jmin}, {view.job.jmax}]"
-            )
+def _checked(counts: Sequence[object] | IntArray, in_play: InPlay, traits: Traits) -> IntArray:
+    """The counts that a policy answered, of which a third party's may be anything: int64 of shape (jobs,)."""
+    if len(counts) != len(in_play):
+        raise traits.refusal(f"it answered {len(counts)} counts for {len(in_play)} jobs")
+    try:
+        answer = np.asarray(counts)
+    except (ValueError, TypeError, OverflowError):  # lists of several lengths and the like
+        answer = np.empty(0, dtype=object)
+    if answer.dtype.kind not in "bi" or answer.ndim != 1:
+        for running, count in zip(in_play, counts, strict=True):
+            if not isinstance(count, Integral):
+                raise traits.refusal(f"it gave job {running.job.name!r} {count!r} units, which is no whole number")
+            _check_size(running, int(count), traits)
+        return np.array([int(count) for count in counts if isinstance(count, Integral)], dtype=np.int64)
+    answer = answer.astype(np.int64, copy=False)
+    given = np.flatnonzero(answer)
+    sizes = answer[given]
+    wrong = given[(sizes < in_play.least[given]) | (sizes > in_play.most[given])]
+    for position in wrong.tolist():
+        _check_size(in_play[position], int(answer[position]), traits)
+    return answer
 
 
-def held_twice(in_play: Sequence[Running]) -> int:
-    """Units that two jobs hold."""
-    return sum(sum(running.partners.values()) for running in in_play) // 2
+def _check_size(running: Running, count: int, traits: Traits) -> None:
+    job = running.job
+    if count and not max(job.jmin, 1) <= count <= job.jmax:
+        raise traits.refusal(f"it gave job {job.name!r} {count} units, outside 0 and [{job.jmin}, {job.jmax}]")
 
 
-def _counted(counts: Sequence[int], in_play: Sequence[Running], held: Holdings) -> list[Change]:
+def _counted(answer: IntArray, idle: int, in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
     """Shrinking jobs release their newest units, growing ones take free ones."""
+    if int(answer.sum()) > idle + in_play.twice:
+        raise traits.refusal(f"it gave {answer.sum()} units of {idle} idle ones")
     found = []
-    for running, count in zip(in_play, counts, strict=True):
+    for position in np.flatnonzero(answer != in_play.counts).tolist():
+        running, count = in_play[position], int(answer[position])
         now = len(running.units)
         if count < now:
             found.append(Change(running, held.newest(running.units, now - count)))
-        elif count > now:
+        else:
             found.append(Change(running, wanted=count - now))
     return found
 
 
-def _placed(
-    placement: Mapping[int, tuple[int, ...]], in_play: Sequence[Running], held: Holdings, traits: Traits
-) -> list[Change]:
+def _placed(placement: Mapping[int, Sequence[int]], in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
     """Exactly the units that are named; a unit has at most two holders afterwards."""
     found = []
     holders: dict[int, int] = {}  # of the units that somebody gets
+    for running in in_play.short.values():  # who has lost so much cannot go on
+        if in_play.position(running) not in placement:
+            _check_size(running, len(running.units), traits)
     for position, units in sorted(placement.items()):
         if not 0 <= position < len(in_play):
             raise traits.refusal(f"it placed job {position} of {len(in_play)}")
         running = in_play[position]
+        _check_size(running, len(units), traits)
         wanted, old = set(units), set(running.units)
         if len(wanted) != len(units) or not all(0 <= unit < len(held) and held.is_idle(unit) for unit in wanted):
             raise traits.refusal(f"it gave job {running.job.name!r} units twice, or such as are not idle: {units}")
@@ -133,33 +151,33 @@ def _placed(
     return found
 
 
-def _transferred(decision: Decision, in_play: Sequence[Running], held: Holdings, traits: Traits) -> list[Change]:
-    """Move units between classes of holders as the decision's transfers say."""
-    position = {running.index: at for at, running in enumerate(in_play)}
+def _transferred(transfers: Sequence[Transfer], in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
+    """Move units between classes of holders."""
     current = [running.units for running in in_play]
     classes: dict[tuple[int, ...], list[int]] = {}
     for at, units in enumerate(current):
         for unit in units:
-            holders = tuple(sorted(position[index] for index in held.holders(unit)))
+            holders = tuple(map(in_play.position, in_play.of(held.holders(unit))))
             if holders[0] == at:
                 classes.setdefault(holders, []).append(unit)
-    wanted = [transfer for transfer in decision.transfers if transfer.before or transfer.after]
+    wanted = [transfer for transfer in transfers if transfer.before or transfer.after]
     for transfer in wanted:
-        known = len(held.free) if not transfer.before else len(classes.get(transfer.before, ()))
-        if transfer.units > known or len(set(transfer.after)) > 2:
-            raise traits.refusal(f"it moved {transfer.units} units of {known} from {transfer.before}")
+        known = held.free if not transfer.before else len(classes.get(transfer.before, ()))
+        strange = any(not 0 <= position < len(in_play) for position in transfer.after) or len(set(transfer.after)) > 2
+        if transfer.units > known or strange:
+            raise traits.refusal(
+                f"it moved {transfer.units} units of {known} from {transfer.before} to {transfer.after}"
+            )
     new = sum(transfer.units for transfer in wanted if not transfer.before)
-    if new > len(held.free):
-        raise traits.refusal(f"it gave {new} free units of {len(held.free)}")
+    if new > held.free:
+        raise traits.refusal(f"it gave {new} free units of {held.free}")
     classes[()] = held.take(new)
     found = []
     for running, before, after in zip(in_play, current, move(current, classes, wanted), strict=True):
+        _check_size(running, len(after), traits)
         kept, old = set(after), set(before)
         released = [unit for unit in before if unit not in kept]
         granted = [unit for unit in after if unit not in old]
         if released or granted:
             found.append(Change(running, released, granted))
-    after_all = {change.running.index: len(change.granted) - len(change.released) for change in found}
-    if tuple(len(r.units) + after_all.get(r.index, 0) for r in in_play) != tuple(decision.counts):
-        raise traits.refusal("its transfers do not lead to its counts")
     return found

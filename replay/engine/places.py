@@ -1,8 +1,16 @@
-"""Free units by node, and which of them a job should get: consolidated on the fewest nodes (DESIGN §2)."""
+"""Free units to be handed out on paper, and which of them a job should get: consolidated on the fewest nodes."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
+from itertools import islice
+
+from bft.replay.engine.free_units import FreeUnits
+from bft.replay.engine.rooms import Rooms
+
+# Larger than any unit: what is divided by it remains.
+_NO_KEYS = 2**62
 
 
 class Places:
@@ -16,20 +24,25 @@ class Places:
         Units of a node; unit u lies on node u // units_per_node.
     """
 
-    def __init__(self, free: Iterable[int], units_per_node: int = 1) -> None:
+    def __init__(self, free: Iterable[int] | FreeUnits | Rooms, units_per_node: int = 1) -> None:
         self._per = units_per_node
-        self._line: list[int] = []  # one unit a node: next one last
-        self._on: dict[int, list[int]] = {}  # several: node -> its free units, lowest last
-        if units_per_node == 1:
-            self._line = list(free)[::-1]
-            self._count = len(self._line)
-            return
-        for unit in sorted(free, reverse=True):
-            self._on.setdefault(unit // units_per_node, []).append(unit)
-        self._count = sum(map(len, self._on.values()))
+        # Where a unit is a node: the line, of which the first `_next` are taken, and what was given back since.
+        self._line, self._modulus, self._next = array("q"), _NO_KEYS, 0
+        self._back: list[int] = []
+        self._rooms = Rooms(units_per_node)
+        if isinstance(free, FreeUnits):
+            self._line, self._modulus = free.line(), free.modulus
+        elif isinstance(free, Rooms):
+            self._rooms = free.copy()
+        elif units_per_node == 1:
+            self._line = array("q", free)
+        else:
+            self.give_back(free)
 
     def __len__(self) -> int:
-        return self._count
+        if self._per == 1:
+            return len(self._back) + len(self._line) - self._next
+        return len(self._rooms)
 
     def take(self, units: int, *, spread: bool = False, near: Iterable[int] = ()) -> tuple[int, ...] | None:
         """Remove and return so many free units, None (and nothing is removed) when they are not to be had.
@@ -45,72 +58,28 @@ class Places:
         near
             Units that the job has already: `spread` fills up their nodes first.
         """
-        if units > self._count:
+        if units > len(self):
             return None
         if self._per == 1:
-            taken = tuple(self._line[: -units - 1 : -1])
-            del self._line[len(self._line) - units :]
-            self._count -= units
-            return taken
-        nodes = self._scattered(units, near) if spread else self._consolidated(units)
+            back = [self._back.pop() for _ in range(min(units, len(self._back)))]
+            begin, self._next = self._next, self._next + units - len(back)
+            return (*back, *(key % self._modulus for key in self._line[begin : self._next]))
+        nodes = self._rooms.scattered(units, near) if spread else self._rooms.consolidated(units)
         if nodes is None:
             return None
-        return tuple(unit for node, count in nodes for unit in self._remove(node, count))
+        return tuple(unit for node, count in nodes for unit in self._rooms.take(node, count))
 
     def give_back(self, units: Iterable[int]) -> None:
         """Units are free again; they are handed out before others."""
-        for unit in units:
-            self._count += 1
-            if self._per == 1:
-                self._line.append(unit)
-            else:
-                on = self._on.setdefault(unit // self._per, [])
-                on.append(unit)
-                on.sort(reverse=True)
+        if self._per == 1:
+            self._back.extend(units)
+        else:
+            for unit in units:
+                self._rooms.add(unit)
 
     def by_node(self) -> dict[int, int]:
-        """Free units of each node that has any."""
-        if self._per == 1:
-            return dict.fromkeys(self._line, 1)
-        return {node: len(free) for node, free in self._on.items() if free}
-
-    def _remove(self, node: int, count: int) -> list[int]:
-        self._count -= count
-        on = self._on[node]
-        return [on.pop() for _ in range(count)]
-
-    def _consolidated(self, units: int) -> list[tuple[int, int]] | None:
-        whole, rest = divmod(units, self._per)
-        chosen: list[tuple[int, int]] = []
-        if whole:
-            chosen = [(node, self._per) for node in sorted(self._on) if len(self._on[node]) == self._per][:whole]
-            if len(chosen) < whole:
-                return None
-        if rest:
-            taken = {node for node, _ in chosen}
-            room = [(len(free), node) for node, free in self._on.items() if len(free) >= rest and node not in taken]
-            if not room:
-                return None
-            chosen.append((min(room)[1], rest))
-        return chosen
-
-    def _scattered(self, units: int, near: Iterable[int]) -> list[tuple[int, int]]:
-        own: dict[int, int] = {}
-        for unit in near:
-            own[unit // self._per] = own.get(unit // self._per, 0) + 1
-        # Nodes where the job is already, most of it first; then the emptiest, to need few.
-        on = self.by_node()
-        order = sorted(on, key=lambda node: (-own.get(node, 0), -on[node], node))
-        chosen: list[tuple[int, int]] = []
-        for at, node in enumerate(order):
-            if node not in own:  # the remainder goes where the least room suffices
-                fits = [(on[other], other) for other in order[at:] if on[other] >= units]
-                if fits:
-                    chosen.append((min(fits)[1], units))
-                    return chosen
-            count = min(units, on[node])
-            chosen.append((node, count))
-            units -= count
-            if not units:
-                break
-        return chosen
+        """Free units of each node that has any; where a unit is a whole node, in the order of handing out."""
+        if self._per > 1:
+            return self._rooms.by_node()
+        left = (key % self._modulus for key in islice(self._line, self._next, None))
+        return dict.fromkeys([*reversed(self._back), *left], 1)

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from itertools import chain, pairwise
-from numbers import Integral, Real
+from numbers import Integral
 from types import MappingProxyType
 from typing import Any, Protocol, overload, runtime_checkable
 
-from bft.milp import Transfer
+import numpy as np
+from numpy.typing import NDArray
+
+from bft.milp import Solution, Transfer
 from bft.models import Dynamics, Job
 from bft.replay.engine.holdings import Holdings
 from bft.replay.engine.places import Places
+
+IntArray = NDArray[np.int64]
+# Positions that `Zeros` looks at together.
+_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +93,13 @@ class Jobs(Sequence[JobView]):
     """
 
     def __init__(self, views: Iterable[JobView] = ()) -> None:
-        self._views = tuple(views)
+        self._all = tuple(views)
 
     def __len__(self) -> int:
-        return len(self._views)
+        return len(self._all)
 
     def __iter__(self) -> Iterator[JobView]:
-        return iter(self._views)
+        return iter(self._all)
 
     @overload
     def __getitem__(self, position: int) -> JobView: ...
@@ -102,7 +108,7 @@ class Jobs(Sequence[JobView]):
     def __getitem__(self, position: slice) -> tuple[JobView, ...]: ...
 
     def __getitem__(self, position: int | slice) -> JobView | tuple[JobView, ...]:
-        return self._views[position]
+        return self._all[position]
 
     def __eq__(self, other: object) -> bool:
         return tuple(self) == tuple(other) if isinstance(other, Jobs) else NotImplemented
@@ -114,14 +120,19 @@ class Jobs(Sequence[JobView]):
         return f"Jobs({tuple(self)!r})"
 
     @cached_property
+    def counts(self) -> IntArray:
+        """Units that each job holds: int64 of shape (jobs,)."""
+        return np.array([view.units for view in self], dtype=np.int64)
+
+    @cached_property
     def running(self) -> Sequence[int]:
         """Positions of the jobs that hold units, ascending."""
-        return tuple(position for position, view in enumerate(self) if view.units)
+        return tuple(np.flatnonzero(self.counts).tolist())
 
     @cached_property
     def waiting(self) -> Sequence[int]:
         """Positions of the jobs that hold none, ascending."""
-        return AllBut(len(self), self.running)
+        return Zeros(self.counts)
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
@@ -129,30 +140,40 @@ class Jobs(Sequence[JobView]):
         return MappingProxyType({view.job.name: position for position, view in enumerate(self)})
 
     @cached_property
+    def least(self) -> IntArray:
+        """Fewest units on which each job runs, at least 1: int64 of shape (jobs,)."""
+        return np.array([max(view.job.jmin, 1) for view in self], dtype=np.int64)
+
+    @cached_property
+    def most(self) -> IntArray:
+        """Most units on which each job runs: int64 of shape (jobs,)."""
+        return np.array([view.job.jmax for view in self], dtype=np.int64)
+
+    @property
     def used(self) -> int:
         """Units that they hold, shared ones counted once."""
         views = [self[position] for position in self.running]
         return sum(view.units for view in views) - sum(view.shared for view in views) // 2
 
 
-class AllBut(Sequence[int]):
-    """The numbers 0 ... count - 1 but for some, in ascending order, in time and memory for these alone.
+class Zeros(Sequence[int]):
+    """Where numbers are 0, ascending; looked for only as far as somebody asks.
 
     Examples
     --------
-    >>> list(AllBut(6, [0, 3]))
-    [1, 2, 4, 5]
+    >>> list(Zeros(np.array([2, 0, 0, 5])))
+    [1, 2]
     """
 
-    def __init__(self, count: int, but: Sequence[int]) -> None:
-        self._count, self._but = count, but
+    def __init__(self, numbers: IntArray) -> None:
+        self._numbers = numbers
 
     def __len__(self) -> int:
-        return self._count - len(self._but)
+        return len(self._numbers) - int(np.count_nonzero(self._numbers))
 
     def __iter__(self) -> Iterator[int]:
-        bounds = (-1, *self._but, self._count)
-        return chain.from_iterable(range(before + 1, after) for before, after in pairwise(bounds))
+        for first in range(0, len(self._numbers), _AT_ONCE):
+            yield from (np.flatnonzero(self._numbers[first : first + _AT_ONCE] == 0) + first).tolist()
 
     @overload
     def __getitem__(self, index: int) -> int: ...
@@ -240,6 +261,11 @@ class State:
         return self._looked_up.positions
 
     @property
+    def bounds(self) -> tuple[IntArray, IntArray]:
+        """Fewest units, at least 1, and most units on which each of `jobs` runs: int64 of shape (jobs,) each."""
+        return self._looked_up.least, self._looked_up.most
+
+    @property
     def free(self) -> int:
         """Idle units that nobody holds."""
         return self.idle - self._looked_up.used
@@ -251,31 +277,55 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How many units each job in play shall have, in the order of `State.jobs`.
+    """What a policy decides, as one of three answers; the engine finds out what that changes.
 
-    By `counts` alone the engine chooses the units. A policy that cares says which: `placement` names, for each job
-    (position in `State.jobs`) whose units change, all units it shall hold; the others keep theirs. A unit that another
-    job keeps is then shared. `transfers` say how many units of which class of holders go to which. A policy that
-    optimises says how well: `status`, `objective`, `bound`, and `note` when something went wrong. At `wake_ns` the
-    policy is asked again even if nothing happens; what an earlier decision asked for lapses.
+    Parameters
+    ----------
+    counts
+        How many units each job in play shall have, in the order of `State.jobs`: whole numbers, or an integer array.
+        The engine chooses the units.
+    placement
+        For each job whose units change (position in `State.jobs`), all units that it shall hold, none to stop it; the
+        others keep theirs. A unit that another job keeps is then shared.
+    transfers
+        How many units of which class of holders go to which.
+    solution
+        What a solver answered, where one was asked: its status, objective, bound, backend and note are recorded.
+    wake_ns
+        When to ask again even if nothing happens, UTC nanoseconds; what an earlier decision asked for lapses.
+
+    Raises
+    ------
+    TypeError
+        When it is none of the three, or several, or something in it is of another type.
+
+    Examples
+    --------
+    >>> Decision((2, 0)).counts
+    (2, 0)
+    >>> Decision.placed({1: (4, 5)}).placement
+    {1: (4, 5)}
+    >>> Decision()
+    Traceback (most recent call last):
+    TypeError: Decision: expected one of counts, placement, transfers
     """
 
-    counts: tuple[int, ...]
-    status: str = "decided"
-    objective: float = float("nan")
-    bound: float = float("nan")
-    backend: str = ""
-    note: str = ""
-    transfers: tuple[Transfer, ...] = ()
-    placement: Mapping[int, tuple[int, ...]] | None = None
+    counts: Sequence[int] | IntArray | None = None
+    placement: Mapping[int, Sequence[int]] | None = None
+    transfers: tuple[Transfer, ...] | None = None
+    solution: Solution | None = None
     wake_ns: int | None = None
 
     def __post_init__(self) -> None:
-        given: dict[str, object] = {field.name: getattr(self, field.name) for field in fields(self)}
-        wake_ns, placement, counts = given["wake_ns"], given["placement"], given["counts"]
-        if isinstance(counts, str) or not isinstance(counts, Iterable):
+        # A third party's policy may have put in anything.
+        given: dict[str, object] = {name: getattr(self, name) for name in ("counts", "placement", "transfers")}
+        if sum(answer is not None for answer in given.values()) != 1:
+            raise TypeError("Decision: expected one of counts, placement, transfers")
+        counts, placement, wake_ns = given["counts"], given["placement"], self._whatever("wake_ns")
+        if isinstance(counts, str) or not (counts is None or isinstance(counts, Iterable)):
             raise TypeError(f"Decision: counts must be whole numbers, one for each job in play, not {counts!r}")
-        object.__setattr__(self, "counts", tuple(counts))
+        if counts is not None and not isinstance(counts, (tuple, np.ndarray)):
+            object.__setattr__(self, "counts", tuple(counts))
         if wake_ns is not None:
             if not isinstance(wake_ns, Integral):
                 raise TypeError(f"Decision: wake_ns must be whole nanoseconds, not {wake_ns!r}")
@@ -286,29 +336,46 @@ class Decision:
             for units in placement.values():
                 if not isinstance(units, Sequence) or not all(isinstance(unit, Integral) for unit in units):
                     raise TypeError(f"Decision: the units of a placement must be whole numbers, not {units!r}")
-        for name in ("status", "backend", "note"):
-            if not isinstance(given[name], str):
-                raise TypeError(f"Decision: {name} must be a text, not {given[name]!r}")
-        for name in ("objective", "bound"):
-            if not isinstance(given[name], Real):
-                raise TypeError(f"Decision: {name} must be a number, not {given[name]!r}")
+        if not isinstance(self._whatever("solution"), Solution | None):
+            raise TypeError(f"Decision: solution must be a bft.milp.Solution, not {self.solution!r}")
+
+    def _whatever(self, name: str) -> object:
+        return getattr(self, name)
 
     @classmethod
-    def placed(cls, state: State, placement: Mapping[int, tuple[int, ...]], *, wake_ns: int | None = None) -> Decision:
+    def placed(cls, placement: Mapping[int, Sequence[int]], *, wake_ns: int | None = None) -> Decision:
         """Give the jobs at these positions exactly these units, none to stop them; the others keep theirs."""
-        counts = [view.units for view in state.jobs]
-        for position, units in placement.items():
-            counts[position] = len(units)
-        return cls(tuple(counts), placement=placement, wake_ns=wake_ns)
+        return cls(placement=placement, wake_ns=wake_ns)
 
     @classmethod
-    def keep(cls, state: State, *, wake_ns: int | None = None) -> Decision:
+    def keep(cls, *, wake_ns: int | None = None) -> Decision:
         """Change nothing."""
-        return cls.placed(state, {}, wake_ns=wake_ns)
+        return cls(placement={}, wake_ns=wake_ns)
+
+    @classmethod
+    def solved(cls, solution: Solution) -> Decision:
+        """Do as a solver answered."""
+        if solution.transfers:
+            return cls(transfers=solution.transfers, solution=solution)
+        return cls(solution.counts, solution=solution)
 
     def waking(self, at_ns: int | None) -> Decision:
         """The same decision, and ask me again at an instant."""
         return replace(self, wake_ns=at_ns)
+
+    def counts_in(self, state: State) -> tuple[int, ...]:
+        """Units of each job once the decision on `state` is carried out."""
+        if self.counts is not None:
+            return tuple(int(count) for count in self.counts)
+        counts = [view.units for view in state.jobs]
+        for position, units in (self.placement or {}).items():
+            counts[position] = len(units)
+        for transfer in self.transfers or ():
+            for position in transfer.before:
+                counts[position] -= transfer.units
+            for position in transfer.after:
+                counts[position] += transfer.units
+        return tuple(counts)
 
 
 @dataclass(frozen=True, slots=True)

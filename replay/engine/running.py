@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from bft.models import Job
+from bft.models import Dynamics, Job
 from bft.replay.engine.ledger import JobRecord
+from bft.replay.engine.memory import NOT_KEPT, kept, remember
 from bft.replay.engine.port import JobView
+from bft.replay.trace.node_trace import SECOND_NS
 
 NEVER = 2**63 - 1
 # At an instant, a job that lacks at most this part of its work is done: what many changes of its rate may round off.
 FINISHED = 1e-12
-
-# What a checkpoint keeps.
-_KEPT = (
-    "units",
-    "progress",
-    "rate",
-    "finish_ns",
-    "stalled_until",
-    "xi",
-    "saved",
-    "begun_ns",
-    "rated_ns",
-    "since_ns",
-    "ask_ns",
-)
+# Rounding of doubles, relative: a finish due at a whole nanosecond must not come one late.
+ROUNDING = 1e-14
 
 
+@dataclass(slots=True, eq=False)
 class Running:
-    """A job in play.
+    """A job in play. Its amounts are those of `settled_ns`; since then they grow at a rate that has not changed.
 
     Attributes
     ----------
+    index, turn
+        Position in the table, and how many were admitted before it.
     units
         What it holds, oldest first; none while it waits.
-    progress, rate, finish_ns
-        Samples done, samples/s while not stalled, and when it will have done all of them at that rate.
+    progress, rate, settled_ns
+        Samples done at an instant, and samples/s since then while not stalled.
+    finish_ns, due_ns
+        When it will have done all of them at that rate; and from when on it counts as finished if something happens.
     ask_ns
         When its rate must be found anew though nothing has happened to it.
     stalled_until, stalls
@@ -46,50 +42,37 @@ class Running:
         With whom it shares units (position in the table -> how many), and how many times longer its iterations take.
     saved, begun_ns, rated_ns
         Progress at its last checkpoint, when it was started, and when its present rate was set.
-    enough
-        Progress at which it counts as finished at an instant at which something happens.
+    since_ns
+        When its units last changed.
     """
 
-    __slots__ = (
-        "ask_ns",
-        "begun_ns",
-        "dynamics",
-        "enough",
-        "finish_ns",
-        "index",
-        "job",
-        "partners",
-        "progress",
-        "rate",
-        "rated_ns",
-        "record",
-        "saved",
-        "since_ns",
-        "stalled_until",
-        "stalls",
-        "units",
-        "waiting_view",
-        "xi",
-    )
+    index: int = field(metadata=NOT_KEPT)
+    turn: int = field(metadata=NOT_KEPT)
+    job: Job = field(metadata=NOT_KEPT)
+    record: JobRecord = field(metadata=NOT_KEPT)
+    dynamics: Dynamics | None = field(metadata=NOT_KEPT)
+    units: list[int] = field(default_factory=list)
+    progress: float = 0.0
+    rate: float = 0.0
+    settled_ns: int = 0
+    finish_ns: int = NEVER
+    due_ns: int = NEVER
+    ask_ns: int = NEVER
+    stalled_until: int = 0
+    stalls: list[tuple[int, str]] = field(default_factory=list)
+    partners: dict[int, int] = field(default_factory=dict)
+    xi: float = 1.0
+    saved: float = 0.0
+    begun_ns: int = 0
+    rated_ns: int = 0
+    since_ns: int | None = None
+    waiting_view: JobView | None = field(default=None, metadata=NOT_KEPT)  # nothing changes while it waits
 
-    def __init__(self, index: int, job: Job, record: JobRecord, *, tunes: bool = False) -> None:
-        self.index, self.job, self.record = index, job, record
-        self.enough = job.pmax * (1 - FINISHED)
-        self.units: list[int] = []
-        self.progress = 0.0
-        self.rate = 0.0
-        self.finish_ns = NEVER
-        self.ask_ns = NEVER
-        self.stalled_until = 0
-        self.stalls: list[tuple[int, str]] = []
-        self.partners: dict[int, int] = {}
-        self.xi = 1.0
-        self.saved = 0.0
-        self.begun_ns = 0
-        self.rated_ns = 0
-        self.since_ns: int | None = None
-        self.dynamics = None if job.profile is None else job.profile.start(tunes=tunes)
-        self.waiting_view: JobView | None = None  # nothing changes while it waits: made once
+    @classmethod
+    def admitted(cls, index: int, turn: int, record: JobRecord, *, tunes: bool) -> Running:
+        """A job that has just come into play."""
+        profile = record.job.profile
+        return cls(index, turn, record.job, record, None if profile is None else profile.start(tunes=tunes))
 
     def stall(self, until: int, kind: str) -> None:
         """Let it make no progress until then; of several stalls the latest end counts."""
@@ -102,51 +85,60 @@ class Running:
         self.stalled_until = 0
         self.stalls.clear()
 
+    def progress_at(self, instant: int) -> float:
+        """Samples done at an instant, if nothing happens to it before."""
+        seconds = (instant - max(self.settled_ns, self.stalled_until)) / SECOND_NS
+        return self.progress + self.rate * seconds if seconds > 0 else self.progress
+
+    def set_rate(self, rate: float, now: int) -> None:
+        """Go at `rate` from now on, an instant up to which its amounts are settled, and find out when it is done."""
+        self.rate, self.rated_ns = rate, now
+        self.finish_ns = self.due_ns = NEVER
+        if rate <= 0:
+            return
+        begin = max(now, self.stalled_until)
+        nanoseconds = (self.job.pmax - self.progress) / rate * SECOND_NS
+        if nanoseconds < NEVER - begin - 1:
+            whole = round(nanoseconds)
+            if abs(nanoseconds - whole) > ROUNDING * nanoseconds:
+                whole = math.ceil(nanoseconds)
+            self.finish_ns = begin + max(0, whole)
+            lacking = self.job.pmax * (1 - FINISHED) - self.progress
+            early = begin + math.ceil(lacking / rate * SECOND_NS) if lacking > 0 else now
+            self.due_ns = min(self.finish_ns, early)
+
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps; the partners as pairs, since JSON has no numbers as keys."""
-        return {
-            "index": self.index,
-            "partners": list(self.partners.items()),
-            "stalls": list(self.stalls),
-            "dynamics": None if self.dynamics is None else self.dynamics.state(),
-            **{name: getattr(self, name) for name in _KEPT},
-        }
+        """What a checkpoint keeps."""
+        return {**kept(self), "dynamics": None if self.dynamics is None else self.dynamics.state()}
 
-    @classmethod
-    def restored(cls, state: Mapping[str, Any], job: Job, record: JobRecord, *, tunes: bool) -> Running:
-        """The job as `state` says it was."""
-        running = cls(state["index"], job, record, tunes=tunes)
-        for name in _KEPT:
-            setattr(running, name, state[name])
-        running.partners = dict(state["partners"])
-        running.stalls = [(until, kind) for until, kind in state["stalls"]]
-        if running.dynamics is not None:
-            running.dynamics.restore(state["dynamics"])
-        return running
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Be as `state` says."""
+        remember(self, state)
+        if self.dynamics is not None:
+            self.dynamics.restore(state["dynamics"])
 
-    def view(self, at: Mapping[int, int], *, clairvoyant: bool) -> JobView:
-        """What a policy sees; `at` gives the position of each job in play."""
-        if self.units:
-            self.waiting_view = None
-        elif self.waiting_view is not None:
+    def view(self, now: int, at: Mapping[int, int], *, clairvoyant: bool) -> JobView:
+        """What a policy sees at an instant; `at` gives the position in play of each job that shares units."""
+        if not self.units and self.waiting_view is not None:
             return self.waiting_view
-        record = self.record
+        record, units = self.record, len(self.units)
+        seconds = (now - self.settled_ns) / SECOND_NS if units else 0.0
         seen = JobView(
             self.job,
-            len(self.units),
-            record.unit_seconds,
+            units,
+            record.unit_seconds + units * seconds,
             tuple(self.units),
-            tuple((at[index], units) for index, units in self.partners.items()),
-            record.run_seconds,
+            tuple((at[index], shared) for index, shared in self.partners.items()),
+            record.run_seconds + seconds,
             record.starts,
             record.rescales - record.stops,
             record.start_ns,
             self.since_ns,
-            self.progress if clairvoyant else float("nan"),
+            self.progress_at(now) if clairvoyant else math.nan,
             self.dynamics,
             self.rate,
         )
-        if not self.units:
+        if not units:
             self.waiting_view = seen
         return seen
 

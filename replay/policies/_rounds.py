@@ -23,4 +23,4 @@ def keep_what_is_left(state: State, *, wake_ns: int | None) -> Decision:
     stopped: dict[int, tuple[int, ...]] = {
         at: () for at in state.running if state.jobs[at].units < state.jobs[at].job.jmin
     }
-    return Decision.placed(state, stopped, wake_ns=wake_ns)
+    return Decision.placed(stopped, wake_ns=wake_ns)

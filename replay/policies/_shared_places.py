@@ -105,8 +105,8 @@ def free_units(state: State, places: Places, held: Container[int]) -> list[int]:
     per = state.machine.units_per_node
     nodes = places.by_node()
     if per == 1:
-        return [unit for unit in reversed(nodes) if unit not in held]  # in the order in which they are handed out
-    on = (unit for node in nodes for unit in range(node * per, (node + 1) * per))
+        return [unit for unit in nodes if unit not in held]  # in the order in which they are handed out
+    on = (unit for node in sorted(nodes, reverse=True) for unit in range(node * per, (node + 1) * per))
     return [unit for unit in on if unit not in held and state.machine.is_idle(unit)]
 
 

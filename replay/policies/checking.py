@@ -233,7 +233,7 @@ class _Checked:
         busy = Machine(Holdings(len(trace.nodes) * trace.units_per_node, trace.units_per_node))
         waiting = State(state.time_ns, 0, state.jobs, busy)
         for label, asked in (("without jobs", without_jobs), ("without idle units", waiting)):
-            counts = self._decision(self._fresh(), asked, f"asked {label}").counts
+            counts = self._decision(self._fresh(), asked, f"asked {label}").counts_in(asked)
             if len(counts) != len(asked.jobs) or any(counts):
                 expected = (0,) * len(asked.jobs)
                 raise self._lacks("answers", f"asked {label} of {len(jobs)}, it gives {counts}, not {expected}")
@@ -314,7 +314,8 @@ def _equal(one: tuple[int, Decision], other: tuple[int, Decision]) -> bool:
 def _answer(decision: Decision) -> tuple[Any, ...]:
     """What a decision asks of the engine; how well it was solved, and how long that took, may differ."""
     placement = None if decision.placement is None else dict(decision.placement)
-    return decision.counts, placement, decision.transfers, decision.wake_ns
+    counts = None if decision.counts is None else tuple(int(count) for count in decision.counts)
+    return counts, placement, decision.transfers, decision.wake_ns
 
 
 def _shown(entry: tuple[int, Decision] | None) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from bft.replay.engine.port import Decision, State
 
 
@@ -28,15 +30,21 @@ class EqualShare:
 
     def decide(self, state: State) -> Decision:
         """Allocate equal shares."""
-        quota = state.idle // len(state.jobs) if state.jobs else 0
-        counts = []
-        for view in state.jobs:
-            share = min(quota, view.job.jmax)
-            counts.append(share if share >= view.job.jmin else 0)
-        left = state.idle - sum(counts)
-        for i, view in enumerate(state.jobs):
-            wanted = min(view.job.jmax, counts[i] + left)
-            if wanted >= max(view.job.jmin, 1):
-                left -= wanted - counts[i]
-                counts[i] = wanted
-        return Decision(tuple(counts))
+        least, most = state.bounds
+        counts = np.minimum(state.idle // len(most) if len(most) else 0, most)
+        counts[counts < least] = 0
+        left, first = state.idle - int(counts.sum()), 0
+        while left:
+            able = first + np.flatnonzero((counts < most)[first:] & (counts + left >= least)[first:])
+            until = np.cumsum(most[able] - counts[able])  # what those up to each can take
+            filled = int(np.searchsorted(until, left, side="right"))
+            counts[able[:filled]] = most[able[:filled]]
+            left -= int(until[filled - 1]) if filled else 0
+            if filled == len(able):
+                break
+            first = int(able[filled])  # the first that cannot be filled: it takes the rest, if that is enough to run on
+            if counts[first] + left >= least[first]:
+                counts[first] += left
+                break
+            first += 1
+        return Decision(counts)

@@ -87,15 +87,7 @@ class MilpPolicy:
         solution = self.solver.solve(problem)
         self.verified += solution.verified is not None
         self.mismatches += solution.verified is False
-        return Decision(
-            counts=solution.counts,
-            status=solution.status,
-            objective=solution.objective,
-            bound=solution.bound,
-            backend=solution.backend,
-            note=solution.note,
-            transfers=solution.transfers,
-        )
+        return Decision.solved(solution)
 
     def state(self) -> dict[str, Any]:
         """How many answers have been verified, how many were wrong, and what has been learned of curves."""

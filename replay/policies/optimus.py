@@ -43,7 +43,7 @@ class Optimus:
         )
         nodes = Nodes(state, set(range(len(state.jobs))) - set(changed))
         placement = {at: nodes.take(nodes.emptiest(counts[at])) for at in changed}
-        return Decision.placed(state, placement, wake_ns=wake_ns)
+        return Decision.placed(placement, wake_ns=wake_ns)
 
 
 def share(state: State) -> list[int]:

@@ -76,7 +76,7 @@ class Pollux:
             return keep_what_is_left(state, wake_ns=wake_ns)
         if state.machine.units_per_node == 1:
             return Decision(self._counts(state), wake_ns=wake_ns)
-        return Decision.placed(state, self._placement(state), wake_ns=wake_ns)
+        return Decision.placed(self._placement(state), wake_ns=wake_ns)
 
     # --- a unit is a node
 

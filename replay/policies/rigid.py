@@ -33,7 +33,7 @@ def start(state: State, waiting: Iterable[int], *, spreads: Spreads, blocks: boo
         Stop at the first job that does not fit; otherwise skip it.
     """
     if not state.free:
-        return Decision.keep(state)
+        return Decision.keep()
     places = state.machine.places()
     refused = _Refused()
     placed: dict[int, tuple[int, ...]] = {}
@@ -51,7 +51,7 @@ def start(state: State, waiting: Iterable[int], *, spreads: Spreads, blocks: boo
             refused.note(job.request, spread)
         if not len(places):
             break
-    return Decision.placed(state, placed)
+    return Decision.placed(placed)
 
 
 def within_quota(state: State, order: Iterable[int]) -> list[int]:
@@ -100,7 +100,7 @@ def run_by_quota(state: State, order: Sequence[int], *, spreads: Spreads) -> Dec
             units = places.take(job.request, spread=spreads(job))
             if units is not None:
                 placed[at] = units
-    return Decision.placed(state, placed)
+    return Decision.placed(placed)
 
 
 def run(state: State, order: Sequence[int], *, spreads: Spreads) -> Decision:
@@ -123,7 +123,7 @@ def run(state: State, order: Sequence[int], *, spreads: Spreads) -> Decision:
     """
     excess = _excess(state, order)
     if excess is None:
-        return Decision.keep(state)
+        return Decision.keep()
     places = state.machine.places()
     per = state.machine.units_per_node
     refused = _Refused()
@@ -154,7 +154,7 @@ def run(state: State, order: Sequence[int], *, spreads: Spreads) -> Decision:
         if not left:
             break
     elsewhere = any(not units and state.jobs[at].units <= len(places) for at, units in placed.items())
-    return Decision.placed(state, placed, wake_ns=state.time_ns + 1 if elsewhere else None)
+    return Decision.placed(placed, wake_ns=state.time_ns + 1 if elsewhere else None)
 
 
 def _excess(state: State, order: Sequence[int]) -> set[int] | None:

@@ -33,7 +33,7 @@ class ShortestFirst:
     def decide(self, state: State) -> Decision:
         """Start the shortest."""
         if not state.free:
-            return Decision.keep(state)
+            return Decision.keep()
         waiting = sorted(state.waiting, key=lambda at: self._total_s(state.jobs[at].job))
         return start(state, waiting, spreads=lambda job: not self.consolidate, blocks=not self.backfill)
 

@@ -41,7 +41,7 @@ class SjfBestSharing:
         waiting = list(state.waiting)
         twice = sum(view.shared for view in state.jobs) // 2
         if not waiting or twice == state.idle:  # every unit has two holders
-            return Decision.keep(state)
+            return Decision.keep()
         return _Walk(self, state).decision(waiting)
 
 
@@ -78,7 +78,7 @@ class _Walk:
                 self._slow_down(host, at)
             if not len(room):
                 break
-        return Decision.placed(self._state, placed)
+        return Decision.placed(placed)
 
     def _opened(self) -> SharedPlaces:
         """What is free, and the units that one job holds."""

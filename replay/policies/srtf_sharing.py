@@ -46,7 +46,7 @@ class _SharedSrtf(ABC):
     def decide(self, state: State) -> Decision:
         """Run the shortest, and let others share."""
         if not len(state.waiting):
-            return Decision.keep(state)
+            return Decision.keep()
         return _Walk(self, state).decision()
 
 
@@ -104,7 +104,7 @@ class _Walk:
         """Who runs where."""
         views, order = _owners(self._jobs, self._order)
         alone = run(replace(self._state, jobs=views), order, spreads=lambda job: not self._policy.consolidate)
-        self._placed.update(alone.placement or {})
+        self._placed.update((at, tuple(units)) for at, units in (alone.placement or {}).items())
         if any(not units for units in self._placed.values()):
             self._stay()
         else:
@@ -112,7 +112,7 @@ class _Walk:
         elsewhere = self._join()
         if alone.wake_ns is not None:  # somebody gave way though there are other units
             elsewhere = elsewhere or any(not units for units in self._placed.values())
-        return Decision.placed(self._state, self._placed, wake_ns=self._state.time_ns + 1 if elsewhere else None)
+        return Decision.placed(self._placed, wake_ns=self._state.time_ns + 1 if elsewhere else None)
 
     def _stay(self) -> None:
         """Of the running jobs whose units newcomers get, let those stay that may share with them; stop the others."""

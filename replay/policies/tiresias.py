@@ -103,7 +103,7 @@ class TiresiasL:
     def decide(self, state: State) -> Decision:
         """Walk the queues."""
         if not is_round(state.time_ns, self.interval_s):
-            return Decision.keep(state, wake_ns=next_round(state.time_ns, self.interval_s))
+            return Decision.keep(wake_ns=next_round(state.time_ns, self.interval_s))
         at = state.positions
         self._admit(at)
         for view in state.jobs:
@@ -115,9 +115,10 @@ class TiresiasL:
                 queue.sort(key=at.__getitem__)  # jobs in play are in order of submission
         walk = run_by_quota if self.compat else run
         decision = walk(state, [at[name] for queue in self._queues for name in queue], spreads=self._spreads)
+        counts = decision.counts_in(state)
         for queue in self._queues:
-            queue.sort(key=lambda name: not decision.counts[at[name]])  # stable: waiting ones go behind
-        for view, units in zip(state.jobs, decision.counts, strict=True):
+            queue.sort(key=lambda name: not counts[at[name]])  # stable: waiting ones go behind
+        for view, units in zip(state.jobs, counts, strict=True):
             one = self._standings[view.job.name]
             if units and one.counted_ns is None:
                 one.counted_ns = state.time_ns
@@ -174,7 +175,7 @@ class TiresiasL:
     def _next(self, state: State, decision: Decision) -> int | None:
         """When to decide anew though nothing happens: at the next crossing or promotion, or the round after it."""
         waits = []
-        for view, units in zip(state.jobs, decision.counts, strict=True):
+        for view, units in zip(state.jobs, decision.counts_in(state), strict=True):
             one = self._standings[view.job.name]
             if units and one.queue < len(self.limits):
                 waits.append(self._crossing_s(one, view, units))

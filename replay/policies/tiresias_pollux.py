@@ -29,7 +29,7 @@ class TiresiasPollux(TiresiasL):
         """Walk the queues."""
         wake_ns = next_round(state.time_ns, self.interval_s)
         if not is_round(state.time_ns, self.interval_s):
-            return Decision.keep(state, wake_ns=wake_ns)
+            return Decision.keep(wake_ns=wake_ns)
         at = state.positions
         self._admit(at)
         for view in state.jobs:
@@ -41,4 +41,4 @@ class TiresiasPollux(TiresiasL):
         for position in runs:
             if not state.jobs[position].units:
                 changed[position] = nodes.take(nodes.emptiest(state.jobs[position].job.request))
-        return Decision.placed(state, changed, wake_ns=wake_ns)
+        return Decision.placed(changed, wake_ns=wake_ns)

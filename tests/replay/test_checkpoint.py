@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import signal
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -200,8 +201,66 @@ def test_no_change_of_a_checkpoint_is_resumed(here: Path) -> None:
         with pytest.raises(InputError, match=r"is damaged|is no checkpoint"):
             checkpoint.resume(replay)
     checkpoint.path.write_bytes(whole + b"\n")
-    with pytest.raises(InputError, match="is damaged"):
+    with pytest.raises(InputError, match="is no checkpoint of ours, or a damaged one"):
         checkpoint.resume(replay)
+
+
+def test_what_was_written_before_stays_and_a_torn_last_part_is_left_out(here: Path) -> None:
+    replay, checkpoint = small()
+    sizes: list[int] = []
+    decisions: list[int] = []
+
+    def save(now: int) -> None:
+        decisions.append(replay.ledger.decisions)
+        before = checkpoint.path.read_bytes() if sizes else b""
+        checkpoint.save(replay)
+        whole = checkpoint.path.read_bytes()
+        assert whole.startswith(before)
+        sizes.append(len(whole))
+
+    outcome = replay.run(on_step=save)
+    whole = checkpoint.path.read_bytes()
+    assert len(sizes) > 20
+    growth = [after - before for before, after in pairwise(sizes)]
+    assert growth[-1] < 2 * growth[10]  # by the state and a row, not by the history
+    first, second = sizes[9], sizes[10]
+    for end in (first, first + 1, first + 100, (first + second) // 2, second - 1, second):
+        checkpoint.path.write_bytes(whole[:end])
+        other, again = small()
+        assert again.resume(other)
+        assert again.torn == (end not in (first, second))
+        assert other.ledger.decisions == decisions[9 if end < second else 10]
+        again.save(other)
+        assert again.resume(small()[0])
+        assert not again.torn
+        assert other.run().steps.equals(outcome.steps)
+    # As after a power cut: the file has its length, but not its content.
+    checkpoint.path.write_bytes(whole[:first] + bytes(second - first))
+    other, again = small()
+    assert again.resume(other)
+    assert again.torn
+    # Damage before the last part is none of that.
+    for at in (first // 2, first - 2):
+        checkpoint.path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 : second])
+        with pytest.raises(InputError, match=r"is damaged|is no checkpoint|other input"):
+            checkpoint.resume(small()[0])
+
+
+def test_a_file_of_superseded_states_is_made_anew(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bft.replay.checkpoint.SPARE_BYTES", 20_000)
+    replay, checkpoint = small()
+    sizes: list[int] = []
+
+    def save(now: int) -> None:
+        checkpoint.save(replay)
+        sizes.append(checkpoint.path.stat().st_size)
+
+    outcome = replay.run(on_step=save)
+    assert any(after < before for before, after in pairwise(sizes))
+    assert max(sizes) < 200_000
+    other, again = small()
+    assert again.resume(other)
+    assert other.run().steps.equals(outcome.steps)
 
 
 def test_a_damaged_checkpoint_is_refused_by_the_command(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,7 +268,7 @@ def test_a_damaged_checkpoint_is_refused_by_the_command(here: Path, capsys: pyte
     assert result_of([*signalled([(20, signal.SIGKILL)]), *args, "0"]).returncode == -signal.SIGKILL
     saved = Path("debug-itrOut.checkpoint.json")
     whole = saved.read_bytes()
-    at = whole.index(b'"_idle_unit_seconds": ') + 22
+    at = whole.index(b'"_idle_unit_seconds": ') + 22  # in the first of many parts
     saved.write_bytes(whole[:at] + (b"1" if whole[at : at + 1] != b"1" else b"2") + whole[at + 1 :])
     assert run([*args, "100"]) == 2
     assert "debug-itrOut.checkpoint.json: is damaged: its checksum is not that" in capsys.readouterr().err
@@ -221,12 +280,12 @@ def test_a_damaged_checkpoint_is_refused_by_the_command(here: Path, capsys: pyte
 @pytest.mark.parametrize("part", ["now", "held", "ledger", "in_play"])
 def test_a_key_that_a_checkpoint_lacks_is_no_traceback(here: Path, part: str) -> None:
     """As from a version that says less, though its checksum holds."""
-    header, body = saved_at(5).split(b"\n")
-    state = json.loads(body)
-    del state[part]
-    body = json.dumps(state).encode()
+    header, body, _ = saved_at(5).split(b"\n")
+    content = json.loads(body)
+    del content["state"][part]
+    body = json.dumps(content).encode() + b"\n"
     fields = json.loads(header)
-    fields["sha256"] = seal(fields["key"], body)
+    fields["sha256"] = seal(fields["key"], "", body)
     Path("saved.json").write_bytes(json.dumps(fields).encode() + b"\n" + body)
     replay, checkpoint = small()
     with pytest.raises(InputError, match=f"does not fit the version that reads it .KeyError: '{part}'"):
@@ -235,10 +294,10 @@ def test_a_key_that_a_checkpoint_lacks_is_no_traceback(here: Path, part: str) ->
 
 @pytest.mark.parametrize("missing", ["format", "version", "key", "sha256"])
 def test_a_header_without_one_of_its_fields_is_refused(here: Path, missing: str) -> None:
-    header, body = saved_at(5).split(b"\n")
+    header, body, _ = saved_at(5).split(b"\n")
     fields = json.loads(header)
     del fields[missing]
-    Path("saved.json").write_bytes(json.dumps(fields).encode() + b"\n" + body)
+    Path("saved.json").write_bytes(json.dumps(fields).encode() + b"\n" + body + b"\n")
     replay, checkpoint = small()
     with pytest.raises(InputError, match=r"is damaged|is no checkpoint|other input"):
         checkpoint.resume(replay)

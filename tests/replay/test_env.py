@@ -42,7 +42,7 @@ def test_a_policy_that_drives_it_gets_what_it_gets_in_a_replay(by: str, seed: in
     rewards, over = 0.0, False
     while not over:
         assert env.state is not None
-        counts = driver.decide(env.state).counts
+        counts = driver.decide(env.state).counts_in(env.state)
         _, reward, terminated, truncated, info = env.step(env.action(counts))
         assert info["counts"] == counts
         rewards += reward

@@ -86,14 +86,14 @@ class Lucid:
         self._learn(state)
         waiting = list(state.waiting)
         if not waiting:
-            return Decision.keep(state)
+            return Decision.keep()
         on = self.sharing and self._switch.on(state.time_ns)
         placed = self._started(state, waiting, on)
         wake_ns = None
         if self.sharing and len(placed) < len(waiting):
             turns = (self._switch.next_turn(state.time_ns), self._next_known(state) if on else None)
             wake_ns = min((at for at in turns if at is not None), default=None)
-        return Decision.placed(state, placed, wake_ns=wake_ns)
+        return Decision.placed(placed, wake_ns=wake_ns)
 
     def prepare(self, jobs: JobTable) -> JobTable:
         """The jobs with what saved models say of them."""

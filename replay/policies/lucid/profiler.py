@@ -66,7 +66,7 @@ class LucidProfiler:
         if not self._grown and len(waiting) - len(placed) > self.grow_above:
             self._grown = True
             placed = self._place(state, waiting, held, base + self.spare_nodes * per)
-        return Decision.placed(state, placed)
+        return Decision.placed(placed)
 
     def state(self) -> dict[str, Any]:
         """Whether it has grown, and what it has seen."""

@@ -267,7 +267,8 @@ class Simulator:
 
     def decide(self, now: int, gone: set[int]) -> None:
         views = tuple(JobView(self.jobs[j], len(self.held(j)), 0.0) for j in self.in_play)
-        counts = self.policy.decide(State(now, len(self.idle), views)).counts if self.idle else (0,) * len(views)
+        state = State(now, len(self.idle), views)
+        counts = self.policy.decide(state).counts_in(state) if self.idle else (0,) * len(views)
         self.rising = Fraction(0)
         for (j, run), n in zip(list(self.in_play.items()), counts, strict=True):
             if run is not None and n < len(run.units):

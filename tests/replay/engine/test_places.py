@@ -115,6 +115,6 @@ def test_holdings_give_what_is_free_and_no_more(per: int) -> None:
     taken = holdings.take(6)
     holdings.grant(0, taken)
     assert len(set(taken)) == 6
-    assert len(holdings.places()) == len(holdings.free) == 2
+    assert len(holdings.places()) == holdings.free == 2
     with pytest.raises(IndexError):
         holdings.take(3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from test_engine_oracle import SECOND
 from bft.models import JobTable
 from bft.replay import EqualShare, NodeTrace, Replay, State
 from bft.replay.engine.loop import ReplayOverError
-from bft.replay.engine.port import AllBut, JobView
+from bft.replay.engine.port import JobView, Zeros
 from bft.replay.policies import Decision
 
 JOBS = [make("a", pmax=300), make("b", pmax=100, at=20), make("c", pmax=1e6, at=30)]
@@ -86,13 +87,29 @@ def test_units_that_two_jobs_share_are_used_once() -> None:
     assert State(0, 10, (view(0, 3, 2), view(1, 2, 2), view(2, 0))).free == 7
 
 
-@given(st.integers(0, 20), st.data())
-def test_all_but_some(count: int, data: st.DataObject) -> None:
-    but = sorted(data.draw(st.sets(st.integers(0, count - 1)))) if count else []
-    rest = AllBut(count, but)
-    assert list(rest) == [number for number in range(count) if number not in but]
-    assert len(rest) == len(list(rest))
-    assert rest[:] == list(rest)
+@given(st.lists(st.integers(-1, 1), max_size=9), st.integers(1, 200))
+def test_where_zeros_are(numbers: list[int], times: int) -> None:
+    many = np.array(numbers * times, dtype=np.int64)
+    zeros = Zeros(many)
+    assert list(zeros) == zeros[:] == [at for at, number in enumerate(many) if number == 0]
+    assert len(zeros) == len(list(zeros))
+
+
+def test_who_keeps_a_state_keeps_what_was_to_be_seen_then() -> None:
+    states: list[State] = []
+    seen: list[tuple[object, ...]] = []
+
+    def look(state: State) -> tuple[object, ...]:
+        return (*state.jobs, state.free, *state.waiting, *state.running, *state.positions.items(), *state.bounds[0])
+
+    def answer(state: State) -> list[int]:
+        states.append(state)
+        seen.append(look(state))
+        return list(EqualShare().decide(state).counts_in(state))
+
+    replay(trace(), JOBS, Asks(answer))
+    assert len({repr(one) for one in seen}) == len(seen) > 5
+    assert [look(state) for state in states] == seen
 
 
 def test_what_the_engine_says_of_itself_is_what_a_scan_finds() -> None:

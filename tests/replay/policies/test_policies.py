@@ -24,7 +24,8 @@ def view(jmin: int, jmax: int, units: int = 0, *, name: str = "j", rates: list[f
 
 
 def share(idle: int, *bounds: tuple[int, int]) -> tuple[int, ...]:
-    return EqualShare().decide(State(0, idle, tuple(view(*b, name=f"j{k}") for k, b in enumerate(bounds)))).counts
+    state = State(0, idle, tuple(view(*b, name=f"j{k}") for k, b in enumerate(bounds)))
+    return EqualShare().decide(state).counts_in(state)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,9 @@ def test_equal_share_looks_at_nothing_but_bounds_and_idle_units(
     idle: int, jobs: list[tuple[tuple[int, int], int]]
 ) -> None:
     views = tuple(view(*b, units, name=f"j{k}") for k, (b, units) in enumerate(jobs))
-    assert EqualShare().decide(State(77, idle, views)).counts == share(idle, *(b for b, _ in jobs))
+    assert EqualShare().decide(State(77, idle, views)).counts_in(State(77, idle, views)) == share(
+        idle, *(b for b, _ in jobs)
+    )
 
 
 # --- milp -------------------------------------------------------------------------------------------------------------
@@ -132,8 +135,9 @@ def test_the_milp_policy_answers_the_best_of_all_allocations(state: State, tfwd:
     told = sum(value(v, n, tfwd, model) for v, n in zip(state.jobs, decision.counts, strict=True))
     assert sum(decision.counts) <= state.idle
     assert told == pytest.approx(best, rel=1e-9, abs=1e-9)
-    assert decision.objective == pytest.approx(best, rel=1e-9, abs=1e-9)
-    assert (decision.status, decision.backend) == ("optimal", "exact")
+    assert decision.solution is not None
+    assert decision.solution.objective == pytest.approx(best, rel=1e-9, abs=1e-9)
+    assert (decision.solution.status, decision.solution.backend) == ("optimal", "exact")
 
 
 def test_the_milp_policy_weighs_a_rescale_against_its_window() -> None:
@@ -147,7 +151,9 @@ def test_cbc_and_exact_answer_alike() -> None:
     jobs = (view(1, 3, 2, name="a", rates=[0, 10, 18, 24]), view(2, 3, 0, name="b", rates=[0, 1, 15, 40]))
     answers = [MilpPolicy(60.0, SolverOptions(backend)).decide(State(0, 4, jobs)) for backend in ("cbc", "exact")]
     assert answers[0].counts == answers[1].counts
-    assert answers[0].objective == pytest.approx(answers[1].objective)
+    assert answers[0].solution is not None
+    assert answers[1].solution is not None
+    assert answers[0].solution.objective == pytest.approx(answers[1].solution.objective)
 
 
 @pytest.mark.parametrize("backend", ["exact", "cbc"])

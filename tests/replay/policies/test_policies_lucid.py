@@ -363,7 +363,11 @@ def test_a_state_that_went_through_json_goes_on_to_the_same_end(seed: int) -> No
     for stop_at in (3, 12, 25):
         taken: list[str] = []
         first = fresh()
-        first.run(on_step=lambda now, replay=first, taken=taken: taken.append(json.dumps(replay.state())))  # type: ignore[misc]
+
+        def take(now: int, replay: Replay = first, taken: list[str] = taken) -> None:
+            taken.append(json.dumps(replay.state()))
+
+        first.run(on_step=take)
         second = fresh()
         second.restore(json.loads(taken[stop_at]))
         rest = second.run()

@@ -182,8 +182,9 @@ def test_what_pollux_makes_of_restarts(starts: int, rescales: int, age_s: int, p
 def test_pollux_leaves_a_job_alone_that_has_restarted_often(starts: int, rescales: int, grows: bool) -> None:
     """Twice as fast on two units, less 30 s of each restart: 2 x 600 / 630 pays, 2 x 300 / 630 does not."""
     view = running(curve_job("a", [1.0, 2.0]), 1, starts=starts, rescales=rescales)
-    decision = Pollux(delay_s=30.0).decide(State(600 * SECOND_NS, 2, (view,), Machine(Holdings(2))))
-    assert decision.counts == ((2,) if grows else (1,))
+    state = State(600 * SECOND_NS, 2, (view,), Machine(Holdings(2)))
+    decision = Pollux(delay_s=30.0).decide(state)
+    assert decision.counts_in(state) == ((2,) if grows else (1,))
 
 
 def test_between_rounds_jobs_keep_what_is_left() -> None:
@@ -256,7 +257,7 @@ def test_replicas_double_at_most_from_what_was_profiled(applications: Path) -> N
     class Watched(Pollux):
         def decide(self, state):  # type: ignore[no-untyped-def]
             decision = super().decide(state)
-            sizes.append(decision.counts[0])
+            sizes.append(decision.counts_in(state)[0])
             return decision
 
     Replay(trace, jobs, Watched(), CLUSTER).run()

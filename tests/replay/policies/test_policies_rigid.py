@@ -198,7 +198,7 @@ def test_nobody_gives_way_in_vain() -> None:
 def test_those_give_way_for_whom_no_room_is_left_anyhow() -> None:
     # Ten units: 4 for job 0 and 3 for job 1 leave 3, which job 3 can keep 2 of, between jobs 2 and 4 that must go.
     state = moment([(), (), (0, 1, 2, 3, 4), (5, 6), (7, 8, 9)], [4, 3, 5, 2, 3], nodes=5)
-    assert run(state, range(5), spreads=lambda job: True).counts == (4, 3, 0, 2, 0)
+    assert run(state, range(5), spreads=lambda job: True).counts_in(state) == (4, 3, 0, 2, 0)
 
 
 def test_who_gave_way_asks_for_the_other_free_units() -> None:
@@ -235,11 +235,11 @@ def moments(draw: st.DrawFn) -> State:
 def test_more_urgency_never_hurts(state: State, scattered: bool, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(state.jobs))))
     turn = data.draw(st.integers(0, len(order) - 1))
-    before = run(state, order, spreads=lambda job: scattered).counts
+    before = run(state, order, spreads=lambda job: scattered).counts_in(state)
     earlier = data.draw(st.integers(0, turn))
     at = order[turn]
     raised = [*order[:earlier], at, *(other for other in order[earlier:] if other != at)]
-    after = run(state, raised, spreads=lambda job: scattered).counts
+    after = run(state, raised, spreads=lambda job: scattered).counts_in(state)
     assert after[at] >= before[at]
 
 
@@ -251,7 +251,7 @@ def test_by_number_the_walk_is_greedy(state: State, data: st.DataObject) -> None
         if state.jobs[at].job.request <= left:
             expected[at] = state.jobs[at].job.request
             left -= expected[at]
-    assert list(run(state, order, spreads=lambda job: True).counts) == expected
+    assert list(run(state, order, spreads=lambda job: True).counts_in(state)) == expected
 
 
 # --- nodes that come and go -------------------------------------------------------------------------------------------

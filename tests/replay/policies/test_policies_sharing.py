@@ -118,8 +118,8 @@ class JoinAt:
         placement = {at: (0,) for at, view in enumerate(state.jobs) if not view.units}
         if len(state.jobs) == 2 and state.time_ns < at_ns:
             placement.pop(1)
-            return Decision.placed(state, placement, wake_ns=at_ns)
-        return Decision.placed(state, placement)
+            return Decision.placed(placement, wake_ns=at_ns)
+        return Decision.placed(placement)
 
 
 def replayed_mean_s(newcomer_s: float, running_s: float, xi_new: float, xi_run: float, delay_s: float = 0.0) -> float:

@@ -98,7 +98,7 @@ def test_promotion_ends_a_job_that_starved(k: float) -> None:
 
     def look(state: State, decision: Decision) -> None:
         view = state.jobs[0]
-        if view.job.name == "j0" and not decision.counts[0] and policy._standings["j0"].queue:
+        if view.job.name == "j0" and not decision.counts_in(state)[0] and policy._standings["j0"].queue:
             waits.append(policy._standings["j0"].waited(view, state.time_ns) / view.executed_s)
 
     policy = TiresiasL(limits=(20.0,), promote=k)
@@ -113,7 +113,7 @@ def test_nobody_waits_longer_than_the_knob_allows_in_a_lower_queue(jobs: list[Jo
     policy = TiresiasL(limits=(10.0, 30.0), promote=k)
 
     def look(state: State, decision: Decision) -> None:
-        for view, units in zip(state.jobs, decision.counts, strict=True):
+        for view, units in zip(state.jobs, decision.counts_in(state), strict=True):
             one = policy._standings[view.job.name]
             if not units and one.queue and one.executed(view) > 0:
                 assert one.waited(view, state.time_ns) < k * one.executed(view) + 1e-6
@@ -226,7 +226,7 @@ def test_rounds() -> None:
     at: set[int] = set()
 
     def look(state: State, decision: Decision) -> None:
-        if any(view.units != count for view, count in zip(state.jobs, decision.counts, strict=True)):
+        if any(view.units != count for view, count in zip(state.jobs, decision.counts_in(state), strict=True)):
             at.add(state.time_ns // SECOND_NS)
 
     jobs = [Job(0, 1, 100), Job(7, 1, 5), Job(61, 1, 300)]

@@ -46,7 +46,7 @@ class Knobs:
     _memory: int = 0
 
     def decide(self, state: State) -> Decision:
-        return Decision.keep(state)
+        return Decision.keep()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bft.milp import Solution
 from bft.models import Curve, Job, JobTable
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
@@ -343,7 +344,7 @@ def test_the_gap_of_a_step_is_what_its_answer_may_lack_of_its_bound(objective: f
         name = "tells"
 
         def decide(self, state: State) -> Decision:
-            return Decision((1,), status="feasible", objective=objective, bound=bound)
+            return Decision((1,), solution=Solution("feasible", (1,), objective, bound, "cbc", "modes"))
 
     steps = replay(trace([(0, 0, True)], 10), job("a"), policy=Tells()).steps
     assert steps["gap"].iloc[0] == pytest.approx(gap, nan_ok=True)

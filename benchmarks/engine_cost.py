@@ -1,0 +1,244 @@
+"""What an event costs the engine: with jobs that wait, jobs that run, units of the machine, and units that move.
+
+    python benchmarks/engine_cost.py [--events 3000] [--many 50000] [--floor]
+
+Times are processor times, the least of three rounds in which all sizes take turns, so that their ratios mean something
+on a busy machine. The engine's own share is what remains without the time in which the policy was asked. `--floor` also
+runs benchmarks/floor.py, which needs the reference data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from bft.models import Curve, Job, JobTable
+from bft.replay import Decision, EqualShare, Kind, NodeTrace, Policy, Replay, Rules, State
+from bft.replay.engine.ledger import Outcome
+from bft.replay.policies.fifo import Fifo
+from bft.replay.trace.node_trace import SECOND_NS
+
+ROUNDS = 3
+
+
+@dataclass
+class Keeps:
+    """Starts what fits at first, then changes nothing by itself: hardly a policy, so that the engine's cost is seen."""
+
+    name: str = field(default="keeps", init=False)
+    kind: ClassVar[Kind] = Kind(rigid=True)
+
+    def decide(self, state: State) -> Decision:
+        """Fill the machine once."""
+        return Fifo().decide(state) if not len(state.running) else Decision.keep()
+
+
+@dataclass
+class Swaps:
+    """Moves all units from one of two jobs to the other at each event."""
+
+    name: str = field(default="swaps", init=False)
+
+    def decide(self, state: State) -> Decision:
+        """Give all to who has none."""
+        first = state.jobs[0].units == 0
+        return Decision((state.idle * first, state.idle * (not first)))
+
+
+def flickering(units: int, events: int, *, spare: int = 1, units_per_node: int = 1) -> NodeTrace:
+    """A machine of `units` that are always idle, and `spare` nodes that join and leave by turns, one event a second."""
+    nodes = units // units_per_node + spare
+    always = np.arange(nodes - spare, dtype=np.int32)
+    others = np.arange(nodes - spare, nodes, dtype=np.int32)
+    joins = [always, *(others if event % 2 else others[:0] for event in range(1, events))]
+    leaves = [others[:0], *(others[:0] if event % 2 else others for event in range(1, events))]
+    times = np.arange(events, dtype=np.int64) * SECOND_NS
+    return NodeTrace(
+        tuple(f"n{node}" for node in range(nodes)),
+        times,
+        np.concatenate(joins),
+        np.concatenate([[0], np.cumsum([len(one) for one in joins])]).astype(np.int64),
+        np.concatenate(leaves),
+        np.concatenate([[0], np.cumsum([len(one) for one in leaves])]).astype(np.int64),
+        0,
+        events * SECOND_NS,
+        units_per_node=units_per_node,
+    )
+
+
+def jobs(count: int, *, most: int = 1, seconds: float = 1e9, ends: int = 0) -> JobTable:
+    """So many jobs of 1 ... `most` units, all submitted at once; every `ends`-th of them is short."""
+    curve = Curve(np.array([0.0, most]), np.array([0.0, most]))
+    return JobTable(
+        tuple(
+            Job(f"j{k}", 0, 1, most, 40.0 + k % 7 if ends and k % ends == 0 else seconds, 0.0, 0.0, curve, curve)
+            for k in range(count)
+        )
+    )
+
+
+class Cost(NamedTuple):
+    """Microseconds an event: in all, and without the policy."""
+
+    total: float
+    engine: float
+
+
+@dataclass
+class Timed:
+    """A policy, and the processor time that it took."""
+
+    policy: Policy
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.name, self.kind = self.policy.name, Kind.of(self.policy)
+
+    def decide(self, state: State) -> Decision:
+        """As the policy decides."""
+        began = time.process_time()
+        decision = self.policy.decide(state)
+        self.seconds += time.process_time() - began
+        return decision
+
+
+def cost(make: Callable[[], Replay], events: int) -> Cost:
+    """Of a replay, but for its first tenth."""
+    replay = make()
+    for _ in range(events // 10):
+        replay.step()
+    gc.collect()
+    timed = replay.policy
+    asked = timed.seconds if isinstance(timed, Timed) else 0.0
+    began, steps = time.process_time(), 0
+    while steps < events * 9 // 10 and replay.peek() is not None:
+        replay.step()
+        steps += 1
+    spent = time.process_time() - began
+    policy = timed.seconds - asked if isinstance(timed, Timed) else 0.0
+    return Cost(spent / steps * 1e6, (spent - policy) / steps * 1e6)
+
+
+def least(makes: dict[str, Callable[[], Replay]], events: int) -> dict[str, Cost]:
+    """The least cost of each over some rounds in which they take turns."""
+    costs: dict[str, list[Cost]] = {name: [] for name in makes}
+    for _ in range(ROUNDS):
+        for name, make in makes.items():
+            costs[name].append(cost(make, events))
+    return {name: Cost(min(c.total for c in of), min(c.engine for c in of)) for name, of in costs.items()}
+
+
+def table(title: str, costs: dict[str, Cost]) -> None:
+    """Print costs, and how many times that of the first each is."""
+    first = next(iter(costs.values()))
+    print(f"\n{title}\n{'':26}{'us an event':>12}{'ratio':>8}{'engine alone':>14}{'ratio':>8}")
+    for name, one in costs.items():
+        of = one.total / first.total, one.engine / first.engine
+        print(f"{name:26}{one.total:12.1f}{of[0]:8.2f}{one.engine:14.1f}{of[1]:8.2f}")
+
+
+def replay_of(trace: NodeTrace, jobs: JobTable, policy: Policy) -> Replay:
+    """All jobs in play."""
+    return Replay(trace, jobs, Timed(policy), Rules(max_jobs=0))
+
+
+def waiting(events: int) -> None:
+    """20 run, others wait."""
+    trace = flickering(20, events)
+    for policy in (Keeps, Fifo, EqualShare):
+        makes = {
+            f"{count} in play": (lambda count=count, policy=policy: replay_of(trace, jobs(count), policy()))
+            for count in (30, 100, 1_000, 10_000)
+        }
+        table(f"{policy.__name__}: 20 jobs run, the others wait", least(makes, events))
+
+
+def running(events: int) -> None:
+    """All run."""
+    makes = {
+        f"{count} running": (lambda count=count: replay_of(flickering(count, events), jobs(count + 10), Fifo()))
+        for count in (10, 100, 1_000)
+    }
+    table("Fifo: all but ten run", least(makes, events))
+
+
+def machine(events: int) -> None:
+    """Nodes of eight units, of which eight are used; placed anew at each event."""
+    makes = {
+        f"{units} units": (
+            lambda units=units: replay_of(flickering(units, events, units_per_node=8), jobs(30, most=1), Fifo())
+        )
+        for units in (64, 1_024, 16_384)
+    }
+    table("Fifo on nodes of eight units", least(makes, events))
+
+
+def _moves(events: int, units: int, answer: multiprocessing.Queue[tuple[float, int]]) -> None:
+    trace = flickering(units, events)
+    replay = replay_of(trace, jobs(2, most=units + 1), Swaps())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    outcome = replay.run()
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    answer.put(((after - before) * 1024, _moved(outcome)))
+
+
+def _moved(outcome: Outcome) -> int:
+    held = outcome.allocations
+    return int((held["last_unit"] - held["first_unit"] + 1).sum())
+
+
+def memory(events: int = 2_000, units: int = 1_000) -> None:
+    """Bytes for each unit that moves, the making of the results included; in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    answer: multiprocessing.Queue[tuple[float, int]] = context.Queue()
+    process = context.Process(target=_moves, args=(events, units, answer))
+    process.start()
+    spent, moved = answer.get()
+    process.join()
+    print(f"\nMemory: {spent / moved:.1f} bytes a unit-move at the peak ({moved:,} moves)")
+
+
+def many(events: int, count: int = 10_000) -> None:
+    """Many events with many jobs in play."""
+    print(f"\n{count:,} jobs in play, {events:,} events")
+    for policy in (Fifo, EqualShare):
+        began = time.process_time()
+        replay_of(flickering(500, events, spare=5), jobs(count, most=25, ends=3), policy()).run()
+        seconds = time.process_time() - began
+        print(f"{policy.__name__:26}{seconds:10.1f} s{seconds / events * 1e6:10.1f} us an event", end="")
+        print(f"{seconds / events * 1e6 / 60:10.1f} minutes for a million, {_peak_mib():,.0f} MiB at the peak")
+
+
+def _peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    """Run all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--events", type=int, default=3_000, help="events of each measurement")
+    parser.add_argument("--many", type=int, default=50_000, help="events of the long replay; 0: none")
+    parser.add_argument("--floor", action="store_true", help="also compare with the floor program")
+    options = parser.parse_args()
+    waiting(options.events)
+    running(options.events)
+    machine(options.events)
+    memory()
+    if options.many:
+        many(options.many)
+    if options.floor:
+        import floor
+
+        floor.main([])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""What will happen to running jobs by itself, in one total order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heapify, heappop, heappush
+
+from bft.replay.engine.running import NEVER, Running
+
+FINISH, ASK = 0, 1
+Entry = tuple[int, int, int, int]
+"""Instant (UTC ns), kind, the job's turn of admission, its position in the table."""
+
+
+class Agenda:
+    """When running jobs finish, and when their rate must be found anew: a heap of (time, kind, turn).
+
+    An entry is never removed when a job's rate changes: it no longer says what the job says, and is skipped. When more
+    than half of the entries are such, the heap is made anew, so that a change costs O(log jobs).
+
+    Parameters
+    ----------
+    active
+        The jobs that hold units, by position in the table; kept by whoever made it.
+    """
+
+    def __init__(self, active: Mapping[int, Running]) -> None:
+        self._active = active
+        self._heap: list[Entry] = []
+        self._early_ns = 0  # no job finishes by rounding (see `Running.due_ns`) longer than this before its time
+
+    def put(self, running: Running) -> None:
+        """Note what a job now says."""
+        if running.finish_ns != NEVER:
+            self._early_ns = max(self._early_ns, running.finish_ns - running.due_ns)
+            heappush(self._heap, (running.finish_ns, FINISH, running.turn, running.index))
+        if running.ask_ns != NEVER:
+            heappush(self._heap, (running.ask_ns, ASK, running.turn, running.index))
+        if len(self._heap) > 64 + 4 * len(self._active):
+            self._heap = [entry for entry in set(self._heap) if self._holds(entry)]
+            heapify(self._heap)
+
+    def next(self) -> int:
+        """The next instant, NEVER where there is none."""
+        while self._heap and not self._holds(self._heap[0]):
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else NEVER
+
+    def due(self, now: int) -> tuple[list[Running], list[Running]]:
+        """Take out the jobs that finish now, and the others that are to be asked, both in order of admission."""
+        if not self._heap or self._heap[0][0] > now + self._early_ns:
+            return [], []
+        finished: dict[int, Running] = {}
+        asked: dict[int, Running] = {}
+        later: list[Entry] = []
+        while self._heap and self._heap[0][0] <= now + self._early_ns:
+            entry = heappop(self._heap)
+            if not self._holds(entry):
+                continue
+            time, kind, turn, index = entry
+            if kind == FINISH and self._active[index].due_ns <= now:
+                finished[turn] = self._active[index]
+            elif time <= now:
+                asked[turn] = self._active[index]
+            else:
+                later.append(entry)
+        for entry in later:
+            heappush(self._heap, entry)
+        return [finished[turn] for turn in sorted(finished)], [
+            asked[turn] for turn in sorted(asked) if turn not in finished
+        ]
+
+    def _holds(self, entry: Entry) -> bool:
+        """Whether the job still says so."""
+        time, kind, _, index = entry
+        running = self._active.get(index)
+        return running is not None and time == (running.finish_ns if kind == FINISH else running.ask_ns)

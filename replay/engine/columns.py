@@ -1,0 +1,76 @@
+"""Tables that only grow, kept by column: a few bytes a cell."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+# So many rows are put into columns at once.
+ROWS = 256
+
+
+class Columns:
+    """A table of numbers and texts to which rows are added at the end.
+
+    Parameters
+    ----------
+    kinds
+        Type of each column by its name, as `array` names them: `i` and `q` for whole numbers of 32 and 64 bits, `d` for
+        floats; empty for texts.
+
+    Examples
+    --------
+    >>> table = Columns({"when": "q", "what": ""})
+    >>> table.append((5, "join"))
+    >>> table.extend(([7, 8], ["leave", "join"]))
+    >>> len(table), table.since(1)
+    (3, {'when': [7, 8], 'what': ['leave', 'join']})
+    """
+
+    def __init__(self, kinds: Mapping[str, str]) -> None:
+        self._columns: dict[str, Any] = {name: array(kind) if kind else [] for name, kind in kinds.items()}
+        self._first = next(iter(self._columns.values()))
+        self._rows: list[Sequence[Any]] = []  # the latest, not yet put into columns
+
+    def __len__(self) -> int:
+        return len(self._first) + len(self._rows)
+
+    def append(self, row: Sequence[Any]) -> None:
+        """Add a row: one value a column, in their order."""
+        self._rows.append(row)
+        if len(self._rows) == ROWS:
+            self._settle()
+
+    def extend(self, columns: Sequence[Iterable[Any]]) -> None:
+        """Add rows, given by column, in their order."""
+        self._settle()
+        for column, values in zip(self._columns.values(), columns, strict=True):
+            column.extend(values)
+
+    def since(self, row: int) -> dict[str, list[Any]]:
+        """The rows from this one on, by column, as values that JSON can hold."""
+        self._settle()
+        return {name: list(column[row:]) for name, column in self._columns.items()}
+
+    def restore(self, columns: Mapping[str, list[Any]]) -> None:
+        """Have these rows and no others."""
+        self._rows.clear()
+        for name, column in self._columns.items():
+            column[:] = array(column.typecode, columns[name]) if isinstance(column, array) else columns[name]
+
+    def arrays(self) -> dict[str, Any]:
+        """Columns by name: numbers as arrays on the same memory, so that no row can be added while one is in use."""
+        self._settle()
+        return {
+            name: np.asarray(memoryview(column)) if isinstance(column, array) else column
+            for name, column in self._columns.items()
+        }
+
+    def _settle(self) -> None:
+        if self._rows:
+            for column, values in zip(self._columns.values(), zip(*self._rows, strict=True), strict=True):
+                column.extend(values)
+            self._rows.clear()

@@ -1,0 +1,95 @@
+"""What a checkpoint keeps of an object: its dataclass fields, so that a new one cannot be forgotten."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from types import MappingProxyType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+# Metadata of a field that follows from the others, or is given anew: no checkpoint keeps it.
+NOT_KEPT = MappingProxyType({"kept": False})
+
+
+def kept(thing: Any, *, inner: bool = False) -> dict[str, Any]:
+    """The fields of a dataclass as values that JSON can hold.
+
+    Parameters
+    ----------
+    thing
+        The object; what its fields hold may be numbers, texts, containers and arrays of these, dataclasses, and objects
+        with a `state()` of their own.
+    inner
+        Only the fields that its constructor does not take: of a policy, all but its constants.
+    """
+    return {name: _plain(getattr(thing, name)) for name in _names(thing.__class__, inner=inner)}
+
+
+def remember(thing: Any, state: Mapping[str, Any], *, inner: bool = False) -> None:
+    """Set the fields of a dataclass to what `kept` returned.
+
+    Raises
+    ------
+    KeyError
+        When `state` lacks a field.
+    """
+    for name in _names(thing.__class__, inner=inner):
+        setattr(thing, name, _restored(_hints(thing.__class__)[name], state[name], getattr(thing, name)))
+
+
+@cache
+def _names(cls: type, *, inner: bool) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(cls) if f.metadata.get("kept", True) and not (inner and f.init))
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can hold it; `_restored` knows from the field's type what it was."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, np.ndarray):
+        return {"dtype": str(value.dtype), "shape": list(value.shape), "values": value.ravel().tolist()}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return [[_plain(key), _plain(entry)] for key, entry in value.items()]
+    if isinstance(value, (set, frozenset)):
+        return sorted((_plain(entry) for entry in value), key=repr)
+    if isinstance(value, (list, tuple, deque)):
+        return [_plain(entry) for entry in value]
+    if hasattr(value, "state"):
+        return value.state()
+    return kept(value)
+
+
+def _restored(hint: Any, value: Any, present: Any = None) -> Any:
+    """The value of type `hint` of which `_plain` made `value`; `present` is what there is."""
+    if hasattr(present, "restore"):
+        present.restore(value)
+        return present
+    kind, of = get_origin(hint) or hint, get_args(hint)
+    if kind in (Union, UnionType):
+        return None if value is None else _restored(next(one for one in of if one is not type(None)), value)
+    if kind is np.ndarray:
+        return np.array(value["values"], dtype=value["dtype"]).reshape(value["shape"])
+    if kind is dict:
+        return {_restored(of[0], key): _restored(of[1], entry) for key, entry in value}
+    if kind is tuple and of[-1] is not Ellipsis:
+        return tuple(_restored(one, entry) for one, entry in zip(of, value, strict=True))
+    if kind in (list, set, tuple, deque):
+        return kind(_restored(of[0], entry) for entry in value)
+    if hasattr(hint, "restored"):
+        return hint.restored(value)
+    if is_dataclass(hint) and isinstance(hint, type):
+        made = hint()
+        remember(made, value)
+        return made
+    return value

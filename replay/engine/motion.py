@@ -1,0 +1,149 @@
+"""How the jobs in play get on: what they do, what costs them work, and when they are done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Literal
+
+from bft.replay.engine.agenda import Agenda
+from bft.replay.engine.in_play import InPlay
+from bft.replay.engine.ledger import Ledger, Loss
+from bft.replay.engine.moves import Traits
+from bft.replay.engine.rules import Rules
+from bft.replay.engine.running import NEVER, Running
+from bft.replay.trace.node_trace import SECOND_NS
+
+
+class Motion:
+    """Lets time pass. A job's amounts are brought up to date when its rate or its units change, not at every instant.
+
+    Parameters
+    ----------
+    now
+        The instant at which it begins, UTC ns.
+    in_play, ledger
+        Whose amounts, and where they are booked.
+    rules, traits, units_per_node
+        Of the replay, its policy and its machine.
+
+    Attributes
+    ----------
+    now
+        The instant up to which time has passed.
+    agenda
+        When jobs finish or are to be asked.
+    """
+
+    def __init__(
+        self, now: int, in_play: InPlay, ledger: Ledger, rules: Rules, traits: Traits, units_per_node: int
+    ) -> None:
+        self.now = now
+        self.agenda = Agenda(in_play.active)
+        self._in_play, self._ledger, self._rules, self._traits = in_play, ledger, rules, traits
+        self._units_per_node = units_per_node
+        self._stalled: dict[int, Running] = {}  # who still has stalls to pay for, by position in the table
+
+    def restored(self, now: int) -> None:
+        """The jobs in play are again as they were at an instant."""
+        self.now = now
+        for running in self._in_play:
+            self.agenda.put(running)
+            if running.stalls:
+                self._stalled[running.index] = running
+
+    def pass_to(self, instant: int, idle: int, used: int) -> None:
+        """Let time pass to an instant: so many units are idle, and so many of them used, meanwhile."""
+        if instant > self.now:
+            begin, rate, work = self.now, self._in_play.rate, self._ledger.work
+            self.now = instant
+            self._ledger.passed(begin, instant, idle, used, rate)
+            stalled = sorted(self._stalled.values(), key=lambda running: running.turn) if self._stalled else ()
+            stalls = [(r.stalled_until, r.rate) for r in stalled if r.rate and r.stalled_until > begin]
+            self._ledger.course.went(begin, instant, work, rate, stalls)
+            for running in stalled:  # stalls are charged as they pass
+                self.settle(running)
+
+    def settle(self, running: Running) -> None:
+        """Bring a job's amounts up to date: what it did at its rate since they were, less what stalls cost it."""
+        seconds = (self.now - running.settled_ns) / SECOND_NS
+        if running.units and seconds > 0:
+            record = running.record
+            record.unit_seconds += len(running.units) * seconds
+            record.run_seconds += seconds
+            if running.rate:
+                record.gained += running.rate * seconds
+                progress = running.progress_at(self.now)
+                if running.stalls:
+                    self._charge_stalls(running)
+                running.progress = progress
+        running.settled_ns = self.now
+
+    def _charge_stalls(self, running: Running) -> None:
+        """Charge a job what its stalls have cost it, each up to its end."""
+        begin = running.settled_ns
+        for until, kind in running.stalls:
+            end = min(until, self.now)
+            if end > begin:
+                self._ledger.lost(running.record, running.rate * ((end - begin) / SECOND_NS), kind)
+                begin = end
+        if running.stalled_until <= self.now:
+            running.stalls.clear()
+            self._stalled.pop(running.index, None)
+
+    def charge(self, running: Running, seconds: float, kind: Literal["rescale", "start stall", "preemption"]) -> None:
+        """Charge `seconds` of a settled job's time for a rescale, start or preemption, before its rate changes."""
+        if self._rules.cost_model == "stall":
+            self.stall(running, seconds, "stall" if kind == "rescale" else kind)
+            return
+        cost = min(seconds * running.rate, running.progress)  # progress never falls below 0
+        if cost > 0:
+            running.progress -= cost
+            self._ledger.lost(running.record, cost, kind)
+
+    def stall(self, running: Running, seconds: float, kind: Loss) -> None:
+        """Let a settled job make no progress for so long."""
+        running.stall(self.now + round(seconds * SECOND_NS), kind)
+        if running.stalls:
+            self._stalled[running.index] = running
+
+    def end_run(self, running: Running) -> None:
+        """A job has lost its last unit."""
+        running.end_run()
+        self._stalled.pop(running.index, None)
+
+    def save(self, running: Running) -> None:
+        """Bring a settled job's last checkpoint up to date; its rate has been the same since `rated_ns`."""
+        interval = round(self._rules.checkpoint_interval_s * SECOND_NS)
+        last = self.now
+        if interval:
+            last = running.begun_ns + (self.now - running.begun_ns) // interval * interval
+        if last >= running.rated_ns and running.rate:
+            since = max(0, self.now - max(last, running.stalled_until))
+            running.saved = max(running.saved, running.progress - running.rate * (since / SECOND_NS))
+
+    def set_rate(self, running: Running) -> None:
+        """Set rate and finish time of a settled job from the units that it holds."""
+        job = running.job
+        if self._traits.rigid:
+            self.save(running)
+        running.ask_ns = NEVER
+        if not running.units:
+            self._in_play.share(running, {})
+            running.xi = 1.0
+        rate = 0.0
+        if running.dynamics is None:
+            rate = float(job.rates[len(running.units)])
+            if job.spread_slowdown > 1 and self._spread(running.units):
+                rate /= job.spread_slowdown
+        elif running.units:
+            on = Counter(unit // self._units_per_node for unit in running.units)
+            placement = tuple(sorted(on.values(), reverse=True))
+            rate, until = running.dynamics.rate(placement, running.progress, max(self.now, running.stalled_until))
+            running.ask_ns = NEVER if until is None else until
+        self._in_play.go(running, rate / running.xi, self.now)
+        self.agenda.put(running)
+
+    def _spread(self, units: list[int]) -> bool:
+        """Whether units lie on more nodes than needed."""
+        per = self._units_per_node
+        return len({unit // per for unit in units}) > -(-len(units) // per)

@@ -1,0 +1,46 @@
+"""Sums that follow their terms and do not drift."""
+
+from __future__ import annotations
+
+import math
+
+
+class ExactSum:
+    """A sum of floats of which terms come and go: it is always that of the terms there are, correctly rounded.
+
+    The sum is kept as floats that do not overlap (Shewchuk 1997, "Adaptive precision floating-point arithmetic", the
+    method of `math.fsum`), so that what is added and later subtracted leaves nothing behind.
+
+    Examples
+    --------
+    >>> total = ExactSum()
+    >>> for term in (0.1, 1e20, -1e20, -0.1):
+    ...     total.add(term)
+    >>> total.value
+    0.0
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: list[float] = []
+
+    def add(self, term: float) -> None:
+        """Add a finite term, or subtract one by its negative."""
+        parts = []
+        for part in self._parts:
+            if abs(term) < abs(part):
+                term, part = part, term
+            high = term + part
+            low = part - (high - term)
+            if low:
+                parts.append(low)
+            term = high
+        if term:
+            parts.append(term)
+        self._parts = parts
+
+    @property
+    def value(self) -> float:
+        """The sum."""
+        return math.fsum(self._parts)
