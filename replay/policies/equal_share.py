@@ -22,8 +22,8 @@ class EqualShare:
     >>> from bft.replay import JobView
     >>> curve = Curve([0, 8], [0, 80])
     >>> jobs = [JobView(Job(name, 0, 2, 8, 1e6, 0, 0, curve, curve), 0, 0.0) for name in "abc"]
-    >>> EqualShare().decide(State(0, 8, jobs)).counts
-    (4, 2, 2)
+    >>> EqualShare().decide(State(0, 8, jobs)).counts.tolist()
+    [4, 2, 2]
     """
 
     name: str = field(default="equal-share", init=False)

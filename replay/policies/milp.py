@@ -10,6 +10,7 @@ import numpy as np
 
 from bft import milp
 from bft.models import Curve, Job, Objective, OnlineCurve, Standing, deadline_weight
+from bft.replay.engine.memory import NOT_KEPT, kept, remember
 from bft.replay.engine.port import Decision, JobView, Kind, State
 from bft.replay.policies.predictions import ESTIMATE, number_in
 from bft.replay.policies.solver import SolverOptions
@@ -68,10 +69,10 @@ class MilpPolicy:
         default="known", metadata={"help": "work left, for the objective srpt: known, or predicted by estimate_s"}
     )
     name: str = field(default="milp", init=False)
-    kind: Kind = field(default=Kind(), init=False)
+    kind: Kind = field(default=Kind(), init=False, metadata=NOT_KEPT)
     verified: int = field(default=0, init=False)
     mismatches: int = field(default=0, init=False)
-    _terms: dict[str, milp.Job] = field(default_factory=dict, init=False, repr=False)
+    _terms: dict[str, milp.Job] = field(default_factory=dict, init=False, repr=False, metadata=NOT_KEPT)
     _learned: dict[str, OnlineCurve] = field(default_factory=dict, init=False, repr=False)
     _seen_ns: int = field(default=0, init=False, repr=False)
 
@@ -90,19 +91,12 @@ class MilpPolicy:
         return Decision.solved(solution)
 
     def state(self) -> dict[str, Any]:
-        """How many answers have been verified, how many were wrong, and what has been learned of curves."""
-        return {
-            "verified": self.verified,
-            "mismatches": self.mismatches,
-            "seen_ns": self._seen_ns,
-            "learned": {name: curve.state() for name, curve in self._learned.items()},
-        }
+        """How many answers have been verified, how many were invalid, and what has been learned of curves."""
+        return kept(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on counting and learning from `state`."""
-        self.verified, self.mismatches = state["verified"], state["mismatches"]
-        self._seen_ns = state["seen_ns"]
-        self._learned = {name: OnlineCurve.restored(seen) for name, seen in state["learned"].items()}
+        remember(self, state, inner=True)
 
     def problem(self, state: State) -> milp.Problem:
         """The decision as an allocation problem."""

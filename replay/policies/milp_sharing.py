@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from bft import milp
 from bft.models.sharing.xi_table import SizedRatio
+from bft.replay.engine.memory import NOT_KEPT
 from bft.replay.engine.port import JobView, Kind, State
 from bft.replay.engine.sharing_rules import XI_PARTNERS, Interference, Sides
 from bft.replay.policies.milp import MilpPolicy
@@ -32,8 +33,8 @@ class MilpSharingPolicy(MilpPolicy):
     interference: Interference | None = None
     xi_partners: int = XI_PARTNERS
     name: str = field(default="milp-sharing", init=False)
-    kind: Kind = field(default=Kind(shares=True), init=False)
-    _known: dict[tuple[str, str], Sides] = field(default_factory=dict, init=False, repr=False)
+    kind: Kind = field(default=Kind(shares=True), init=False, metadata=NOT_KEPT)
+    _known: dict[tuple[str, str], Sides] = field(default_factory=dict, init=False, repr=False, metadata=NOT_KEPT)
 
     def pairs(self, state: State) -> tuple[milp.Pair, ...]:
         """Present partners, and for each job the best others."""

@@ -11,6 +11,7 @@ import numpy as np
 from bft.milp.exact.dp import share_units
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.speed.goodput import Speed, replica_cap, speedup_table
+from bft.replay.engine.memory import kept, remember
 from bft.replay.engine.port import Decision, JobView, Kind, State
 from bft.replay.policies._nodes import Nodes
 from bft.replay.policies._pollux_search import FloatArray, IntArray, Moment, States, mean_term, search
@@ -169,13 +170,11 @@ class Pollux:
 
     def state(self) -> dict[str, Any]:
         """The last population."""
-        return {"jobs": self._jobs, "nodes": self._nodes, "states": self._states.tolist()}
+        return kept(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Begin the next search with the population in `state`."""
-        self._jobs, self._nodes = tuple(state["jobs"]), tuple(state["nodes"])
-        shape = (len(state["states"]), len(self._jobs), len(self._nodes))
-        self._states = np.array(state["states"], dtype=np.int16).reshape(shape)
+        remember(self, state, inner=True)
 
 
 def _speed(view: JobView) -> Speed:

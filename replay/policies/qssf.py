@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from bft.models import Job
+from bft.replay.engine.memory import kept, remember
 from bft.replay.engine.port import Decision, JobView, Kind, State
 from bft.replay.policies.predictions import ESTIMATE, number_in
 from bft.replay.policies.rigid import start
@@ -53,12 +54,11 @@ class QuasiShortestServiceFirst:
 
     def state(self) -> dict[str, Any]:
         """Predictions made, and what it has learnt."""
-        return {"priority": self._priority, "past": {kind: list(mean) for kind, mean in self._past.items()}}
+        return kept(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` says."""
-        self._priority = dict(state["priority"])
-        self._past = {kind: (mean[0], mean[1]) for kind, mean in state["past"].items()}
+        remember(self, state, inner=True)
 
     def _learn(self, view: JobView) -> None:
         """A job has finished."""

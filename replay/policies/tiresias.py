@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from bft.models import Job
 from bft.models.speed.skew import THRESHOLD
+from bft.replay.engine.memory import kept, remember
 from bft.replay.engine.port import Decision, JobView, Kind, State
 from bft.replay.policies._rounds import is_round, next_round
 from bft.replay.policies.gittins import ServiceDistribution, read_samples
@@ -126,15 +127,11 @@ class TiresiasL:
 
     def state(self) -> dict[str, Any]:
         """Who is in which queue, and since when."""
-        standings = {
-            name: [one.queue, one.unit_seconds, one.executed_s, one.counted_ns] for name, one in self._standings.items()
-        }
-        return {"queues": self._queues, "standings": standings}
+        return kept(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` says."""
-        self._queues = [list(queue) for queue in state["queues"]]
-        self._standings = {name: _Standing(*what) for name, what in state["standings"].items()}
+        remember(self, state, inner=True)
 
     def _admit(self, at: Mapping[str, int]) -> None:
         """Forget those that have finished; new ones enter the first queue."""

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from bft.models import Job, JobTable
+from bft.replay.engine.memory import NOT_KEPT, kept, remember
 from bft.replay.engine.port import Decision, JobView, Kind, State
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.policies.lucid.binder import Binder, Candidate, PairRules
@@ -71,7 +72,7 @@ class Lucid:
     name: str = field(default="lucid", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
     _known: set[tuple[str, float | None]] = field(default_factory=set, init=False, repr=False)
-    _priorities: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _priorities: dict[str, float] = field(default_factory=dict, init=False, repr=False, metadata=NOT_KEPT)
 
     def __post_init__(self) -> None:
         for name in ("switch_s", "horizon_s", "fallback_s", "profile_s"):
@@ -119,13 +120,12 @@ class Lucid:
 
     def state(self) -> dict[str, Any]:
         """Submissions, and of which models there are profiles."""
-        known = sorted(self._known, key=lambda kind: (kind[0], kind[1] is not None, kind[1] or 0.0))
-        return {"submissions": self._submissions.state(), "known": [list(kind) for kind in known]}
+        return {"submissions": self._submissions.state(), **kept(self, inner=True)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Know what `state` says."""
         self._submissions.restore(state["submissions"])
-        self._known = {(model, batch) for model, batch in state["known"]}
+        remember(self, state, inner=True)
 
     @cached_property
     def _submissions(self) -> RecentSubmissions:

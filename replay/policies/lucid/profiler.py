@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from bft.models import Job, JobTable
 from bft.replay.engine.ledger import JobRecord, Outcome
 from bft.replay.engine.loop import Replay
+from bft.replay.engine.memory import kept, remember
 from bft.replay.engine.places import Places
 from bft.replay.engine.port import Decision, Kind, State
 from bft.replay.engine.rules import Rules
@@ -70,12 +71,11 @@ class LucidProfiler:
 
     def state(self) -> dict[str, Any]:
         """Whether it has grown, and what it has seen."""
-        return {"grown": self._grown, "recent": self._recent.state()}
+        return kept(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Stand as `state` says."""
-        self._grown = state["grown"]
-        self._recent.restore(state["recent"])
+        remember(self, state, inner=True)
 
     @staticmethod
     def _place(state: State, waiting: Sequence[int], held: set[int], units: int) -> dict[int, tuple[int, ...]]:
