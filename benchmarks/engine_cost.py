@@ -237,7 +237,7 @@ def main() -> None:
     if options.floor:
         import floor
 
-        floor.main([])
+        floor.main()
 
 
 if __name__ == "__main__":
