@@ -82,18 +82,18 @@ def main() -> None:
         began = time.perf_counter()
         outcome = replayed(inputs.pools[0].trace, options, inputs)
         seconds = time.perf_counter() - began
-        told = summarise(outcome, [replayed(trace, options, inputs) for trace in dedicated_traces(outcome)])
-        work, jct = told["outcome"], told["jct_s"]
+        measured = summarise(outcome, [replayed(trace, options, inputs) for trace in dedicated_traces(outcome)])
+        work, jct = measured["outcome"], measured["jct_s"]
         row = (
             name,
             f"{work:.3e}",
-            "-" if told["U"] is None else f"{told['U']:.3f}",  # on so few dedicated nodes nothing ever ran
-            f"{told['jobs_finished']}/{told['jobs']}",
+            "-" if measured["U"] is None else f"{measured['U']:.3f}",  # on so few dedicated nodes nothing ever ran
+            f"{measured['jobs_finished']}/{measured['jobs']}",
             f"{jct['mean'] / 3600:.1f}" if jct else "-",
-            f"{told['preemption_cost'] / work:.1%}",
-            f"{told['rescale_cost'] / work:.1%}",
-            "-" if told["restarts_per_job"] is None else f"{told['restarts_per_job']:.2f}",
-            told["decisions"],
+            f"{measured['preemption_cost'] / work:.1%}",
+            f"{measured['rescale_cost'] / work:.1%}",
+            "-" if measured["restarts_per_job"] is None else f"{measured['restarts_per_job']:.2f}",
+            measured["decisions"],
             f"{seconds:.1f}",
         )
         print(ROW.format(*row), flush=True)

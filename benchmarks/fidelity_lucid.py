@@ -77,7 +77,7 @@ def load(folder: Path, scratch: Path) -> Venus:
     }
     known = estimates.to_dict()
 
-    def told(job: Job) -> Job:
+    def stated(job: Job) -> Job:
         columns = {"estimate_s": known[job.name], "sharing_score": labels[job.model, job.batch_size]}
         return replace(job, extra={**job.extra, **columns})
 
@@ -88,7 +88,7 @@ def load(folder: Path, scratch: Path) -> Venus:
     path = scratch / "venus-forecast.csv"
     forecast[["time", "jobs", "units"]].to_csv(path, index=False)
     xi = Interference(read_colocation(folder / "colocate_info.csv"))
-    return Venus(JobTable(tuple(told(job) for job in jobs), jobs.source), nodes, xi, str(path), folder)
+    return Venus(JobTable(tuple(stated(job) for job in jobs), jobs.source), nodes, xi, str(path), folder)
 
 
 def lasting_longer(jobs: JobTable, seconds: float = 1.0) -> JobTable:

@@ -92,8 +92,8 @@ def main() -> None:
         for cluster, trace in CELLS:
             theirs = float(summary[cluster, trace, name])
             ours, average = finished(folder, cluster, trace, make())
-            told = golden(folder, cluster, trace, name)
-            differ = "-" if told is None else str(int((ours != told.loc[ours.index]).any(axis=1).sum()))
+            expected = golden(folder, cluster, trace, name)
+            differ = "-" if expected is None else str(int((ours != expected.loc[ours.index]).any(axis=1).sum()))
             print(f"{name:<17} {cluster:<7} {trace:<12} {theirs:>11.2f} {average:>11.2f} {len(ours):>5} {differ:>6}")
             assert abs(average / theirs - 1) < CLOSE
             assert name.startswith("dlas") or differ == "0"

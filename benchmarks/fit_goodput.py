@@ -72,8 +72,8 @@ def main() -> None:
         beyond = np.abs(fitted.step_time(nodes, replicas, atomic) / step_s - 1)
         worst = max(worst, *(float(np.median(held)) for held in errors[:2]))
         shown = (np.percentile(held, [50, 90]) * 100 for held in (*errors, beyond))
-        told = [f"{median:6.1f} ({high:5.1f})" for median, high in shown]
-        line = f"{application.name:<12} {count:>10} {len(observed):>5} " + " ".join(told)
+        cells = [f"{median:6.1f} ({high:5.1f})" for median, high in shown]
+        line = f"{application.name:<12} {count:>10} {len(observed):>5} " + " ".join(cells)
         print(f"{line} {alike(observed) * 100:6.1f} {seconds * 1e3:7.1f}", flush=True)
     print(f"worst median {worst:.1%}, to be at most {MOST:.0%}: {'held' if worst <= MOST else 'MISSED'}")
 

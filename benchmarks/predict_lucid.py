@@ -47,8 +47,8 @@ def durations(lucid: Path, kinds: tuple[str, ...], shapes: Path | None) -> None:
     actual = test["duration"].to_numpy(dtype=float)
     print(f"Durations, s: {len(train)} jobs learnt from, {len(test)} later ones predicted\n{HEAD}")
     for name, file in (("published GA2M", "Venus_Sept_ebm_weekly_updated"), ("published LGBM", "Venus_Sept_lgb")):
-        told = pd.read_csv(lucid / f"{file}.csv.gz").drop_duplicates("job_id").set_index("job_id")["priority"]
-        print(row(name, accuracy(told.reindex(test["job_id"]).to_numpy(dtype=float), actual)))
+        published = pd.read_csv(lucid / f"{file}.csv.gz").drop_duplicates("job_id").set_index("job_id")["priority"]
+        print(row(name, accuracy(published.reindex(test["job_id"]).to_numpy(dtype=float), actual)))
     median = float(np.median(train["duration"]))
     print(row("median of past", accuracy(np.full(len(test), median), actual)))
     for kind in kinds:
@@ -78,21 +78,21 @@ def forecasts(lucid: Path, kinds: tuple[str, ...], shapes: Path | None) -> None:
             f"{known} slots learnt from, {len(actual)} predicted\n{HEAD}  quiet right"
         )
 
-        def told(name: str, predicted: np.ndarray, *times: float, actual: np.ndarray = actual) -> None:
+        def show(name: str, predicted: np.ndarray, *times: float, actual: np.ndarray = actual) -> None:
             # At most 2 jobs per ten minutes: Lucid stops sharing.
             quiet = ((predicted <= 2) == (actual <= 2)).mean()
             print(f"{row(name, accuracy(predicted, actual), *times)} {quiet:12.1%}", flush=True)
 
         if horizon == 1:
-            told("published GA2M", pd.read_csv(lucid / "Venus_throughput_pred.csv.gz")["pred_gpu_job"].to_numpy())
+            show("published GA2M", pd.read_csv(lucid / "Venus_throughput_pred.csv.gz")["pred_gpu_job"].to_numpy())
         recent = np.convolve(counts, np.full(horizon, 1 / horizon))[: len(counts)]
-        told(f"as the last {10 * horizon} min", recent[known - 1 :][: len(actual)])
+        show(f"as the last {10 * horizon} min", recent[known - 1 :][: len(actual)])
         for kind in kinds:
             start = time.perf_counter()
             model = Forecaster.train(slots[:known], column="submit_gpu_job", horizon=horizon, kind=kind)
             fitted = time.perf_counter()
             predicted = model.predict(slots)[known - 1 :][: len(actual)]
-            told(kind, predicted, fitted - start, time.perf_counter() - fitted)
+            show(kind, predicted, fitted - start, time.perf_counter() - fitted)
             if kind == "ga2m" and shapes is not None:
                 x = model.inputs(slots[:known])
                 write_shapes(model.regressor, FEATURES, x, shapes / f"submissions-{horizon}.png", target="√ jobs")

@@ -30,7 +30,7 @@ BUILD = {
     "node": node.build,
     "strict": lambda problem: node.build(problem, strict_reference=True),
 }
-# An answer that takes longer is told of, like a wrong one, on standard error.
+# An answer that takes longer is reported, like a wrong one, on standard error.
 SLOW_S = 5.0
 
 
@@ -103,13 +103,13 @@ def main() -> None:
                         said = verdict(problem, expected, (answer.status, given, answer.objective, answer.bound))
                     verdicts[at][said] += 1
                     if said != "right" or seconds[at][-1] > SLOW_S:
-                        told = f"{name} {entry['run']} {entry['evt']}: {formulation} {backend} {seconds[at][-1]:.1f} s"
-                        print(f"{told}: {said}", file=sys.stderr, flush=True)
+                        what = f"{name} {entry['run']} {entry['evt']}: {formulation} {backend} {seconds[at][-1]:.1f} s"
+                        print(f"{what}: {said}", file=sys.stderr, flush=True)
         for (formulation, backend), count in sorted(verdicts.items()):
             taken = seconds[formulation, backend]
             longest = max(taken, default=0.0) * 1e3
-            told = ", ".join(f"{number} {said}" for said, number in count.most_common())
-            print(f"{name:14} {formulation:11} {backend:7} {milliseconds(taken)} {longest:9.1f}  {told}", flush=True)
+            kinds = ", ".join(f"{number} {said}" for said, number in count.most_common())
+            print(f"{name:14} {formulation:11} {backend:7} {milliseconds(taken)} {longest:9.1f}  {kinds}", flush=True)
             wrong += sum(
                 n for said, n in count.items() if said != "right" and not said.startswith(("skipped", "status"))
             )

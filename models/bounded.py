@@ -211,7 +211,7 @@ def lines(
     errors: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error),
     decode: str = "surrogateescape",
     first: Callable[[bytes], None] | None = None,
-    told: Callable[[], None] | None = None,
+    on_block: Callable[[], None] | None = None,
 ) -> Iterator[str]:
     r"""The lines of UTF-8 text without their ends (\n or \r\n); a block and one line are in memory.
 
@@ -223,7 +223,7 @@ def lines(
         Name, for messages.
     decode
         What becomes of bytes that are not UTF-8, as `bytes.decode` has it.
-    first, told
+    first, on_block
         Called with the first block, and after each block.
 
     Raises
@@ -247,8 +247,8 @@ def lines(
             if first is not None:
                 first(block)
             block = block.removeprefix(b"\xef\xbb\xbf")
-        if told is not None:
-            told()
+        if on_block is not None:
+            on_block()
         if not block:
             break
         cut = block.rfind(b"\n")

@@ -34,7 +34,7 @@ def printable(text: str, limit: int | None = None) -> str:
 
 
 class InputError(ValueError):
-    """Input that cannot be used, told so that its owner can mend it; the command line exits with 2.
+    """Input that cannot be used, described so that its owner can correct it; the command line exits with 2.
 
     Parameters
     ----------

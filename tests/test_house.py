@@ -1,8 +1,9 @@
-"""Habits of the house: no function's body is longer than one can take in at once."""
+"""Habits of the house: short functions, and pages that lead somewhere."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,3 +35,33 @@ def test_no_function_is_longer_than_sixty_lines_of_body(folder: str) -> None:
     paths = (ROOT / folder).glob("**/*.py")
     long = {name: lines for path in paths for name, lines in functions(path) if lines > MAX_LINES}
     assert long.keys() <= LEFT, long
+
+
+def test_nothing_points_to_pages_outside_the_repository() -> None:
+    pointer = re.compile(r"DESIGN(\.md)? ?§|DESIGN\.md|POLICIES\.md|REFERENCE\.md|STYLE\.md|REFERENCE §")
+    files = [
+        path for folder in ("milp", "models", "datasets", "replay", "benchmarks", "docs") for path in files_of(folder)
+    ]
+    pointing = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in [ROOT / "README.md", *files]
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1)
+        if pointer.search(line)
+    ]
+    assert not pointing
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(path for path in files_of("docs") if path.suffix == ".md")]
+    lost = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text("utf-8"))
+        if "://" not in target and not (page.parent / target).exists()
+    ]
+    assert not lost
+
+
+def files_of(folder: str) -> list[Path]:
+    """Python files and pages of a folder."""
+    return [path for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".py", ".md")]

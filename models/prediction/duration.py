@@ -168,10 +168,10 @@ class DurationEstimator:
             raise InputError(
                 "not a model that can be used: its features are not those of this version", hint="train it again"
             )
-        told = part(document, "past", dict)
+        stored = part(document, "past", dict)
         past = _Past(
-            *(np.array(strings(told, column), dtype=object) for column in ("user", "vc", "name")),
-            *(floats(told, column) for column in ("gpus", "finish_s", "target")),
+            *(np.array(strings(stored, column), dtype=object) for column in ("user", "vc", "name")),
+            *(floats(stored, column) for column in ("gpus", "finish_s", "target")),
         )
         same_length("'past'", *(getattr(past, field.name) for field in fields(past)))
         kind = part(document, "regressor_kind", str)

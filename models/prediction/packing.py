@@ -1,8 +1,8 @@
 """How much a job disturbs others on the same unit: Lucid's packing analyze model (ASPLOS'23, §3.3).
 
-A job's sharing score is 0 (tiny), 1 (medium) or 2 (jumbo), told from a profile of the job alone. Lucid lets two jobs
-share when their scores add up to at most 2. The score is learnt from measured pairs, by a decision tree small enough to
-be read by the people whose jobs it judges.
+A job's sharing score is 0 (tiny), 1 (medium) or 2 (jumbo), predicted from a profile of the job alone. Lucid lets two
+jobs share when their scores add up to at most 2. The score is learnt from measured pairs, by a
+decision tree small enough to be read by the people whose jobs it judges.
 """
 
 from __future__ import annotations

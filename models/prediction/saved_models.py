@@ -60,14 +60,14 @@ def read_model(path: str | Path, expected: type[Any] | None = None) -> Model:
             raise InputError(
                 f"a model of version {document.get('version')!r}, expected {VERSION}", hint="train it again"
             )
-        kind, told = part(document, "kind", str), part(document, "model", dict)
+        kind, model = part(document, "kind", str), part(document, "model", dict)
         if kind not in _TYPES:
             raise InputError(f"a model of kind {kind!r}, expected one of {', '.join(_TYPES)}")
         if expected is not None and _TYPES[kind] is not expected:
             raise InputError(f"a model of kind {kind}, expected {expected.document_kind}")
-        if part(document, "sha256", str) != _digest(told):
+        if part(document, "sha256", str) != _digest(model):
             raise InputError("damaged: its content does not match its sha256", hint="copy it again")
-        return _TYPES[kind].from_document(told)
+        return _TYPES[kind].from_document(model)
     except InputError as error:
         raise InputError(error.what, file=file, hint=error.hint) from error
     except RecursionError as error:

@@ -129,17 +129,17 @@ def measure(
         When a command cannot be started, fails, ends too early, prints no step times or runs into the time limit; with
         the end of its output.
     """
-    _step_seconds([], plan.pattern)  # a pattern that is none is told before anything runs
+    _step_seconds([], plan.pattern)  # an invalid pattern is reported before anything runs
     alone: tuple[list[float], list[float]] = ([], [])
     shared: tuple[list[float], list[float]] = ([], [])
     for turn in range(plan.repeats):
         for phase in (0, 1, 2) if turn % 2 == 0 else (2, 1, 0):
-            told = f"round {turn + 1} of {plan.repeats}: "
+            prefix = f"round {turn + 1} of {plan.repeats}: "
             if phase < 2:
-                note(told + f"{'AB'[phase]} alone")
+                note(prefix + f"{'AB'[phase]} alone")
                 alone[phase].append(_run_alone("AB"[phase], commands[phase], plan))
             else:
-                note(told + "both together")
+                note(prefix + "both together")
                 for side, seconds in zip(shared, _run_together(commands, plan), strict=True):
                     side.append(seconds)
     first, second = (slowdown(a, s, plan.confidence) for a, s in zip(alone, shared, strict=True))

@@ -8,7 +8,7 @@ from typing import Any
 from bft.models import XiTable
 from bft.models.sharing.xi_table import Measurement
 
-# Ratios of one pair that differ by more than this are told: repetitions of a measurement rarely do.
+# Ratios of one pair that differ by more than this are reported: repetitions of a measurement rarely do.
 ALIKE = 0.1
 
 
@@ -35,12 +35,12 @@ def check_xi(table: XiTable, implausible: float) -> dict[str, Any]:
     }
     measured = {frozenset((row.model_a, row.model_b)) for row in table.measurements}
     possible = list(itertools.combinations_with_replacement(models, 2))
-    told: dict[tuple[object, ...], list[float]] = {}
+    ratios_of: dict[tuple[object, ...], list[float]] = {}
     high = []
     for row in table.measurements:
         for side in (row, row.swapped()):
             place = (side.model_a, side.batch_a, side.model_b, side.batch_b, side.units)
-            told.setdefault(place, []).append(max(side.xi_a, 1.0))
+            ratios_of.setdefault(place, []).append(max(side.xi_a, 1.0))
             if side.xi_a > implausible:
                 high.append({"victim": label(side, "a"), "partner": label(side, "b"), "xi": side.xi_a})
     asymmetric = [
@@ -51,7 +51,7 @@ def check_xi(table: XiTable, implausible: float) -> dict[str, Any]:
             "least": min(ratios),
             "most": max(ratios),
         }
-        for (model_a, batch_a, model_b, batch_b, units), ratios in told.items()
+        for (model_a, batch_a, model_b, batch_b, units), ratios in ratios_of.items()
         if max(ratios) > (1 + ALIKE) * min(ratios)
     ]
     return {

@@ -14,7 +14,7 @@ An answer is built in the logarithm of ξ (interference multiplies), in this ord
    beyond what was measured, not further. **guessed**, where they never met: the trend of each alone; of a model never
    measured at all, that of the mean model.
 
-Everything is told for a victim beside a partner, so the answer for (a, b) is that for (b, a), swapped. The order of the
+All holds for a victim beside a partner, so the answer for (a, b) is that for (b, a), swapped. The order of the
 measurements does not matter. docs/models-xi.md has the errors on published measurements.
 """
 
@@ -89,9 +89,9 @@ class XiEstimator:
         repeated: dict[tuple[str, str], dict[_Place, list[float]]] = {}
         for row in measurements:
             if row.flag == MEASURED:
-                for told in (row, row.swapped()):
-                    places = repeated.setdefault((told.model_a, told.model_b), {})
-                    places.setdefault((told.batch_a, told.batch_b, told.units), []).append(max(told.xi_a, 1.0))
+                for each in (row, row.swapped()):
+                    places = repeated.setdefault((each.model_a, each.model_b), {})
+                    places.setdefault((each.batch_a, each.batch_b, each.units), []).append(max(each.xi_a, 1.0))
         if not repeated:
             raise ValueError("no measurements to estimate xi from")
         self._pairs = {

@@ -139,9 +139,9 @@ def merged(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
     """
     repeated: dict[tuple[str, float, str, float, float], list[Measurement]] = {}
     for row in measurements:
-        told = min(row, row.swapped(), key=_place)
-        both = [told, told.swapped()] if _place(told) == _place(told.swapped()) else [told]
-        repeated.setdefault(_place(told), []).extend(both)
+        one_side = min(row, row.swapped(), key=_place)
+        both = [one_side, one_side.swapped()] if _place(one_side) == _place(one_side.swapped()) else [one_side]
+        repeated.setdefault(_place(one_side), []).extend(both)
     return tuple(
         replace(
             rows[0],

@@ -53,7 +53,7 @@ class Measurement:
             raise InputError(f"expected one of {', '.join(FLAGS)}, not {self.flag!r}", column="flag")
 
     def swapped(self) -> Measurement:
-        """The same measurement, told from b's side."""
+        """The same measurement, seen from b's side."""
         return Measurement(
             self.model_b, self.model_a, self.xi_b, self.xi_a, self.batch_b, self.batch_a, self.units, self.flag
         )
@@ -119,8 +119,8 @@ class XiTable:
         self._rows: dict[tuple[str, str], list[Measurement]] = {}
         for row in self.measurements:
             self.clipped += (row.xi_a < 1) + (row.xi_b < 1)
-            for told in (row, row.swapped()):
-                self._rows.setdefault((told.model_a, told.model_b), []).append(told)
+            for one_side in (row, row.swapped()):
+                self._rows.setdefault((one_side.model_a, one_side.model_b), []).append(one_side)
 
     def __len__(self) -> int:
         return len(self._rows)

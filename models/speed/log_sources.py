@@ -60,15 +60,15 @@ class Log:
 
     def choose(self, batch_size: float | None) -> Chosen | None:
         """The durations of the most certain kind that there is; None when nothing is certain."""
-        told = batch_size or self.samples() or 1.0
+        batch = batch_size or self.samples() or 1.0
         return (
             self._direct("step_s", "step")
-            or self._direct("sample_rate", "sample", told)
+            or self._direct("sample_rate", "sample", batch)
             or self._bare()
             or self._clocks()
             or self._direct("token_rate", "token")
             or self._direct("run_step_s", "step")
-            or self._direct("run_sample_rate", "sample", told)
+            or self._direct("run_sample_rate", "sample", batch)
         )
 
     def samples(self) -> float | None:
@@ -96,11 +96,11 @@ class Log:
         said: dict[str, tuple[Line, Fact | None, str]] = {}
         for doubt in doubts:
             said.setdefault(doubt[2], doubt)
-        told = [
+        lines = [
             f"\n  {place(line)}: {why}" + (f"; {advice}" if (advice := _advice(line, fact, why)) else "")
             for line, fact, why in list(said.values())[:LISTED]
         ]
-        return " for certain. In question:" + "".join(told) + "\n" if told else ""
+        return " for certain. In question:" + "".join(lines) + "\n" if lines else ""
 
     def unused(self, chosen: Chosen) -> tuple[str, ...]:
         """What lines tell times or rates that were not used, and how many."""
@@ -138,9 +138,9 @@ class Log:
         if best is None or not best.seconds:
             return None
         if means.startswith("run_"):
-            best.notes.append("the mean of the whole run, with its warm-up and evaluations: nothing else is told")
+            best.notes.append("the mean of the whole run, with its warm-up and evaluations: the log has nothing else")
         elif means == "token_rate":
-            best.notes.append("only tokens a second are told: what counts as a sample here is a token")
+            best.notes.append("the log states only tokens per second: what counts as a sample here is a token")
         return best
 
     def _by_looks(self, means: Means) -> dict[str, list[Line]]:
@@ -255,8 +255,8 @@ class Log:
         now, step, line = points[-1]
         if not chosen.seconds and step > anchor[1] and now > anchor[0]:
             chosen.add((now - anchor[0]) / (step - anchor[1]), line)
-            told = "whole seconds" if not fine else "milliseconds"
-            chosen.notes.append(f"all lines are within {now - anchor[0]:g} s, by time stamps of {told}")
+            precision = "whole seconds" if not fine else "milliseconds"
+            chosen.notes.append(f"all lines are within {now - anchor[0]:g} s, by time stamps of {precision}")
         elif chosen.seconds and not fine:
             chosen.notes.append(f"time stamps of whole seconds: each duration spans {SPAN_PER_RESOLUTION} s or more")
         if not chosen.seconds:
@@ -315,8 +315,8 @@ def _advice(line: Line, fact: Fact | None, why: str) -> str:
         groups = ({"": "seconds", "ms": "ms", "us": "us"}.get(fact.unit, ""),)
         if means == "time" and groups == ("seconds",) and line.counter is not None:
             groups = ("seconds", "interval_s", "time")
-    told = [(group, suggestion(line, fact, group)) for group in groups if group]
-    return ", or ".join(f"--pattern '{pattern}' takes it as {group}" for group, pattern in told if pattern)
+    suggestions = [(group, suggestion(line, fact, group)) for group in groups if group]
+    return ", or ".join(f"--pattern '{pattern}' takes it as {group}" for group, pattern in suggestions if pattern)
 
 
 def suggestion(line: Line, fact: Fact, group: str) -> str:

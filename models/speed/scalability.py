@@ -25,7 +25,7 @@ KINDS: Final[tuple[Kind, ...]] = ("piecewise", "amdahl", "usl", "throughput")
 # Sizes that a law's parameters take to be determined.
 SIZES_NEEDED: Final[dict[Kind, int]] = {"amdahl": 2, "usl": 3}
 
-# Repetitions that spread further than this share of their median, and gains beyond linear, are told.
+# Repetitions that spread further than this share of their median, and gains beyond linear, are reported.
 NOISE, SUPERLINEAR = 0.1, 0.05
 
 

@@ -47,7 +47,7 @@ GROUPS: Final[dict[str, Means]] = {
 }
 COUNTS: Final = ("step", "samples")
 UNITS: Final = {"ms": 1e-3, "us": 1e-6}
-# Durations that differ from what the time stamps say by more than this factor are told.
+# Durations that differ from what the time stamps say by more than this factor are reported.
 DISAGREES: Final = 3.0
 # A JSON document of several lines is taken as a whole up to this size, characters.
 MOST_DOCUMENT: Final = 64 << 20
@@ -172,8 +172,8 @@ def read_log(
         Naming the file, when it cannot be read or tells no step times for certain.
     """
     with opened(path, _weigh) as stream:
-        told = lines(stream.read1, str(path), decode="replace")
-        return read_step_times(told, pattern, batch_size=batch_size, warmup=warmup, source=str(path))
+        text = lines(stream.read1, str(path), decode="replace")
+        return read_step_times(text, pattern, batch_size=batch_size, warmup=warmup, source=str(path))
 
 
 def _weigh(block: bytes) -> int:
@@ -322,7 +322,7 @@ def _matches(lines: Iterable[str], pattern: re.Pattern[str], source: str) -> Ite
             facts, counter = [], None
             for name, value in found.items():
                 try:
-                    told = instant(value) if name == "time" else number(value)
+                    stated = instant(value) if name == "time" else number(value)
                 except ValueError:
                     what = "a time stamp such as 2021-02-10 20:21:15 or seconds" if name == "time" else "a number"
                     raise InputError(
@@ -330,12 +330,12 @@ def _matches(lines: Iterable[str], pattern: re.Pattern[str], source: str) -> Ite
                     ) from None
                 start, end = match.span(name)
                 if name == "step":
-                    counter = Counter(int(told), None, "step", start, end)
+                    counter = Counter(int(stated), None, "step", start, end)
                     continue
                 if name == "steps_per_s":
-                    told = 1 / told if told else 0.0
+                    stated = 1 / stated if stated else 0.0
                 whole = name == "time" and not re.search(r"[.,]\d+", value)
-                facts.append(Fact(_OF_USER[name], told * UNITS.get(name, 1.0), start, end, whole))
+                facts.append(Fact(_OF_USER[name], stated * UNITS.get(name, 1.0), start, end, whole))
             yield Line(part, row, tuple(facts), (), counter)
 
 

@@ -77,8 +77,8 @@ def read_swf_jobs(path: str | Path, *, processors_per_unit: int | None = None) -
     header: dict[str, int] = {}
     found = RigidTable(path)
     with opened(path, _weigh) as stream:
-        told = lines(stream.read1, str(path), first=lambda block: _refuse_binary(block, path))
-        for line, text in enumerate(told, start=1):
+        rows = lines(stream.read1, str(path), first=lambda block: _refuse_binary(block, path))
+        for line, text in enumerate(rows, start=1):
             if text.startswith(";"):
                 entry = _HEADER.match(text)
                 if entry:

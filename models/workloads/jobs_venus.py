@@ -89,7 +89,7 @@ def read_colocation(path: str | Path, *, indifferent: Iterable[str] = INDIFFEREN
         batch_a, batch_b = (row.number(f"batchsize{side}", above=0) for side in "12")
         measured.append(Measurement(a, b, xi_a, xi_b, batch_a, batch_b))
     apart = sorted(_label(model, mixed=amp) for model in indifferent for amp in (False, True))
-    # No row twice: a pair of indifferent models is the same told from either side.
+    # No row twice: a pair of indifferent models is the same from either side.
     others = sorted({name for row in measured for name in (row.model_a, row.model_b)} - set(apart))
     pairs = [(a, b) for at, a in enumerate(apart) for b in (*apart[at:], *others)]
     return XiTable([*measured, *(Measurement(a, b, 1.0, 1.0) for a, b in pairs)])

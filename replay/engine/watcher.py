@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class NoteTaker(Protocol):
-    """Whoever is told what changes a result."""
+    """Whoever receives the notes on what changes a result."""
 
     def note(self, text: str) -> None:
         """Something worth reporting, not an error."""

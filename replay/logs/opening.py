@@ -60,7 +60,7 @@ def open_log(path: str | Path, progress: Callable[[int], None] | None = None) ->
             name,
             errors=errors,
             first=lambda block: _refuse_binary(block, name),
-            told=lambda: progress(stored.tell()) if progress and stored.seekable() else None,
+            on_block=lambda: progress(stored.tell()) if progress and stored.seekable() else None,
         )
 
 

@@ -47,7 +47,7 @@ def read(reading: Reading) -> None:
                     first_other = first_other or number
                     continue
                 nodes_of = clusters.lists(cluster)
-                if cluster:  # ids of several clusters are told apart where the table names the cluster
+                if cluster:  # ids of several clusters are distinguished where the table names the cluster
                     key = cluster, fields[at_id]
             start_text, end_text, nodes_text = fields[at_start], fields[at_end], fields[at_nodes]
             start = parse(start_text, file, number)

@@ -159,7 +159,7 @@ def search(
     start
         Candidates to begin with, feasible or not: shape (candidates, jobs, nodes). What jobs have now is added.
     rng
-        Whence all chance comes: the same answers the same.
+        Source of all randomness; the same seed gives the same result.
     population, generations
         Candidates that survive each generation, and how many generations, the first one being `start`.
     """

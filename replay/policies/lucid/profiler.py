@@ -187,7 +187,7 @@ def profile_first(
     profile_s
         Longest time in the profiler.
     most_units
-        Larger jobs, and those whose rate is not told by a curve, are not profiled.
+        Larger jobs, and those whose rate does not follow from a curve, are not profiled.
     compat
         As the artifact does: a job that outlives the profiler is submitted to its pool when it was submitted at all, as
         if it had been profiled beforehand; and the one more second for which its jobs keep their units is added to the

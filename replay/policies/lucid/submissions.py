@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bft.models.prediction.forecast import Forecaster
 
 NEVER: Final = 2**63 - 1
-# Counts are told per ten minutes, the step of the published forecasts.
+# Counts are per ten minutes, the step of the published forecasts.
 STEP_S: Final = 600
 WEEK_S: Final = 7 * 86_400
 COLUMNS: Final = ("time", "jobs", "units")

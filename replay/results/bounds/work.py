@@ -14,7 +14,7 @@ from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """Jobs that are submitted before the trace ends, those of one curve told apart by nothing but time and work.
+    """Jobs that are submitted before the trace ends, those of one curve differ only in time and work.
 
     Parameters
     ----------
