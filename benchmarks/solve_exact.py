@@ -1,4 +1,4 @@
-"""The exact programme from 10 jobs x 50 units to 1,000 x 100,000: plain and core side by side, in one interleaved run.
+"""The exact DP from 10 jobs x 50 units to 1,000 x 100,000: plain and core side by side, in one interleaved run.
 
 python benchmarks/solve_exact.py [--quick]
 

@@ -3,7 +3,7 @@
 python benchmarks/solve_modes.py [--quick] [--instances K] [--node-limit VARIABLES]
 python benchmarks/solve_modes.py --options [--quick]     CBC's options instead, also on recorded decisions
 
-Solve times include the way to the solver process and back; every answer must be worth the exact programme's.
+Solve times include the way to the solver process and back; every answer must be worth the exact DP's.
 """
 
 from __future__ import annotations

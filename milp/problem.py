@@ -1,4 +1,4 @@
-"""One allocation problem and its answer (DESIGN §6): plain values, no solver."""
+"""One allocation problem and its answer (docs/model.md): plain values, no solver."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two jobs that may share units, and how much that slows each down (DESIGN §6.3).
+    """Two jobs that may share units, and how much that slows each down (docs/model.md).
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ class Solution:
     transfers
         With sharing: which units go from whom to whom, so that nobody migrates. Empty without.
     verified
-        Whether the backend's answer agrees with the exact programme; None where it was not held against it.
+        Whether the backend's answer agrees with the exact DP; None where it was not held against it.
     """
 
     status: Status

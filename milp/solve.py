@@ -167,7 +167,7 @@ def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
         return replace(better, status="fallback", note=conflict, verified=False)
     if not best.proven:
         if solution.status == "optimal" or solution.objective > best.objective:
-            note = solution.note or "the exact programme was not done in time: the solver's own optimum"
+            note = solution.note or "the exact DP was not done in time: the solver's own optimum"
             return replace(solution, bound=max(solution.objective, min(solution.bound, best.bound)), note=note)
         return _of(best, asked.backend, asked.formulation)
     return _of(best, asked.backend, asked.formulation) if canonical else replace(solution, verified=True)

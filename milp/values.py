@@ -1,4 +1,4 @@
-"""What an allocation is worth: the value tables v_j(n) of DESIGN §6, and answers measured by them."""
+"""What an allocation is worth: the value tables v_j(n) of docs/model.md, and answers measured by them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def value_table(
     """v_j(n) for n = 0 ... min(jmax, units): float64, objective units, -inf where n is not allowed.
 
     `bftrainer`: Tfwd·O(n) - T·r with r = O(current), T = Tcup when n > current, Tcdw when n < current.
-    `stall`: max(Tfwd - T, 0)·O(n) for n != current. Both times the job's weight (DESIGN §6).
+    `stall`: max(Tfwd - T, 0)·O(n) for n != current. Both times the job's weight (docs/model.md).
     `xi` divides the O(n) of one unit and more, `xi_now` the current rate: a job that shares runs that much slower.
     An array holds that of n = 0 ... min(jmax, units), infinite where n is not allowed.
     """

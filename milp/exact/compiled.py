@@ -27,7 +27,7 @@ def compiled(function: F) -> F:
 
 
 class _Sealed(CompileResultCacheImpl):
-    """Kernels on disk with a checksum: with a flipped bit in machine code the exact programme gives other answers."""
+    """Kernels on disk with a checksum: with a flipped bit in machine code the exact DP gives other answers."""
 
     def reduce(self, data: Any) -> tuple[bytes, bytes]:
         content: bytes = dumps(super().reduce(data))

@@ -1,4 +1,4 @@
-"""The compiled kernel of the exact programme at scale; imported only when it is used, as `knapsack` is.
+"""The compiled kernel of the exact DP at scale; imported only when it is used, as `knapsack` is.
 
 For a price λ on a unit, let the loss of giving job j n units be max_m (s_j(m) - λm) - (s_j(n) - λn) >= 0, with s_j its
 scores (`scores`) and λ a whole number. The scores of any allocation add up to

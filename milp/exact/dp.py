@@ -1,4 +1,4 @@
-"""The exact programme (DESIGN §6.4): no solver, milliseconds, always a proof, and of several optima the canonical one.
+"""The exact dynamic programme (DP): no solver, milliseconds, always a proof, and of several optima the canonical one.
 
 The canonical optimum has the highest sum of scores (`_scores`: values in whole multiples of a quantum, and a charge for
 every job that changes which rounding errors do not reach); of those with the same sum it is the one that gives the last
@@ -31,7 +31,7 @@ WIDEN = 8
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """What the exact programme answers.
+    """What the exact DP answers.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Optimum:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What the exact programme adds up: int64 arrays, the scores of class c at [offsets[c]:offsets[c+1]] (`scores`).
+    """What the exact DP adds up: int64 arrays, the scores of class c at [offsets[c]:offsets[c+1]] (`scores`).
 
     `of` is the class of each job, `kept` what each member of a class has when everybody keeps what they may.
     """

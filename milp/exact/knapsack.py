@@ -1,4 +1,4 @@
-"""The compiled kernel of the exact programme; imported only when it is used, because Numba takes its time."""
+"""The compiled kernel of the exact DP; imported only when it is used, because Numba takes its time."""
 
 from __future__ import annotations
 

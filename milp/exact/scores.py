@@ -1,4 +1,4 @@
-"""What the exact programme adds up instead of values: whole numbers, so that no order of adding changes a sum.
+"""What the exact DP adds up instead of values: whole numbers, so that no order of adding changes a sum.
 
 A value v_j(n) is a float, and sums of floats differ in their last bits by the order in which they are added: which of
 two equally good allocations is better would depend on the algorithm. So values become scores, whole multiples of a

@@ -2,7 +2,7 @@
 
 Of several optima that of keeping is taken, else that of the matching, as far as they are known to be optimal: no solver
 has a say in them. Else a solver says who is active and who shares with whom, which may differ by solver where several
-ways are equally good; among those so chosen the units are shared out by the exact programme.
+ways are equally good; among those so chosen the units are shared out by the exact DP.
 """
 
 from __future__ import annotations

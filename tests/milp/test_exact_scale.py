@@ -1,4 +1,4 @@
-"""The core of the exact programme: what it may leave out, and that nothing is lost by it."""
+"""The core of the exact DP: what it may leave out, and that nothing is lost by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Value tables by hand, and the exact programme against enumeration and a plain dynamic programme."""
+"""Value tables by hand, and the exact DP against enumeration and a plain dynamic programme."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_keeping_is_what_bounds_allow_of_what_is_held(jmin: int, held: int, kept
     assert keep(Problem(6, 10.0, (job(jmin=jmin, jmax=4),), (held,))) == (kept,)
 
 
-# --- the exact programme ------------------------------------------------------------------------------------------
+# --- the exact DP ------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=300, deadline=None)

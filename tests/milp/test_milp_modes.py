@@ -1,4 +1,4 @@
-"""The `modes` formulation: its pieces, all its integer points, and CBC on it against the exact programme."""
+"""The `modes` formulation: its pieces, all its integer points, and CBC on it against the exact DP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sharing: `items` with its refinements and `flow` against full enumeration, each other, and the exact programme."""
+"""Sharing: `items` with its refinements and `flow` against full enumeration, each other, and the exact DP."""
 
 from __future__ import annotations
 

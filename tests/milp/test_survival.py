@@ -75,7 +75,7 @@ def assert_as_good_as_undisturbed(outcome: Outcome, fallbacks: int) -> None:
     assert (steps["status"] == "fallback").sum() == fallbacks
     assert set(steps["status"]) <= {"optimal", "fallback", "nothing idle"}
     assert steps.loc[steps["status"] == "fallback", "note"].str.len().gt(0).all()
-    assert (steps["gap"].fillna(0) < 1e-6).all()  # the exact programme stood in
+    assert (steps["gap"].fillna(0) < 1e-6).all()  # the exact DP stood in
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGABRT, signal.SIGSTOP])

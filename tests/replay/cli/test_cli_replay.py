@@ -532,7 +532,7 @@ def test_a_solver_that_does_not_start_degrades_and_does_not_end_a_replay(here: P
     found = summary()
     assert found["degraded"] is True
     assert found["metrics"]["decisions_by_status"]["fallback"] > 0
-    # The fallback is the exact programme: what it gives is what that backend gives.
+    # The fallback is the exact DP: what it gives is what that backend gives.
     assert run([*args, "--backend", "exact", "--name", "exact"]) == 0
     steps, exact = (pd.read_parquet(f"{name}-itrOut/steps.parquet") for name in ("debug", "exact"))
     assert (steps["status"] == "fallback").any()
