@@ -1,4 +1,4 @@
-"""What a replay records: steps, jobs, who held which unit when, and that nothing was lost (DESIGN §5, §8)."""
+"""What a replay records: steps, jobs, who held which unit when, and that nothing was lost (docs/results.md)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 if TYPE_CHECKING:
     import pandas as pd
 
-# Books must balance to this, relative (DESIGN §5).
+# Books must balance to this, relative.
 BALANCE = 1e-9
 
 
@@ -288,7 +288,7 @@ class Ledger:
             remember(self.records[at], dict(zip(state["columns"], values, strict=True)))
         remember(self.course, state["course"])
 
-    # --- told by the engine ---------------------------------------------------------------------------------------
+    # --- called by the engine -------------------------------------------------------------------------------------
 
     def passed(self, begin: int, end: int, idle: int, used: int, rate: float) -> None:
         """From `begin` to `end` (UTC ns) so many units were idle, so many of them used; jobs did `rate` samples/s."""

@@ -1,4 +1,4 @@
-"""The event loop: time passes, jobs progress, the policy decides (DESIGN §5).
+"""The event loop: time passes, jobs progress, the policy decides (docs/semantics.md).
 
 Time is whole nanoseconds UTC, so that instants compare exactly and weeks of events do not drift; a finish is rounded up
 to the next nanosecond. At one instant finishes come first, then leaves, joins, submits, timers, then one decision.
@@ -457,7 +457,7 @@ class Replay:
         self._partners.refresh([change.running for change in found], beside, decided=True)
         if self._profiled:
             for running in self._in_play.of(self._in_play.active):
-                if running.dynamics is not None:  # its policy may have told it to run otherwise
+                if running.dynamics is not None:  # its policy may have changed how it runs
                     self._motion.settle(running)
                     self._motion.set_rate(running)
 

@@ -1,4 +1,4 @@
-"""What a policy sees and what it answers (DESIGN §7)."""
+"""What a policy sees and what it answers (docs/policies.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may share units with whom in a replay, and what that costs: ξ, memory, forbidden pairs (DESIGN §6.3)."""
+"""Who may share units with whom in a replay, and what that costs: ξ, memory, forbidden pairs (docs/model.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bft.models import InputError, Job, UnitMemory, XiTable, fit_beside
 from bft.models.sharing.sub_batch import THRESHOLD
 from bft.models.sharing.xi_table import SizedRatio
 
-# Partners that a replay considers per job: more make a decision slower and hardly better (DESIGN §6.3).
+# Partners that a replay considers per job: more make a decision slower and hardly better.
 XI_PARTNERS = 3
 
 Kind: TypeAlias = tuple[str, float | None, float | None]
