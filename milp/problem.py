@@ -16,8 +16,8 @@ IntArray = NDArray[np.int64]
 
 CostModel = Literal["bftrainer", "stall"]
 # Products of three such numbers stay far from the largest float.
-MOST_OBJECTIVE = 1e60
-MOST_TOLD = 800
+MAX_OBJECTIVE = 1e60
+MAX_MESSAGE = 800
 
 _NOTHING: FloatArray = np.empty(0)
 _name = attrgetter("name")
@@ -31,14 +31,14 @@ TIES: tuple[Ties, ...] = ("canonical", "solver")
 class ProblemError(ValueError):
     """A problem that cannot be posed; the message names the field and what was expected.
 
-    A message of more than `MOST_TOLD` characters, as of a name of megabytes, is cut in the middle.
+    A message of more than `MAX_MESSAGE` characters, as of a name of megabytes, is cut in the middle.
     """
 
     def __str__(self) -> str:
         text = super().__str__()
-        if len(text) <= MOST_TOLD:
+        if len(text) <= MAX_MESSAGE:
             return text
-        return f"{text[: MOST_TOLD // 2]} ... [{len(text):,} characters] ... {text[-MOST_TOLD // 2 :]}"
+        return f"{text[: MAX_MESSAGE // 2]} ... [{len(text):,} characters] ... {text[-MAX_MESSAGE // 2 :]}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,30 +83,30 @@ class Job:
             raise ProblemError(f"job {name!r}: Ns and Os must be lists of one length, at least 2")
         if not (np.isfinite(ns).all() and np.isfinite(os).all()):
             raise ProblemError(f"job {name!r}: Ns and Os must be finite numbers")
-        if np.abs(os).max() > MOST_OBJECTIVE:
-            raise ProblemError(f"job {name!r}: Os must not exceed {MOST_OBJECTIVE:g}, or values overflow")
+        if np.abs(os).max() > MAX_OBJECTIVE:
+            raise ProblemError(f"job {name!r}: Os must not exceed {MAX_OBJECTIVE:g}, or values overflow")
         if ns[0] != 0 or (np.diff(ns) <= 0).any():
             raise ProblemError(f"job {name!r}: Ns must start at 0 and increase")
         for label, value in (("Tcup", self.tcup), ("Tcdw", self.tcdw), ("weight", self.weight)):
             if not np.isfinite(value) or value < 0:
                 raise ProblemError(f"job {name!r}: {label} must be a finite number >= 0, not {value!r}")
-            if value > MOST_OBJECTIVE:
-                raise ProblemError(f"job {name!r}: {label} must not exceed {MOST_OBJECTIVE:g}, or values overflow")
+            if value > MAX_OBJECTIVE:
+                raise ProblemError(f"job {name!r}: {label} must not exceed {MAX_OBJECTIVE:g}, or values overflow")
 
     @property
     def table(self) -> FloatArray:
         """O at 0, 1, ..., jmax units: float64 of shape (jmax + 1,), objective per second."""
         return self.table_to(self.jmax)
 
-    def table_to(self, most: int) -> FloatArray:
-        """O at 0, 1, ..., most units, most <= jmax; not to be written to. Kept, and made anew only to grow."""
+    def table_to(self, max_units: int) -> FloatArray:
+        """O at 0, 1, ..., max_units <= jmax; not to be written to. Kept, and made anew only to grow."""
         known: FloatArray = self.__dict__.get("_known", _NOTHING)
-        if len(known) <= most:
+        if len(known) <= max_units:
             # Some room to grow: the idle units of a replay rise by steps.
-            size = min(self.jmax, max(most, 2 * len(known))) + 1
+            size = min(self.jmax, max(max_units, 2 * len(known))) + 1
             known = np.interp(np.arange(size, dtype=np.float64), self.ns, self.os)
             object.__setattr__(self, "_known", known)
-        return known[: most + 1]
+        return known[: max_units + 1]
 
     @cached_property
     def waiting_key(self) -> str:
@@ -201,8 +201,8 @@ class Problem:
             raise ProblemError(f"units must be >= 0, not {self.units}")
         if not (np.isfinite(self.tfwd) and self.tfwd > 0):
             raise ProblemError(f"Tfwd must be a finite number of seconds > 0, not {self.tfwd!r}")
-        if self.tfwd > MOST_OBJECTIVE:
-            raise ProblemError(f"Tfwd must not exceed {MOST_OBJECTIVE:g} seconds, or values overflow")
+        if self.tfwd > MAX_OBJECTIVE:
+            raise ProblemError(f"Tfwd must not exceed {MAX_OBJECTIVE:g} seconds, or values overflow")
         if len(self.current) != len(self.jobs):
             raise ProblemError(f"current has {len(self.current)} entries for {len(self.jobs)} jobs")
         if min(self.current, default=0) < 0:
@@ -264,7 +264,7 @@ class Solution:
     ----------
     status
         `optimal`: proven. `feasible`: the best known at the time limit. `fallback`: the backend died, hung or
-        answered nonsense, and another way was taken (`note` tells). `infeasible`: only with strict_reference.
+        answered nonsense, and another way was taken (`note` says which). `infeasible`: only with strict_reference.
     counts
         Units given, one number a job, in the order of the problem.
     objective, bound

@@ -28,8 +28,8 @@ def value_table(
     `xi` divides the O(n) of one unit and more, `xi_now` the current rate: a job that shares runs that much slower.
     An array holds that of n = 0 ... min(jmax, units), infinite where n is not allowed.
     """
-    most = min(job.jmax, units)
-    values = tfwd * job.table_to(most)
+    max_units = min(job.jmax, units)
+    values = tfwd * job.table_to(max_units)
     ratios = np.broadcast_to(xi, values.shape)
     if isinstance(xi, np.ndarray) or xi != 1.0:
         values[1:] /= ratios[1:]
@@ -72,14 +72,14 @@ def table_of(problem: Problem, j: int, pair: Pair | None = None) -> FloatArray:
     )
 
 
-def _ratios(pair: Pair, j: int, most: int) -> float | FloatArray:
+def _ratios(pair: Pair, j: int, max_units: int) -> float | FloatArray:
     """The ratio of job j on 0 ... most units."""
     named = pair.named(j)
     if not named:
         return pair.xi(j)
-    ratios = np.full(most + 1, pair.xi(j))
+    ratios = np.full(max_units + 1, pair.xi(j))
     for units, ratio in named:
-        if units <= most:
+        if units <= max_units:
             ratios[units] = ratio
     return ratios
 
@@ -113,14 +113,14 @@ def value_points(problem: Problem, j: int) -> tuple[IntArray, FloatArray]:
     Between two neighbours v_j is linear, but for the first two: there nothing is allowed.
     """
     job, held = problem.jobs[j], problem.current[j]
-    least, most = max(job.jmin, 1), min(job.jmax, problem.units)
-    if least > most:
+    min_units, max_units = max(job.jmin, 1), min(job.jmax, problem.units)
+    if min_units > max_units:
         counts = np.zeros(1, dtype=np.int64)
     else:
-        inner = job.ns[(job.ns > least) & (job.ns < most)]
+        inner = job.ns[(job.ns > min_units) & (job.ns < max_units)]
         # The cost of a change makes the held count a point of its own, between its neighbours.
-        around = [n for n in (held - 1, held, held + 1) if least < n < most]
-        ends = np.array([0, least, most, *around])
+        around = [n for n in (held - 1, held, held + 1) if min_units < n < max_units]
+        ends = np.array([0, min_units, max_units, *around])
         counts = np.unique(np.concatenate((ends, np.floor(inner), np.ceil(inner))).astype(np.int64))
     return counts, values_at(problem, j, counts)
 
@@ -149,9 +149,9 @@ def tamed(problem: Problem) -> Problem:
         return problem
     rates, stake, largest = [], 0.0, 0.0
     for j, (job, held) in enumerate(zip(problem.jobs, keep(problem), strict=True)):
-        least, most = max(job.jmin, 1), min(job.jmax, problem.units)
-        between = job.ns[(job.ns > least) & (job.ns < most)]
-        counts = np.concatenate(([0.0], [least, most] if least <= most else [], between))
+        min_units, max_units = max(job.jmin, 1), min(job.jmax, problem.units)
+        between = job.ns[(job.ns > min_units) & (job.ns < max_units)]
+        counts = np.concatenate(([0.0], [min_units, max_units] if min_units <= max_units else [], between))
         curve = np.interp(counts, job.ns, job.os) * (problem.tfwd * job.weight)
         best = max(float(curve.max()), 0.0 if problem.pairs else -np.inf)  # sharing raises what is below 0, up to 0
         now = problem.partner(j) if problem.pairs else None

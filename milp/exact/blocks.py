@@ -11,7 +11,7 @@ are then the first of the class, and at most B // b below z, the last. So with a
 mostly one choice, and nothing is left to decide.
 
 Undecided jobs that follow each other and choose from the same line of counts with the same losses are a block: any
-total of m such jobs, each with low ... high units at a loss of `at` + `step` a unit, loses m·at + step·(total - m·low),
+total of m such jobs, each with low ... high units at a loss of l + s a unit, loses m·l + s·(total - m·low),
 however it is split, so that the block is one choice from the line m·low ... m·high. The canonical split gives the first
 jobs most. Its counts rise, each of them, with the total: fewest units for the last job, then the last but one, and so
 on, means the least total for the last block, then for the last but one, and so on.
@@ -38,7 +38,7 @@ def blocks(
     ends: IntArray,
     low: IntArray,
     high: IntArray,
-    at: IntArray,
+    first_loss: IntArray,
     step: IntArray,
     bound: int,
 ) -> tuple[IntArray, IntArray, IntArray, Stretches]:
@@ -48,7 +48,7 @@ def blocks(
     ----------
     of, sizes
         The class of each job, and how many members each class has.
-    ends, low, high, at, step
+    ends, low, high, first_loss, step
         Surviving choices of each class as stretches (`core.survivors`).
     bound
         The most that all jobs together may lose.
@@ -63,13 +63,13 @@ def blocks(
         Choices of the blocks in the manner of the classes'.
 
     """
-    first, last, limits = _limits(sizes, ends, low, high, at, step, bound)
-    kind_ends, kind_low, kind_high, kind_at, kind_step = _kinds(ends, low, high, at, step, limits)
+    first, last, limits = _limits(sizes, ends, low, high, first_loss, step, bound)
+    kind_ends, kind_low, kind_high, kind_loss, kind_step = _kinds(ends, low, high, first_loss, step, limits)
     counts = np.zeros(len(of), np.int64)
     jobs, begins = np.empty(len(of), np.int64), np.zeros(len(of) + 1, np.int64)
     kind_of = np.empty(len(of), np.int64)
     rank = np.zeros(len(sizes), np.int64)
-    undecided, found, room, joint = 0, 0, 0, -1
+    undecided, filled, room, joint = 0, 0, 0, -1
     for j in range(len(of)):
         c = of[j]
         kind = BODY
@@ -86,96 +86,98 @@ def blocks(
             continue
         joins = False
         if joint >= 0 and lines == 1:
-            members = undecided - begins[found - 1] + 1
+            members = undecided - begins[filled - 1] + 1
             joins = (
                 kind_low[k] == kind_low[joint]
                 and kind_high[k] == kind_high[joint]
-                and kind_at[k] == kind_at[joint]
+                and kind_loss[k] == kind_loss[joint]
                 and kind_step[k] == kind_step[joint]
-                and max(kind_at[k], kind_at[k] + kind_step[k] * (kind_high[k] - kind_low[k])) <= NEVER // members
+                and max(kind_loss[k], kind_loss[k] + kind_step[k] * (kind_high[k] - kind_low[k])) <= NEVER // members
             )
         if not joins:
-            begins[found] = undecided
-            kind_of[found] = kind
-            found += 1
+            begins[filled] = undecided
+            kind_of[filled] = kind
+            filled += 1
             room += lines
             joint = k if lines == 1 else -1
         jobs[undecided] = j
         undecided += 1
-    begins[found] = undecided
+    begins[filled] = undecided
 
-    out_ends = np.zeros(found + 1, np.int64)
+    out_ends = np.zeros(filled + 1, np.int64)
     out_low, out_high = np.empty(room, np.int64), np.empty(room, np.int64)
-    out_at, out_step = np.empty(room, np.int64), np.empty(room, np.int64)
+    out_loss, out_step = np.empty(room, np.int64), np.empty(room, np.int64)
     made = 0
-    for i in range(found):
+    for i in range(filled):
         members = begins[i + 1] - begins[i]
         for k in range(kind_ends[kind_of[i]], kind_ends[kind_of[i] + 1]):
             out_low[made], out_high[made] = members * kind_low[k], members * kind_high[k]
-            out_at[made], out_step[made] = members * kind_at[k], kind_step[k]
+            out_loss[made], out_step[made] = members * kind_loss[k], kind_step[k]
             made += 1
         out_ends[i + 1] = made
-    return counts, jobs[:undecided], begins[: found + 1], (out_ends, out_low, out_high, out_at, out_step)
+    return counts, jobs[:undecided], begins[: filled + 1], (out_ends, out_low, out_high, out_loss, out_step)
 
 
 @compiled
 def _limits(
-    sizes: IntArray, ends: IntArray, low: IntArray, high: IntArray, at: IntArray, step: IntArray, bound: int
+    sizes: IntArray, ends: IntArray, low: IntArray, high: IntArray, first_loss: IntArray, step: IntArray, bound: int
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Of each class: how many members may exceed Z, the rank from which they may stay below z, and z and Z."""
     classes = len(sizes)
     above, from_rank = np.empty(classes, np.int64), np.empty(classes, np.int64)
     limits = np.empty((classes, 2), np.int64)
     for c in range(classes):
-        least, most = NEVER, np.int64(-1)
+        min_units, max_units = NEVER, np.int64(-1)
         for k in range(ends[c], ends[c + 1]):
-            end = at[k] + step[k] * (high[k] - low[k])
-            if at[k] == 0:
-                least, most = min(least, low[k]), max(most, low[k])
+            end = first_loss[k] + step[k] * (high[k] - low[k])
+            if first_loss[k] == 0:
+                min_units, max_units = min(min_units, low[k]), max(max_units, low[k])
             if end == 0:
-                least, most = min(least, high[k]), max(most, high[k])
+                min_units, max_units = min(min_units, high[k]), max(max_units, high[k])
         over, under = NEVER, NEVER
         for k in range(ends[c], ends[c + 1]):
-            end = at[k] + step[k] * (high[k] - low[k])
-            if high[k] > most:
-                over = min(over, end, at[k] + step[k] * (max(low[k], most + 1) - low[k]))
-            if low[k] < least:
-                under = min(under, at[k], at[k] + step[k] * (min(high[k], least - 1) - low[k]))
-        limits[c, 0], limits[c, 1] = least, most
+            end = first_loss[k] + step[k] * (high[k] - low[k])
+            if high[k] > max_units:
+                over = min(over, end, first_loss[k] + step[k] * (max(low[k], max_units + 1) - low[k]))
+            if low[k] < min_units:
+                under = min(under, first_loss[k], first_loss[k] + step[k] * (min(high[k], min_units - 1) - low[k]))
+        limits[c, 0], limits[c, 1] = min_units, max_units
         above[c] = min(sizes[c], bound // over)
         from_rank[c] = max(sizes[c] - bound // under, 0)
     return above, from_rank, limits
 
 
 @compiled
-def _kinds(ends: IntArray, low: IntArray, high: IntArray, at: IntArray, step: IntArray, limits: IntArray) -> Stretches:
+def _kinds(
+    ends: IntArray, low: IntArray, high: IntArray, first_loss: IntArray, step: IntArray, limits: IntArray
+) -> Stretches:
     """The choices of each class as BODY, HEAD, TAIL and ANY, neighbouring stretches on one line made one."""
     classes = len(ends) - 1
     kind_ends = np.zeros(KINDS * classes + 1, np.int64)
     room = KINDS * len(low)
     out_low, out_high = np.empty(room, np.int64), np.empty(room, np.int64)
-    out_at, out_step = np.empty(room, np.int64), np.empty(room, np.int64)
+    out_loss, out_step = np.empty(room, np.int64), np.empty(room, np.int64)
     made = 0
     for c in range(classes):
         for kind in range(KINDS):
-            least = np.int64(0) if kind in (TAIL, ANY) else limits[c, 0]
-            most = NEVER if kind in (HEAD, ANY) else limits[c, 1]
+            min_units = np.int64(0) if kind in (TAIL, ANY) else limits[c, 0]
+            max_units = NEVER if kind in (HEAD, ANY) else limits[c, 1]
             start = made
             for k in range(ends[c], ends[c + 1]):
-                first, last = max(low[k], least), min(high[k], most)
+                first, last = max(low[k], min_units), min(high[k], max_units)
                 if first > last:
                     continue
-                loss, slope = at[k] + step[k] * (first - low[k]), step[k]
+                loss, slope = first_loss[k] + step[k] * (first - low[k]), step[k]
                 if made > start and out_high[made - 1] + 1 == first:
                     length = out_high[made - 1] - out_low[made - 1]
-                    rise = loss - (out_at[made - 1] + out_step[made - 1] * length)
+                    rise = loss - (out_loss[made - 1] + out_step[made - 1] * length)
                     if (length == 0 or rise == out_step[made - 1]) and (first == last or rise == slope):
                         out_high[made - 1], out_step[made - 1] = last, rise
                         continue
-                out_low[made], out_high[made], out_at[made], out_step[made] = first, last, loss, slope
+                out_low[made], out_high[made], out_loss[made], out_step[made] = first, last, loss, slope
                 made += 1
             kind_ends[KINDS * c + kind + 1] = made
-    return kind_ends, out_low[:made], out_high[:made], out_at[:made], out_step[:made]
+    return kind_ends, out_low[:made], out_high[:made], out_loss[:made], out_step[:made]
 
 
 @compiled
@@ -187,8 +189,8 @@ def give_out(counts: IntArray, jobs: IntArray, begins: IntArray, stretches: Stre
         if members == 1:
             counts[jobs[begins[i]]] = totals[i]
             continue
-        least, most = low[ends[i]] // members, high[ends[i]] // members
-        left = totals[i] - members * least
+        min_units, max_units = low[ends[i]] // members, high[ends[i]] // members
+        left = totals[i] - members * min_units
         for j in jobs[begins[i] : begins[i + 1]]:
-            counts[j] = least + min(left, most - least)
-            left -= counts[j] - least
+            counts[j] = min_units + min(left, max_units - min_units)
+            left -= counts[j] - min_units

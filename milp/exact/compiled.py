@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def compiled(function: F) -> F:
-    """Compile with Numba; what is wrong with its cache on disk costs a compilation and a warning, never the call."""
+    """Compile with Numba; a defect of its cache on disk costs a compilation and a warning, never the call."""
     # Without the GIL: the timer of a deadline runs beside.
     kernel: Any = numba.njit(nogil=True)(function)
     try:
@@ -44,7 +44,7 @@ class _Sealed(CompileResultCacheImpl):
 
 
 class _Cache(FunctionCache):
-    """Numba's cache on disk, without its way to let whatever is wrong with its files end the call of the kernel."""
+    """Numba's cache on disk, without its way to let a defect of its files end the call of the kernel."""
 
     _impl_class = _Sealed
 

@@ -39,7 +39,7 @@ def price_of(units: IntArray, scores: IntArray, offsets: IntArray, sizes: IntArr
     times = np.empty(len(units), np.int64)
     slopes = np.empty(len(units))
     stack = np.empty(len(units), np.int64)
-    found = 0
+    filled = 0
     left = capacity
     for j in range(len(offsets) - 1):
         left -= units[offsets[j]] * sizes[j]
@@ -57,10 +57,10 @@ def price_of(units: IntArray, scores: IntArray, offsets: IntArray, sizes: IntArr
             a, b = stack[i - 1], stack[i]
             if scores[b] <= scores[a]:
                 break
-            first[found], last[found], times[found] = a, b, sizes[j]
-            slopes[found] = -float(scores[b] - scores[a]) / (units[b] - units[a])
-            found += 1
-    for i in np.argsort(slopes[:found], kind="mergesort"):
+            first[filled], last[filled], times[filled] = a, b, sizes[j]
+            slopes[filled] = -float(scores[b] - scores[a]) / (units[b] - units[a])
+            filled += 1
+    for i in np.argsort(slopes[:filled], kind="mergesort"):
         a, b = first[i], last[i]
         left -= (units[b] - units[a]) * times[i]
         if left < 0:
@@ -81,25 +81,25 @@ def losses(
     """Loss at every point, NEVER beyond the most that a member can have, and that most."""
     loss = np.empty(len(units), np.int64)
     jobs = len(offsets) - 1
-    most = np.empty(jobs, np.int64)
+    max_units = np.empty(jobs, np.int64)
     room = capacity
     for j in range(jobs):
         room -= units[offsets[j]] * sizes[j]
     for j in range(jobs):
         first, best = units[offsets[j]], -NEVER
-        most[j] = first + room
+        max_units[j] = first + room
         for k in range(offsets[j], offsets[j + 1]):
-            if units[k] > most[j]:
+            if units[k] > max_units[j]:
                 if slopes[k - 1] != GAP:
-                    end = scores[k - 1] + slopes[k - 1] * (most[j] - units[k - 1]) - price * room
+                    end = scores[k - 1] + slopes[k - 1] * (max_units[j] - units[k - 1]) - price * room
                     best = max(best, end)
                 break
             best = max(best, scores[k] - price * (units[k] - first))
         for k in range(offsets[j], offsets[j + 1]):
             loss[k] = NEVER
-            if units[k] <= most[j]:
+            if units[k] <= max_units[j]:
                 loss[k] = best - (scores[k] - price * (units[k] - first))
-    return loss, most
+    return loss, max_units
 
 
 @compiled
@@ -139,18 +139,18 @@ def start(
     for j in range(len(of)):
         if left == 0:
             break
-        limit, most = base[j] + left, base[j]
+        limit, max_units = base[j] + left, base[j]
         for k in range(offsets[of[j]], offsets[of[j] + 1]):
             if units[k] > limit:
                 break
             if loss[k] <= slack:
-                most = max(most, units[k])
+                max_units = max(max_units, units[k])
             if slopes[k] != GAP and loss[k] < NEVER:
                 end = min(units[k + 1] - 1, limit)
                 if loss[k] + (price - slopes[k]) * (end - units[k]) <= slack:
-                    most = max(most, end)
-        left -= most - base[j]
-        base[j] = most
+                    max_units = max(max_units, end)
+        left -= max_units - base[j]
+        base[j] = max_units
     total, lost = price * left, price * (capacity - goes_on.sum())
     for j in range(len(of)):
         first, end = offsets[of[j]], offsets[of[j] + 1]
@@ -174,7 +174,7 @@ def loss_at(units: IntArray, slopes: IntArray, loss: IntArray, first: int, end: 
 
 @compiled
 def survivors(
-    units: IntArray, slopes: IntArray, loss: IntArray, offsets: IntArray, most: IntArray, price: int, bound: int
+    units: IntArray, slopes: IntArray, loss: IntArray, offsets: IntArray, max_units: IntArray, price: int, bound: int
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
     """Choices whose loss is within `bound`, as linear stretches.
 
@@ -184,7 +184,7 @@ def survivors(
         Job j has the stretches ends[j] ... ends[j+1] - 1, ascending.
     low, high
         First and last choice of a stretch, in units.
-    at, step
+    first_loss, step
         Loss at the first, and from one to the next.
 
     """
@@ -192,17 +192,17 @@ def survivors(
     ends = np.zeros(jobs + 1, np.int64)
     low = np.empty(len(units), np.int64)
     high = np.empty(len(units), np.int64)
-    at = np.empty(len(units), np.int64)
+    first_loss = np.empty(len(units), np.int64)
     step = np.empty(len(units), np.int64)
-    found = 0
+    filled = 0
     for j in range(jobs):
         for k in range(offsets[j], offsets[j + 1]):
-            if units[k] > most[j]:
+            if units[k] > max_units[j]:
                 break
             # The stretch from this point to just before the next.
             last, slope = 0, 0
             if slopes[k] != GAP:
-                last = min(units[k + 1] - 1, most[j]) - units[k]
+                last = min(units[k + 1] - 1, max_units[j]) - units[k]
                 slope = price - slopes[k]
             first = 0
             if loss[k] > bound:
@@ -213,11 +213,11 @@ def survivors(
                 last = min(last, (bound - loss[k]) // slope)
             if first > last:
                 continue
-            low[found], high[found] = units[k] + first, units[k] + last
-            at[found], step[found] = loss[k] + slope * first, slope
-            found += 1
-        ends[j + 1] = found
-    return ends, low[:found], high[:found], at[:found], step[:found]
+            low[filled], high[filled] = units[k] + first, units[k] + last
+            first_loss[filled], step[filled] = loss[k] + slope * first, slope
+            filled += 1
+        ends[j + 1] = filled
+    return ends, low[:filled], high[:filled], first_loss[:filled], step[:filled]
 
 
 @compiled
@@ -226,7 +226,7 @@ def _step(
     start: int,
     low: int,
     high: int,
-    at: int,
+    first_loss: int,
     step: int,
     new_start: int,
     new_end: int,
@@ -235,7 +235,7 @@ def _step(
 ) -> None:
     """Add a stretch of few choices to `after`, the least losses on new_start ... new_end - 1 units, and to `chosen`."""
     for d in range(low, high + 1):
-        cost = at + step * (d - low)
+        cost = first_loss + step * (d - low)
         for u in range(max(start + d, new_start), min(start + len(before) + d, new_end)):
             candidate = before[u - d - start] + cost
             if candidate < after[u - new_start]:
@@ -249,7 +249,7 @@ def _slide(
     start: int,
     low: int,
     high: int,
-    at: int,
+    first_loss: int,
     step: int,
     new_start: int,
     new_end: int,
@@ -281,7 +281,7 @@ def _slide(
             head += 1
         if head < tail:
             d = u - queue[head]
-            candidate = before[queue[head] - start] + (at + step * (d - low))
+            candidate = before[queue[head] - start] + (first_loss + step * (d - low))
             if candidate < after[u - new_start]:
                 after[u - new_start] = candidate
                 chosen[u - new_start] = d
@@ -295,10 +295,10 @@ def sweep(
     ends: IntArray,
     low: IntArray,
     high: IntArray,
-    at: IntArray,
+    first_loss: IntArray,
     step: IntArray,
-    least: IntArray,
-    most: IntArray,
+    min_units: IntArray,
+    max_units: IntArray,
     origin: IntArray,
     bound: int,
     choices: NDArray[np.int32],
@@ -308,16 +308,16 @@ def sweep(
     """Add the core jobs first ... last - 1 to the least losses `before`.
 
     The losses after i jobs are an array over the units given so far, those left over included, from origin[i] to what
-    least[i] and most[i] allow; NEVER where nothing within `bound` leads. Among equal losses the last job has fewest
-    units. Whatever is to be known on the way back goes to choices[places[i]:], unless that array is empty. Ends early,
-    with nothing, when `stop` is set.
+    min_units[i] and max_units[i] allow; NEVER where nothing within `bound` leads. Among equal losses the last job has
+    fewest units. Whatever is to be known on the way back goes to choices[places[i]:], unless that array is empty. Ends
+    early, with nothing, when `stop` is set.
     """
     queue = np.empty(0, np.int64)
     for i in range(first, last):
         start, end = origin[i], origin[i] + len(before)
         down, up = low[ends[i]], high[ends[i + 1] - 1]
-        new_start = max(start + down, least[i + 1])
-        new_end = min(end + up, most[i + 1] + 1)
+        new_start = max(start + down, min_units[i + 1])
+        new_end = min(end + up, max_units[i + 1] + 1)
         width = max(new_end - new_start, 0)
         after = np.full(width, NEVER)
         chosen = np.zeros(width, np.int32)
@@ -325,11 +325,11 @@ def sweep(
             if stop[0]:
                 return np.empty(0, np.int64)
             if high[r] - low[r] < SHORT:
-                _step(before, start, low[r], high[r], at[r], step[r], new_start, new_end, after, chosen)
+                _step(before, start, low[r], high[r], first_loss[r], step[r], new_start, new_end, after, chosen)
             else:
                 if len(queue) < len(before):
                     queue = np.empty(len(before), np.int64)
-                _slide(before, start, low[r], high[r], at[r], step[r], new_start, new_end, after, chosen, queue)
+                _slide(before, start, low[r], high[r], first_loss[r], step[r], new_start, new_end, after, chosen, queue)
         # Drop what no longer can be part of a solution within the bound.
         left, right = 0, width
         while left < right and after[left] > bound:
@@ -349,13 +349,13 @@ def sweep(
 
 @compiled
 def _places(
-    ends: IntArray, low: IntArray, high: IntArray, least: IntArray, most: IntArray, start: int, end: int
+    ends: IntArray, low: IntArray, high: IntArray, min_units: IntArray, max_units: IntArray, start: int, end: int
 ) -> IntArray:
     """Where the choices of each job begin in one array, if units given so far are at first start ... end."""
     places = np.zeros(len(ends), np.int64)
     for i in range(len(ends) - 1):
-        start = max(start + low[ends[i]], least[i + 1])
-        end = min(end + high[ends[i + 1] - 1], most[i + 1])
+        start = max(start + low[ends[i]], min_units[i + 1])
+        end = min(end + high[ends[i + 1] - 1], max_units[i + 1])
         places[i + 1] = places[i] + max(end - start + 1, 0)
     return places
 
@@ -364,7 +364,7 @@ def improve(
     ends: IntArray,
     low: IntArray,
     high: IntArray,
-    at: IntArray,
+    first_loss: IntArray,
     step: IntArray,
     capacity: int,
     price: int,
@@ -376,21 +376,21 @@ def improve(
     Also None when `stop` is set meanwhile.
     """
     jobs = len(ends) - 1
-    # After i jobs, the units given and left over lie in [least, most], so that the other jobs can make up the rest.
-    least, most = (
+    # After i jobs, the units given and left over lie in [min_units, max_units]: the other jobs can make up the rest.
+    min_units, max_units = (
         np.append(capacity - np.cumsum(of[::-1])[::-1], capacity) for of in (high[ends[1:] - 1], low[ends[:-1]])
     )
     # Units left over, taken by nobody at λ each, come first.
-    idle = most[0] if price == 0 else min(most[0], bound // price)
+    idle = max_units[0] if price == 0 else min(max_units[0], bound // price)
     origin = np.zeros(jobs + 1, dtype=np.int64)
-    origin[0] = max(least[0], 0)
+    origin[0] = max(min_units[0], 0)
     if idle < origin[0]:
         return None
-    places = _places(ends, low, high, least, most, int(origin[0]), int(idle))
+    places = _places(ends, low, high, min_units, max_units, int(origin[0]), int(idle))
 
     block = max(jobs, 1) if places[jobs] <= KEPT_CHOICES else max(1, int(np.sqrt(2.0 * jobs)))
     begins = list(range(0, jobs, block))
-    known = (ends, low, high, at, step, least, most, origin, bound)
+    known = (ends, low, high, first_loss, step, min_units, max_units, origin, bound)
     losses_at = [price * np.arange(origin[0], idle + 1, dtype=np.int64)]
     for begin in begins[:-1]:
         losses_at.append(sweep(begin, begin + block, losses_at[-1], *known, np.empty(0, dtype=np.int32), places, stop))

@@ -221,12 +221,12 @@ def _core(scores: Scores, capacity: int, time_limit: float | None) -> tuple[IntA
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     with _alarm(time_limit) as stop:
         price = price_of(units, scores.scores, offsets, sizes, capacity)
-        loss, most = losses(units, scores.scores, slopes, offsets, sizes, price, capacity)
+        loss, max_units = losses(units, scores.scores, slopes, offsets, sizes, price, capacity)
         base, total = start(of, units, slopes, loss, offsets, scores.kept, price, capacity)
         bound, excluded = total if total <= capacity * FIRST else total // FIRST, 0
         while True:
             stop[0] |= time.monotonic() >= deadline
-            choices = survivors(units, slopes, loss, offsets, most, price, bound)
+            choices = survivors(units, slopes, loss, offsets, max_units, price, bound)
             counts, undecided, begins, stretches = blocks(of, sizes, *choices, bound)
             totals = improve(*stretches, capacity - int(counts.sum()), price, bound, stop)
             if totals is not None:

@@ -58,21 +58,21 @@ def value_points(
     room = 2 * (ends - begins).sum() + 7 * jobs
     counts = np.empty(room, np.int64)
     values = np.empty(room)
-    found = 0
+    filled = 0
     for j in range(jobs):
         first, end = begins[j], ends[j]
-        least, most = max(jmin[j], 1), min(jmax[j], units)
-        start = found
-        found = _break_points(ns, first, end, least, most, held[j], counts, found)
-        offsets[j + 1] = found
+        min_units, max_units = max(jmin[j], 1), min(jmax[j], units)
+        start = filled
+        filled = _break_points(ns, first, end, min_units, max_units, held[j], counts, filled)
+        offsets[j + 1] = filled
         rate = 0.0
-        if least <= held[j] <= most and not stall:
+        if min_units <= held[j] <= max_units and not stall:
             rate = _on(ns, os, first, first, end, float(held[j]))[0]
         less, more = 1.0, 1.0
         if stall:
             less, more = max(tfwd - tcdw[j], 0.0) / tfwd, max(tfwd - tcup[j], 0.0) / tfwd
         place = first
-        for k in range(start, found):
+        for k in range(start, filled):
             value, place = _on(ns, os, place, first, end, float(counts[k]))
             value *= tfwd
             if counts[k] < held[j]:
@@ -80,55 +80,57 @@ def value_points(
             elif counts[k] > held[j]:
                 value = value * more - tcup[j] * rate
             values[k] = value * weight[j]
-    return counts[:found], values[:found], offsets
+    return counts[:filled], values[:filled], offsets
 
 
 @compiled
 def _break_points(
-    ns: FloatArray, first: int, end: int, least: int, most: int, held: int, counts: IntArray, found: int
+    ns: FloatArray, first: int, end: int, min_units: int, max_units: int, held: int, counts: IntArray, filled: int
 ) -> int:
-    """Write 0 and the counts in [least, most] between which a job's value is linear to counts[found:]; how many then.
+    """Write 0 and the counts in [min_units, max_units] between which a job's value is linear to counts[filled:].
+
+    Returns how many of `counts` are filled then.
 
     They are the whole numbers beside the curve's breakpoints ns[first:end], and, because a change costs, `held` and
     its neighbours.
     """
-    counts[found] = 0
-    found += 1
-    if least > most:
-        return found
+    counts[filled] = 0
+    filled += 1
+    if min_units > max_units:
+        return filled
     around = np.empty(3, np.int64)
     beside = 0
     for n in range(held - 1, held + 2):
-        if least < n < most:
+        if min_units < n < max_units:
             around[beside] = n
             beside += 1
-    counts[found] = least
-    found += 1
-    at = 0
+    counts[filled] = min_units
+    filled += 1
+    index = 0
     for k in range(first, end):
-        if ns[k] <= least:
+        if ns[k] <= min_units:
             continue
-        if ns[k] >= most:
+        if ns[k] >= max_units:
             break
         for side in range(2):
             n = int(np.floor(ns[k])) if side == 0 else int(np.ceil(ns[k]))
-            while at < beside and around[at] <= n:
-                if around[at] > counts[found - 1]:
-                    counts[found] = around[at]
-                    found += 1
-                at += 1
-            if n > counts[found - 1]:
-                counts[found] = n
-                found += 1
-    while at < beside:
-        if around[at] > counts[found - 1]:
-            counts[found] = around[at]
-            found += 1
-        at += 1
-    if most > counts[found - 1]:
-        counts[found] = most
-        found += 1
-    return found
+            while index < beside and around[index] <= n:
+                if around[index] > counts[filled - 1]:
+                    counts[filled] = around[index]
+                    filled += 1
+                index += 1
+            if n > counts[filled - 1]:
+                counts[filled] = n
+                filled += 1
+    while index < beside:
+        if around[index] > counts[filled - 1]:
+            counts[filled] = around[index]
+            filled += 1
+        index += 1
+    if max_units > counts[filled - 1]:
+        counts[filled] = max_units
+        filled += 1
+    return filled
 
 
 @compiled
@@ -258,7 +260,7 @@ def _hopeful(
     room = 2 * len(counts)
     units, kept_values, slopes = np.empty(room, np.int64), np.empty(room), np.zeros(room, np.int64)
     ends = np.zeros(len(offsets), np.int64)
-    found = 0
+    filled = 0
     for j in range(len(floors)):
         floor = floors[j]
         for k in range(offsets[j], offsets[j + 1]):
@@ -267,18 +269,18 @@ def _hopeful(
                 if v0 < floor <= v1:  # rises into what counts: begin where it does, seen from the good end
                     n = n1 - int((v1 - floor) / ((v1 - v0) / (n1 - n0)))
                     if n0 < n < n1:
-                        units[found], kept_values[found] = n, v1 - (v1 - v0) / (n1 - n0) * (n1 - n)
-                        found += 1
+                        units[filled], kept_values[filled] = n, v1 - (v1 - v0) / (n1 - n0) * (n1 - n)
+                        filled += 1
                 elif v1 < floor <= v0:
                     n = n0 + int((v0 - floor) / ((v0 - v1) / (n1 - n0)))
                     if n0 < n < n1:
-                        units[found], kept_values[found] = n, v0 - (v0 - v1) / (n1 - n0) * (n - n0)
-                        found += 1
-                    slopes[found - 1] = GAP
+                        units[filled], kept_values[filled] = n, v0 - (v0 - v1) / (n1 - n0) * (n - n0)
+                        filled += 1
+                    slopes[filled - 1] = GAP
             if values[k] >= floor:
-                units[found], kept_values[found] = counts[k], values[k]
-                slopes[found] = GAP if k == offsets[j] else 0
-                found += 1
-        ends[j + 1] = found
-        slopes[found - 1] = GAP
-    return units[:found], kept_values[:found], slopes[:found], ends
+                units[filled], kept_values[filled] = counts[k], values[k]
+                slopes[filled] = GAP if k == offsets[j] else 0
+                filled += 1
+        ends[j + 1] = filled
+        slopes[filled - 1] = GAP
+    return units[:filled], kept_values[:filled], slopes[:filled], ends

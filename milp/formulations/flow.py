@@ -96,8 +96,8 @@ def build(problem: Problem) -> FlowModel:
         model.row([*mine, *(i for i, _ in parts)], [*[1.0] * len(mine), *(-u for _, u in parts)], "=", 0.0)
         up = model.variable(0.0, 1.0)
         if gains[j]:
-            most = float(min(problem.units, job.jmax))
-            model.row([*gains[j], up], [*[1.0] * len(gains[j]), -most], "<", 0.0)
+            max_units = float(min(problem.units, job.jmax))
+            model.row([*gains[j], up], [*[1.0] * len(gains[j]), -max_units], "<", 0.0)
         if losses[j]:
             down = model.variable(0.0, 1.0)
             model.row([*losses[j], down], [*[1.0] * len(losses[j]), -float(problem.current[j])], "<", 0.0)

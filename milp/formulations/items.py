@@ -137,8 +137,8 @@ def pair_tables(problem: Problem) -> tuple[PairTable, ...]:
     tables = []
     for pair in problem.pairs:
         grid = pair_grid(problem, pair)
-        most = min(problem.units, problem.jobs[pair.a].jmax + problem.jobs[pair.b].jmax)
-        tables.append(PairTable(pair, grid, best_by_units(grid, most)))
+        max_units = min(problem.units, problem.jobs[pair.a].jmax + problem.jobs[pair.b].jmax)
+        tables.append(PairTable(pair, grid, best_by_units(grid, max_units)))
     return tuple(tables)
 
 
@@ -260,8 +260,8 @@ def build(
     for each in members:
         j, values = each[0], table_of(problem, each[0])
         taken[j] = [model.variable(float(values[0]), float(len(each)))]
-        for kind, most in variants[j]:
-            reachable = values if most is None else values[: most + 1]
+        for kind, max_units in variants[j]:
+            reachable = values if max_units is None else values[: max_units + 1]
             runs = list(mode_runs(problem.jobs[j], problem.current[j], reachable))
             chosen, binaries = add_runs(model, runs, len(each))
             solos.append((each, chosen))

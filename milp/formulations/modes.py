@@ -20,15 +20,15 @@ Run = list[tuple[int, float]]
 """Points (units, value) of a stretch of a value table that is linear between them and concave over all."""
 
 
-def mode_intervals(job: Job, current: int, most: int) -> Iterator[tuple[int, int]]:
+def mode_intervals(job: Job, current: int, max_units: int) -> Iterator[tuple[int, int]]:
     """Yield shrink [jmin, current-1], stay {current}, grow [max(current+1, jmin), most], where not empty."""
-    least = max(job.jmin, 1)
-    if least <= min(current - 1, most):
-        yield least, min(current - 1, most)
-    if least <= current <= most:
+    min_units = max(job.jmin, 1)
+    if min_units <= min(current - 1, max_units):
+        yield min_units, min(current - 1, max_units)
+    if min_units <= current <= max_units:
         yield current, current
-    if max(current + 1, least) <= most:
-        yield max(current + 1, least), most
+    if max(current + 1, min_units) <= max_units:
+        yield max(current + 1, min_units), max_units
 
 
 def break_points(ns: FloatArray, low: int, high: int) -> list[int]:

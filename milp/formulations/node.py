@@ -137,9 +137,9 @@ def _curve(
     """
     off = model.variable(worth * float(job.table[0]), 1.0)
     choice, units = [off], []
-    least, most = max(job.jmin, 1), min(job.jmax, nodes)
-    if least <= most:
-        points = [(n, worth * float(job.table[n])) for n in break_points(job.ns, least, most)]
+    min_units, max_units = max(job.jmin, 1), min(job.jmax, nodes)
+    if min_units <= max_units:
+        points = [(n, worth * float(job.table[n])) for n in break_points(job.ns, min_units, max_units)]
         for run in concave_runs(points):
             chosen = model.variable(run[0][1], 1.0)
             choice.append(chosen)

@@ -45,9 +45,9 @@ def carry_out(problem: Problem, counts: tuple[int, ...], shares: Shares, formula
     moves = transport(problem, counts, shares)
     if moves is None:
         return None
-    wrong = complaint_about(problem, counts, moves)
-    if wrong:
-        raise Nonsense(wrong)
+    complaint = complaint_about(problem, counts, moves)
+    if complaint:
+        raise Nonsense(complaint)
     value = value_of(problem, counts, shares)
     return SharingAnswer("feasible", counts, moves, value, math.inf, formulation)
 
@@ -197,11 +197,11 @@ class _Search:
             self.bound = max(self.bound, self.best.objective) if self.limits.gap else self.best.objective
 
 
-def _settled(problem: Problem, tables: Sequence[items.PairTable], found: SharingAnswer) -> SharingAnswer:
+def _settled(problem: Problem, tables: Sequence[items.PairTable], result: SharingAnswer) -> SharingAnswer:
     """An optimum with the same jobs active, alone or in the same pairs, but the units shared out canonically."""
-    again = matching.shared_out(problem, tables, found.counts, shares_of(found.transfers)) if tables else None
-    settled = None if again is None else carry_out(problem, *again, found.formulation)
-    return found if settled is None or _exceeds(found.objective, settled.objective) else settled
+    again = matching.shared_out(problem, tables, result.counts, shares_of(result.transfers)) if tables else None
+    settled = None if again is None else carry_out(problem, *again, result.formulation)
+    return result if settled is None or _exceeds(result.objective, settled.objective) else settled
 
 
 def _exceeds(value: float, other: float) -> bool:
