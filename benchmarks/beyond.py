@@ -1,132 +1,196 @@
-"""What is maximised, and how many jobs may be in play: outcome beside what nobody can beat, completion times, waiting.
+"""What `--preset best` yields beside the published setting and beside what nobody can beat, and what its parts do.
 
-python benchmarks/beyond.py [--node-count N] [--first-node I] [--only TEXT ...]
+    python benchmarks/beyond.py                      # all rows: half an hour; docs/beyond.md explains them
+    python benchmarks/beyond.py --only "512 nodes"   # rows whose label has this text
+    python benchmarks/beyond.py --list
 
-On the real log with the published 1,001 jobs where the reference data are, else on the bundled data set. The exact
-dynamic programme (DP) decides. JCT is over all submitted jobs; one that is not done counts to the end. `without units`
-is the longest that a job was in the system without any. The bound is unit-time: every sample at its job's best rate per
-unit.
+The rows need the real log and the published jobs (reference data), but for the generated traces. The exact dynamic
+programme (DP) decides. The share is that of the unit-time bound: every sample at its job's best rate per unit. JCT is
+over all submitted jobs, those not done counted to the end; behind JCT and makespan stands what nobody can beat.
+`without` is the longest that a job was in the system without units.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
-import numpy as np
 from _common import reference_folder
 
-from bft.models import JobTable
-from bft.replay.engine.ledger import Outcome
+from bft.datasets import generate_dnn_jobs, generate_node_trace
+from bft.models import JobTable, jobs_from_frame
 from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Rules
 from bft.replay.engine.watcher import Silent
-from bft.replay.inputs.load import load
+from bft.replay.inputs.load import Inputs, load
 from bft.replay.options.options import Options
-from bft.replay.policies.solver import SolverOptions
-from bft.replay.results.bounds.bounds import bounds_of
+from bft.replay.results.bounds.bounds import Bounds, beside_bounds, bounds_of
+from bft.replay.results.metrics import summarise
 from bft.replay.run import policy_of
+from bft.replay.trace.node_trace import NodeTrace
+from bft.replay.trace.trace_files import trace_from_frame
 
 HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """One row: what is asked of the policy, how many may be in play, and what changes cost."""
+class World:
+    """Nodes and jobs.
+
+    Parameters
+    ----------
+    first_node, nodes
+        Of the real log; None: all.
+    costs
+        Factor on Tcup and Tcdw.
+    spread
+        Factor on the time over which jobs are submitted.
+    jobs
+        The published table, by its name.
+    seed
+        Of a generated trace and its jobs; None: the real log.
+    """
+
+    first_node: int = 0
+    nodes: int | None = 512
+    costs: float = 1.0
+    spread: float = 1.0
+    jobs: str = "ImageNet-imgps-{}-1001J"
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One replay: what it is called, where it happens, and its options."""
 
     label: str
-    objective: str = "own"
-    tfwd_s: float = 60.0
-    max_jobs: int = 0
-    costs: float = 1.0
-    restart_s: float = 0.0
+    world: World
+    options: dict[str, Any] = field(default_factory=dict)
 
 
-SETTINGS = (
-    Setting("published, Tfwd 120", tfwd_s=120, max_jobs=10),
-    Setting("published, Tfwd 10", tfwd_s=10, max_jobs=10),
-    *(Setting(f"efficiency, {most} in play", "efficiency", max_jobs=most) for most in (10, 30, 100)),
-    *(
-        Setting(f"{objective}, all in play", objective)
-        for objective in (
-            "efficiency",
-            "useful-time",
-            "power:0",
-            "power:0.5",
-            "power:0.75",
-            "power:0.5+srpt:0.1",
-            "power:0.5+ageing:24",
-        )
-    ),
-    Setting("published, Tfwd 120, costs x 10", tfwd_s=120, max_jobs=10, costs=10),
-    Setting("power:0.5, all in play, costs x 10", "power:0.5", costs=10),
-    Setting("power:0.5, all, costs x 10, restarts 180 s", "power:0.5", costs=10, restart_s=180),
-)
+PUBLISHED = {"tfwd_s": 120}
+BEST = {"preset": "best"}
+FREE = {"tfwd_s": 60, "max_jobs": 0}  # `best` without an objective
+SETTINGS: dict[str, dict[str, Any]] = {
+    "published": PUBLISHED,
+    "published, Tfwd 10": {"tfwd_s": 10},
+    "best": BEST,
+    **{
+        f"efficiency, {most} in play": {"tfwd_s": 60, "max_jobs": most, "objective": "efficiency"}
+        for most in (10, 30, 100)
+    },
+    **{
+        f"{objective}, all in play": {**FREE, "objective": objective}
+        for objective in ("efficiency", "useful-time", "power:0", "power:0.5", "power:0.75", "power:0.5+srpt:0.1")
+    },
+}
+AGEINGS = ("power:0.5", "power:0.5+ageing:80:1", "power:0.5+ageing:60:1.5", "power:0.5+ageing:50:2")
+
+
+def rows() -> Iterator[Row]:
+    """All rows, in the order of the table."""
+    for label, options in SETTINGS.items():
+        yield Row(f"512 nodes: {label}", World(), options)
+    for label, options in (("published", PUBLISHED), *((name, {**FREE, "objective": name}) for name in AGEINGS)):
+        yield Row(f"512 nodes, submissions x 30: {label}", World(spread=30), options)
+    for label, options in (("published", PUBLISHED), ("best", BEST)):
+        yield Row(f"512 nodes, costs x 10: {label}", World(costs=10), options)
+    for tfwd_s in (60, 120, 300, 600):
+        restart = {**BEST, "tfwd_s": tfwd_s, "restart_overhead": 180}
+        yield Row(f"512 nodes, costs x 10, restarts 180 s: best, Tfwd {tfwd_s}", World(costs=10), restart)
+    for first in (1024, 2048, 4000):
+        for label, costs in (("best", 1), ("costs x 10: best", 10)):
+            yield Row(f"nodes {first}-{first + 511}: {label}", World(first, costs=costs), BEST)
+    for label, options in (("published", PUBLISHED), ("best", BEST)):
+        yield Row(f"512 nodes, ShuffleNets: {label}", World(jobs="hps-shufflenet-{}-1000J"), options)
+    srpt = {**FREE, "objective": "power:0.5+srpt:0.1"}
+    for label, options in (("published", PUBLISHED), ("best", BEST), ("best with srpt:0.1, no ageing", srpt)):
+        yield Row(f"4,734 nodes: {label}", World(nodes=None), options)
+    for seed in (1, 2, 3):
+        for label, options in (("published", PUBLISHED), ("published, Tfwd 10", {"tfwd_s": 10}), ("best", BEST)):
+            yield Row(f"generated trace {seed}: {label}", World(seed=seed), options)
 
 
 def main() -> None:
-    """Print one row for each setting."""
+    """Print one line for each row."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--node-count", type=int, default=512, help="nodes of the real log")
-    parser.add_argument("--first-node", type=int, default=0, help="the first of them")
-    parser.add_argument("--only", nargs="*", default=[""], metavar="TEXT", help="settings whose label has one of these")
+    parser.add_argument("--only", nargs="*", default=[""], metavar="TEXT", help="rows whose label has one of these")
+    parser.add_argument("--list", action="store_true", help="print the labels")
     given = parser.parse_args()
-    files: dict[str, Any] = {}
-    try:
-        folder = reference_folder() / "bftrainer"
-        files = {
-            "node_trace": str(folder / "ndstat-10sdn6-evt.tar.gz"),
-            "job_bounds": str(folder / "ImageNet-imgps-Jbnd-1001J.pkl"),
-            "job_curves": str(folder / "ImageNet-imgps-JNPs-1001J.pkl"),
-            "first_node": given.first_node,
-            "node_count": given.node_count,
-            "skip_rows": 1000,
-        }
-    except SystemExit as missing:
-        print(f"{missing}\nthe bundled data set instead")
-    base = Options(**files)
-    inputs = load(base, Silent())
-    pool = inputs.pools[0]
-    bound = bounds_of([(pool.trace, pool.jobs)], without=inputs.never_run).unit_time
+    chosen = [row for row in rows() if any(text in row.label for text in given.only)]
+    if given.list:
+        print(*(row.label for row in chosen), sep="\n")
+        return
+    print(f"{'row':58} {'1e9 samples':>11} {'share':>6} {'JCT h':>14} {'makespan ks':>14} {'without h':>9} {'done':>5}")
+    for row in chosen:
+        print(line(row), flush=True)
+
+
+def line(row: Row) -> str:
+    """Replay a row and write its line."""
+    inputs = inputs_of(row.world)
+    pool, bounds = inputs.pools[0], bounds_in(row.world)
+    options = Options.of(**{"backend": "exact", **row.options})
     without = {at for at, job in enumerate(pool.jobs) if job.name in set(inputs.never_run)}
-    print(f"unit-time bound {bound:.4e} samples; {len(pool.jobs)} jobs")
-    print(f"{'setting':44} {'outcome':>10} {'of bound':>8} {'JCT h':>7} {'without units h':>15} {'done':>5} {'s':>6}")
-    for setting in SETTINGS:
-        if not any(text in setting.label for text in given.only):
-            continue
-        options = replace(base, objective=setting.objective, tfwd_s=setting.tfwd_s, solver=SolverOptions("exact"))
-        restart = ((10**9, setting.restart_s),) if setting.restart_s else ()
-        rules = Rules(max_jobs=setting.max_jobs, restart_overhead=restart)
-        began = time.perf_counter()
-        outcome = Replay(pool.trace, dearer(pool.jobs, setting.costs), policy_of(options), rules, None, without).run()
-        seconds = time.perf_counter() - began
-        jct, starved, done = times(outcome)
-        share = f"{outcome.work / bound:8.1%}" if bound else f"{'-':>8}"
-        print(
-            f"{setting.label:44} {outcome.work:10.4e} {share} {jct:7.1f} {starved:15.1f} {done:5} {seconds:6.0f}",
-            flush=True,
-        )
+    began = time.perf_counter()
+    outcome = Replay(pool.trace, pool.jobs, policy_of(options), options.rules, None, without).run()
+    print(f"{row.label}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
+    found = {**summarise(outcome), **beside_bounds(outcome, bounds)}
+    share = f"{outcome.work / bounds.unit_time:6.1%}" if bounds.unit_time else f"{'-':>6}"
+    jct = f"{found['jct_to_end_mean_s'] / HOUR_S:.1f} / {(bounds.jct_mean_s or 0) / HOUR_S:.1f}"
+    makespan = "-"
+    if found["makespan_s"] and bounds.makespan_s:
+        makespan = f"{found['makespan_s'] / 1e3:.1f} / {bounds.makespan_s / 1e3:.1f}"
+    longest = found["without_units_s"]["longest"] / HOUR_S
+    done = found["jobs_finished"]
+    return f"{row.label:58} {outcome.work / 1e9:11.2f} {share} {jct:>14} {makespan:>14} {longest:9.1f} {done:5}"
+
+
+@cache
+def bounds_in(world: World) -> Bounds:
+    """What nobody can beat, changes being free: so that it is one number for all costs."""
+    inputs = inputs_of(replace(world, costs=1.0))
+    return bounds_of([(pool.trace, pool.jobs) for pool in inputs.pools], without=inputs.never_run)
+
+
+@cache
+def inputs_of(world: World) -> Inputs:
+    """The nodes and jobs of a world."""
+    if world.seed is not None:
+        trace, jobs = generated(world.seed)
+        loaded = load(Options(), Silent())
+        pool = replace(loaded.pools[0], trace=trace, jobs=jobs, positions=tuple(range(len(jobs))))
+        return replace(loaded, pools=(pool,), jobs=jobs, never_run=())
+    folder = reference_folder() / "bftrainer"
+    options = Options(
+        node_trace=str(folder / "ndstat-10sdn6-evt.tar.gz"),
+        job_bounds=str(folder / f"{world.jobs.format('Jbnd')}.pkl"),
+        job_curves=str(folder / f"{world.jobs.format('JNPs')}.pkl"),
+        first_node=world.first_node,
+        node_count=world.nodes,
+        skip_rows=1000,
+        scale_arrivals=world.spread,
+    )
+    loaded = load(options, Silent())
+    pool = replace(loaded.pools[0], jobs=dearer(loaded.jobs, world.costs))
+    return replace(loaded, pools=(pool,), jobs=pool.jobs)
+
+
+def generated(seed: int) -> tuple[NodeTrace, JobTable]:
+    """A Summit-like trace of 512 nodes and four days, and 300 jobs: more than it has room for."""
+    table = generate_node_trace(nodes=512, days=4.0, seed=seed, start="2021-02-10")
+    trace = trace_from_frame(table.frame, source=f"generated {seed}", metadata=table.metadata)
+    return trace, jobs_from_frame(generate_dnn_jobs(jobs=300, seed=seed, first_submit="2021-02-10"), source="generated")
 
 
 def dearer(jobs: JobTable, factor: float) -> JobTable:
     """The same jobs, whose rescales and preemptions cost so many times more."""
     table = tuple(replace(job, tcup_s=factor * job.tcup_s, tcdw_s=factor * job.tcdw_s) for job in jobs)
     return replace(jobs, jobs=table)
-
-
-def times(outcome: Outcome) -> tuple[float, float, int]:
-    """Mean completion time and longest time without units of the submitted jobs, hours; how many are done."""
-    took, waited, done = [], [], 0
-    for record in outcome.records:
-        if record.left_out or record.job.tsub_ns > outcome.end_ns:
-            continue
-        end = outcome.end_ns if record.finish_ns is None else record.finish_ns
-        took.append((end - record.job.tsub_ns) / 1e9)
-        waited.append(took[-1] - record.run_seconds)
-        done += record.finish_ns is not None
-    return float(np.mean(took)) / HOUR_S, max(waited) / HOUR_S, done
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ _decisions = together(
         "objective",
         "--objective",
         help="What is maximised: a curve (own, the jobs' Os; throughput, samples/s; efficiency, speed-up over one unit;"
-        " power:A; useful-time) and factors on it (srpt:B, ageing:HOURS[:CAP]), as in power:0.5+ageing:50. "
+        " power:A; useful-time) and factors on it (srpt:B, ageing:HOURS[:CAP]), as in power:0.5+ageing:60:1.5. "
         "[own; with --preset best as above]",
     ),
     _of(

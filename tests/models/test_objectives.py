@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
+from operator import getitem
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bft.milp.classes import classes_of
 from bft.models import Curve, Job, Objective, Standing, deadline_weight
@@ -109,6 +113,66 @@ def test_who_has_waited_long_gets_units_and_those_that_waited_alike_stay_a_class
     counts = policy.decide(State(now, 8, views)).counts
     assert counts == tuple(sorted(counts, reverse=True))
     assert sum(counts) == 8
+
+
+@st.composite
+def waiters(draw: st.DrawFn) -> tuple[State, float, float]:
+    """Jobs of any curves that have waited for any time and hold few units; hours and cap of the ageing."""
+    hours, cap = draw(st.sampled_from([1.0, 24.0])), draw(st.sampled_from([0.5, 1.5, 2.0]))
+    views, left = [], draw(st.integers(1, 6))
+    idle = left
+    for at in range(draw(st.integers(1, 4))):
+        waited = draw(st.integers(0, 5)) * hours * 0.6
+        units = draw(st.integers(0, min(left, 2)))
+        left -= units
+        slopes = draw(st.lists(st.integers(1, 9), min_size=3, max_size=3))
+        curve = Curve([0, 1, 2, 3], np.cumsum([0, *slopes]).astype(float))
+        tsub_ns = -round(waited * 3600 * SECOND)
+        views.append(JobView(Job(str(at), tsub_ns, 1, 3, 1e6, 0.0, 0.0, curve, curve), units, 0.0))
+    return State(0, idle, views), hours, cap
+
+
+@settings(deadline=None, max_examples=150)
+@given(waiters())
+def test_ageing_takes_at_most_its_cap_of_what_every_other_allocation_is_worth(case: tuple[State, float, float]) -> None:
+    state, hours, cap = case
+    policy = MilpPolicy(60.0, SolverOptions("exact"), objective=Objective.of(f"throughput+ageing:{hours}:{cap}"))
+    taken = policy.decide(state).counts
+    rates = [view.job.rates for view in state.jobs]
+    every = itertools.product(range(4), repeat=len(rates))
+    worth = [sum(map(getitem, rates, counts)) for counts in every if sum(counts) <= state.idle]
+    assert sum(map(getitem, rates, taken)) >= max(worth) / (1 + cap) * (1 - 1e-9)
+    assert all(1 <= term.weight <= 1 + cap for term in policy.problem(state).jobs)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 2)), min_size=2, max_size=6),
+    st.integers(0, 3),
+    st.sampled_from([0.0, 12.0]),
+)
+def test_of_equal_jobs_none_that_has_waited_long_is_passed_by_one_that_has_not(
+    jobs: list[tuple[int, int]], free: int, tcdw_s: float
+) -> None:
+    hours, cap, tfwd_s = 4.0, 1.5, 60.0
+    curve = Curve([0, 1, 3], [0.0, 10.0, 30.0])
+    views = [
+        JobView(Job(str(at), -waited * 3600 * SECOND, 1, 3, 1e6, 0.0, tcdw_s, curve, curve), units, 0.0)
+        for at, (waited, units) in enumerate(jobs)
+    ]
+    idle = sum(view.units for view in views) + free
+    policy = MilpPolicy(tfwd_s, SolverOptions("exact"), objective=Objective.of(f"throughput+ageing:{hours}:{cap}"))
+    state = State(0, idle, views)
+    weights = [term.weight for term in policy.problem(state).jobs]
+    counts = policy.decide(state).counts
+    forgotten = [at for at, (waited, _) in enumerate(jobs) if waited >= hours * cap and not counts[at]]
+    if forgotten:
+        assert sum(counts) == idle
+        holders = [at for at, count in enumerate(counts) if count]
+        # Whoever lost nothing could have been asked for a unit; he costs the rate of all his units for Tcdw.
+        asked = [at for at in holders if counts[at] >= views[at].units]
+        least = {at: (1 + cap) / (1 + tcdw_s / tfwd_s * min(counts[at], views[at].units)) for at in asked}
+        assert all(weights[at] >= least[at] * (1 - 1e-9) for at in asked)
 
 
 def test_efficiency_does_not_prefer_the_job_with_the_higher_rate() -> None:
