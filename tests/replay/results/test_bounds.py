@@ -127,7 +127,7 @@ class WhimsicalSharing:
                 placement[at] = tuple((units[shift:] + units[:shift])[:size])
                 for unit in placement[at]:
                     holders.setdefault(unit, []).append(view.job)
-        return Decision.placed(state, placement)
+        return Decision.placed(placement)
 
     def may(self, job: Job, holders: dict[int, list[Job]], unit: int) -> bool:
         here = holders.get(unit, [])
