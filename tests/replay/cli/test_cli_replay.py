@@ -881,12 +881,12 @@ def wrong_jobs(case: str) -> tuple[pd.DataFrame, list[str]]:
     jobs = job_frame()
     late = jobs["Tsub"] + pd.Timedelta(days=400)
     cells: dict[str, tuple[str, Any, list[str]]] = {
-        "nan Pmax": ("Pmax", np.nan, ["finite", "nan"]),
+        "nan Pmax": ("Pmax", np.nan, ["finite", "NaN"]),
         "negative Pmax": ("Pmax", -1.0, ["> 0", "-1"]),
         "infinite Pmax": ("Pmax", np.inf, ["finite", "inf"]),
         "zero Pmax": ("Pmax", 0.0, ["> 0"]),
         "negative Tcup": ("Tcup", -1.0, [">= 0", "-1"]),
-        "nan Tcdw": ("Tcdw", np.nan, ["finite", "nan"]),
+        "nan Tcdw": ("Tcdw", np.nan, ["finite", "NaN"]),
         "half Jmin": ("Jmin", 1.5, ["whole", "1.5"]),
         "negative Jmin": ("Jmin", -1, [">= 0", "-1"]),
         "Jmin > Jmax": ("Jmin", 5, ["Jmin", "5", "4"]),
