@@ -294,7 +294,8 @@ def _bounds(options: Options, inputs: Inputs, pools: Sequence[Pool], *, staged: 
 def _say_what_is_left(options: Options, inputs: Inputs, pools: Sequence[Pool], outcome: Outcome, notes: Notes) -> None:
     """A note where the options leave much that idle nodes are enough for, and the preset would not."""
     bound = unit_time_of([(pool.trace, pool.jobs) for pool in pools], inputs.never_run)
-    best = PRESETS["best"]
+    # The backend changes no result.
+    best = {name: value for name, value in PRESETS["best"].items() if name != "backend"}
     given = [flag for name, flag in options.changed().items() if name in best]
     if not bound or outcome.work >= (1 - MUCH_LEFT) * bound or all(options.flat()[name] == best[name] for name in best):
         return

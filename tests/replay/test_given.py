@@ -343,9 +343,7 @@ def test_a_replay_that_leaves_much_names_the_preset_that_would_not(
     give([elastic(str(k), 1, 1, seconds=86_400) for k in range(4)])
     exact = [*INPUT, "--backend", "exact"]
     share = "the outcome is 25.0% of what the idle nodes are enough for; to leave less, try the same command with"
-    assert Said([*exact, "-maxJ", "1"], capsys).everywhere(
-        f"{share} --preset best in place of -maxJ and --backend (docs"
-    )
+    assert Said([*exact, "-maxJ", "1"], capsys).everywhere(f"{share} --preset best in place of -maxJ (docs")
     assert Said([*exact, "-maxJ", "1", "--preset", "best"], capsys).everywhere(f"{share} --preset best, without")
     assert Said([*INPUT, "--preset", "best"], capsys).summary["notes"] == []
     assert Said([*exact, "-maxJ", "1", "--policy", "fifo"], capsys).summary["notes"] != []  # of the backend alone
