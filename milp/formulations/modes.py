@@ -96,9 +96,10 @@ class Chosen:
                     mine[member] += filled
                     left -= filled
             counts += mine
-        if len(counts) > members:  # no answer of the model: whoever checks it shall see all units
-            counts[members - 1 :] = [sum(counts[members - 1 :])]
-        return sorted(counts, reverse=True) + [0] * (members - len(counts))
+        counts = (sorted(counts, reverse=True) + [0] * members)[:members]
+        # Of what is no answer of the model, whoever checks it shall see all units.
+        counts[0] += self.units(x) - sum(counts)
+        return counts
 
     def filled(self, units: int) -> list[tuple[int, float]] | None:
         """Variables that are not 0 when it has so many units, None when no run covers them."""
