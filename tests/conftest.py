@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,11 @@ settings.register_profile("here", deadline=None, suppress_health_check=[HealthCh
 # CI tries the same examples every time: what it says of a commit must not depend on the day.
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+# A suite that is started in the background of a script, or by nohup, inherits that Ctrl-C is ignored, and so would all
+# processes that it starts; those of the tests of interrupts then never end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
