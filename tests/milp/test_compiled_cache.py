@@ -89,6 +89,7 @@ def test_a_damaged_cache_is_compiled_anew_once_and_said(
     assert solve(cache) == ""
 
 
+@pytest.mark.slow
 def test_a_full_disk_under_the_cache_is_said_with_its_path(tmp_path: Path) -> None:
     # The limit on the size of a file stands for the full disk.
     said = solve(tmp_path / "cache", before="ulimit -f 8;")

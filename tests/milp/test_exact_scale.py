@@ -85,6 +85,7 @@ def test_core_and_plain_reach_the_same_value(problem):
     assert abs(core - plain) <= 1e-11 * magnitude(problem)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     st.integers(0, 10**6),

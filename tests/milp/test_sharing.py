@@ -291,6 +291,7 @@ def test_the_exact_programme_and_modes_refuse_sharing() -> None:
         solve(problem, formulation="modes")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_cbc_and_highs_agree_on_eight_jobs_and_fifty_units(seed: int) -> None:
     pytest.importorskip("highspy")

@@ -113,6 +113,7 @@ for name, model in MODELS.items():
 """
 
 
+@pytest.mark.slow
 def test_learning_again_in_another_process_gives_the_same_bytes(tmp_path: Path) -> None:
     script = TRAIN.format(folder=str(Path(__file__).parent), out=str(tmp_path))
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "OMP_NUM_THREADS": "2"}

@@ -61,6 +61,7 @@ def test_so_it_is_on_the_real_log(reference: Path) -> None:
     check_window(pool.trace, JobTable(tuple(pool.jobs)[:200]))
 
 
+@pytest.mark.slow
 def test_the_preset_comes_near_the_bound_and_beats_the_published_settings() -> None:
     trace, jobs = bundled()
     best, bound = outcome(trace, jobs, preset="best"), unit_time_of([(trace, jobs)])

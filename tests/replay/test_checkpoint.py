@@ -114,6 +114,7 @@ def test_a_killed_replay_resumes_to_the_same_bytes(here: Path) -> None:
     assert sorted(path.name for path in here.iterdir()) == ["killed-itrOut", "whole-itrOut"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_command_prints_the_command_that_resumes_it(here: Path, number: signal.Signals) -> None:
     assert run([*QUICK, "--out", "whole-itrOut"]) == 0

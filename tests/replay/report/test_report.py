@@ -187,6 +187,7 @@ def places(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...
             yield from places(inner, (*path, key))
 
 
+@pytest.mark.slow
 def test_a_summary_that_lacks_anything_or_holds_something_else_never_ends_in_a_traceback(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

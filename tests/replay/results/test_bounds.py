@@ -55,6 +55,7 @@ def nobody_beats(bounds: Bounds, outcome: Outcome) -> None:
 # --- no policy --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(traces(), tables(), rules, st.integers(0, 9))
 def test_no_policy_beats_them(trace: NodeTrace, jobs: JobTable, rules: Rules, seed: int) -> None:
