@@ -30,11 +30,13 @@ def planted(modules: dict[str, str], entry_points: dict[str, dict[str, str]], sc
     return _caller(plant(modules, entry_points, scratch / "site"), scratch)
 
 
-def plant(modules: dict[str, str], entry_points: dict[str, dict[str, str]], site: Path) -> Path:
-    """Leave behind what pip does: modules by file name, entry points by group."""
-    metadata = site / "theirs-1.0.dist-info"
+def plant(
+    modules: dict[str, str], entry_points: dict[str, dict[str, str]], site: Path, package: str = "theirs"
+) -> Path:
+    """Leave behind what pip does for a package: modules by file name, entry points by group."""
+    metadata = site / f"{package}-1.0.dist-info"
     metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
     lines = []
     for group, points in entry_points.items():
         lines += [f"[{group}]", *(f"{name} = {value}" for name, value in points.items())]

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 
 from bft.models import InputError
+from bft.models.plugins import PluginGroup
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.slurm_columns import PRESETS
 
@@ -106,11 +106,12 @@ BUILT_IN: dict[str, LogFormat] = {
         events=True,
     ),
 }
+_FORMATS = PluginGroup(GROUP, "format", BUILT_IN)
 
 
 def format_names() -> tuple[str, ...]:
     """All formats that can be read here."""
-    return *BUILT_IN, *sorted({point.name for point in _registered()} - set(BUILT_IN))
+    return _FORMATS.names()
 
 
 def log_format(name: str) -> LogFormat:
@@ -123,22 +124,9 @@ def log_format(name: str) -> LogFormat:
     """
     if name in BUILT_IN:
         return BUILT_IN[name]
-    points = [point for point in _registered() if point.name == name]
-    if not points:
-        raise InputError(f"unknown format {name!r}; known are {', '.join(format_names())}")
-    values = sorted({point.value for point in points})
-    if len(values) > 1:
-        raise InputError(
-            f"format {name!r} is registered by several packages: {', '.join(values)}", hint="uninstall one"
-        )
-    try:
-        loaded: object = points[0].load()
-    except (Exception, SystemExit) as error:  # of a third party: whatever it is, the user must learn whose
-        what = f"format {name!r} ({values[0]}) cannot be loaded: {type(error).__name__}: {error}"
-        raise InputError(what) from error
+    loaded, label = _FORMATS.load(name)
     if not isinstance(loaded, LogFormat):
-        what = f"format {name!r} ({values[0]}) is a {type(loaded).__name__}, expected a bft.replay.logs.LogFormat"
-        raise InputError(what)
+        raise InputError(f"{label} is a {type(loaded).__name__}, expected a bft.replay.logs.LogFormat")
     return loaded
 
 
@@ -150,9 +138,9 @@ def read_log(name: str, reading: Reading) -> None:
     InputError
         When there is no such format, or the file is not of it.
     """
-    found = log_format(name)
+    form = log_format(name)
     with reading.into.beside(reading.settings.events), reading.diagnosis.reading(reading.file):
-        found.read(reading)
+        form.read(reading)
 
 
 def detect(line: str, fields: Sequence[str] = ()) -> str | None:
@@ -177,7 +165,3 @@ def _looks() -> Iterator[tuple[str, str]]:
         else:
             if look:
                 yield name, look
-
-
-def _registered() -> list[EntryPoint]:
-    return list(entry_points(group=GROUP))

@@ -6,10 +6,10 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from bft.models import InputError
+from bft.models.plugins import PluginGroup
 from bft.replay.engine.port import Kind, Policy
 
 GROUP = "bft.policies"
@@ -32,6 +32,7 @@ BUILT_IN = {
     "srtf-wrs": "srtf_sharing:SrtfWiselyShared",
     "sjf-bsbf": "sjf_bsbf:SjfBestSharing",
 }
+_POLICIES = PluginGroup(GROUP, "policy", BUILT_IN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class PolicyOption:
 
 def policy_names() -> list[str]:
     """All policies that can be asked for here."""
-    return [*BUILT_IN, *sorted(name for name in _registered() if name not in BUILT_IN)]
+    return list(_POLICIES.names())
 
 
 def policy_factory(name: str) -> Callable[..., Policy]:
@@ -64,20 +65,15 @@ def policy_factory(name: str) -> Callable[..., Policy]:
     Raises
     ------
     InputError
-        When there is no such policy, or the package that brings it cannot be loaded.
+        When there is no such policy, or the package that brings it cannot be loaded or brings something else.
     """
     if name in BUILT_IN:
         module, attribute = BUILT_IN[name].split(":")
         built_in: Callable[..., Policy] = getattr(import_module(f"bft.replay.policies.{module}"), attribute)
         return built_in
-    registered = _registered()
-    if name not in registered:
-        raise InputError(f"no policy {name!r}; there are {', '.join(policy_names())}")
-    try:
-        loaded: Callable[..., Policy] = registered[name].load()
-    except (Exception, SystemExit) as error:  # of a third party: whatever it is, the user must learn whose
-        what = f"policy {name!r} ({registered[name].value}) cannot be loaded: {type(error).__name__}: {error}"
-        raise InputError(what) from error
+    loaded, label = _POLICIES.load(name)
+    if not callable(loaded):
+        raise InputError(f"{label} is a {type(loaded).__name__}, expected a class or function that makes a policy")
     _check_kind(name, loaded)
     return loaded
 
@@ -167,10 +163,6 @@ def parse_constants(name: str, given: Mapping[str, str], settings: Sequence[str]
         except ValueError as error:
             raise InputError(f"policy {name!r}, option {key!r}: expected {own[key].expected}, not {text!r}") from error
     return values
-
-
-def _registered() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
 
 
 def _default(field: Field[Any]) -> Any:

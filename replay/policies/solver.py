@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Literal
 
 from bft.models.checks import MAX_LIMIT_S, Flag, Maybe, Name, Number, check_fields, checked, seconds, whole
+from bft.models.plugins import PluginGroup
 
 if TYPE_CHECKING:
     from bft.milp import Problem, Solution
@@ -15,11 +15,8 @@ if TYPE_CHECKING:
 BACKENDS = ("auto", "cbc", "highs", "scipy", "gurobi", "exact")
 FORMULATIONS = ("auto", "modes", "node", "items", "flow")
 TIES = ("canonical", "solver")
-
-
-def _backends() -> tuple[str, ...]:
-    """What --backend may be: ours, and those of other packages."""
-    return *BACKENDS, *sorted({point.name for point in entry_points(group="bft.backends")} - set(BACKENDS))
+# Ours and those of other packages; `bft.milp` loads them.
+_BACKENDS = PluginGroup("bft.backends", "backend", BACKENDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ class SolverOptions:
     bft.models.errors.InputError: --gap: expected a finite number >= 0 and < 1, not 1.5
     """
 
-    backend: str = checked("--backend", Name(_backends), "cbc")
+    backend: str = checked("--backend", Name(_BACKENDS.names), "cbc")
     formulation: str = checked("--formulation", Name(FORMULATIONS), "auto")
     strict_reference: bool = checked("--strict-reference", Flag(), default=False)
     time_limit_s: float | None = checked("-optTL", Maybe(seconds(most=MAX_LIMIT_S)), None)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import re
 import sys
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 from packages import ROOT, installed, plant, planted
 
-from bft.milp import ProblemError
 from bft.milp.backends import registry
-from bft.milp.backends.registry import backend_names, describe, solver
+from bft.milp.backends.registry import describe, solver
 from bft.replay.cli.main import run
 
 OWN = ROOT / "docs" / "own-solver"
@@ -104,15 +102,6 @@ def test_a_broken_package_is_named_and_hides_no_other(
         )  # and the list of others is whole
         assert "choose one of cbc, highs, scipy, gurobi" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_a_name_that_two_packages_register_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = [EntryPoint("own", value, registry.GROUP) for value in ("one:Solver", "two:Solver")]
-    monkeypatch.setattr(registry, "_registered", lambda: points)
-    solver.cache_clear()
-    assert backend_names().count("own") == 1
-    with pytest.raises(ProblemError, match="several packages: one:Solver, two:Solver; uninstall"):
-        solver("own")
 
 
 def test_a_package_whose_look_at_the_machine_raises_is_not_available(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from importlib.metadata import EntryPoint
+import sys
 from pathlib import Path
 
 import pytest
-from packages import ROOT, installed, planted
+from packages import ROOT, installed, plant
 
-from bft.models import InputError
 from bft.replay.cli.main import run
-from bft.replay.logs import LogFormat, detect, format_names, formats, log_format
+from bft.replay.logs import LogFormat, detect, formats
 
 IMPORT = "from bft.replay.logs import LogFormat\n"
 OWN = ROOT / "docs" / "own-log"
@@ -71,31 +70,27 @@ def test_the_documented_example_is_short() -> None:
         ("from bft.replay.logs import LogFormat\nFORMAT = LogFormat('x', print, '(')", "is no regular expression"),
     ],
 )
-def test_a_broken_package_is_named_and_hides_no_other(body: str, message: str, tmp_path: Path) -> None:
-    call = planted({"theirs.py": body}, {formats.GROUP: {"own": "theirs:FORMAT"}}, tmp_path)
-    listed = call("ingest", "--formats")
-    assert listed.returncode == 0
-    assert re.search(rf"^own +format 'own' \(theirs:FORMAT\).*{message}", listed.stdout, re.MULTILINE), listed.stdout
-    assert re.search("^swf ", listed.stdout, re.MULTILINE)
-    (tmp_path / "idle.csv").write_text("node,start,end,state\na,2021-02-10T00:00:00Z,2021-02-10T01:00:00Z,idle\n")
-    refused = call("ingest", "own", "idle.csv", "-o", "trace.csv")
-    assert (refused.returncode, (tmp_path / "trace.csv").exists()) == (2, False)
-    assert message in refused.stderr
-    assert call("ingest", "auto", "idle.csv", "-o", "trace.csv").returncode == 0
-
-
-def test_a_format_that_two_packages_register_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = [EntryPoint("own", value, formats.GROUP) for value in ("one:FORMAT", "two:FORMAT")]
-    monkeypatch.setattr(formats, "_registered", lambda: points)
-    assert format_names().count("own") == 1
-    with pytest.raises(InputError, match="several packages: one:FORMAT, two:FORMAT"):
-        log_format("own")
+def test_a_broken_package_is_named_and_hides_no_other(
+    body: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(plant({"their_log.py": body}, {formats.GROUP: {"own": "their_log:FORMAT"}}, tmp_path))
+    monkeypatch.delitem(sys.modules, "their_log", raising=False)
+    assert run(["ingest", "--formats"]) == 0
+    listed = capsys.readouterr().out
+    assert re.search(rf"^own +format 'own' \(their_log:FORMAT\).*{message}", listed, re.MULTILINE), listed
+    assert re.search("^swf ", listed, re.MULTILINE)
+    Path("idle.csv").write_text("node,start,end,state\na,2021-02-10T00:00:00Z,2021-02-10T01:00:00Z,idle\n")
+    assert run(["ingest", "own", "idle.csv", "-o", "trace.csv"]) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("trace.csv").exists()
+    assert run(["ingest", "auto", "idle.csv", "-o", "trace.csv"]) == 0
 
 
 def test_auto_names_a_broken_package_where_no_other_format_matches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(formats, "_registered", lambda: [EntryPoint("own", "nowhere.at_all:FORMAT", formats.GROUP)])
+    monkeypatch.syspath_prepend(plant({}, {formats.GROUP: {"own": "nowhere.at_all:FORMAT"}}, tmp_path / "site"))
     assert detect("JobID|NodeList|Start|End") == "slurm"
     assert not caplog.records
     (tmp_path / "log").write_text("of no format\n")

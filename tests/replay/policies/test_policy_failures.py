@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 import sys
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from packages import plant
 
 from bft.replay import EqualShare, Replay, Rules
 from bft.replay.cli.main import run
@@ -83,8 +83,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.delitem(sys.modules, "foreign_policy", raising=False)
-    point = EntryPoint("foreign", "foreign_policy:Foreign", registry.GROUP)
-    monkeypatch.setattr(registry, "_registered", lambda: {"foreign": point})
+    plant({}, {registry.GROUP: {"foreign": "foreign_policy:Foreign"}}, tmp_path)
     return tmp_path
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Literal
 
 import pytest
+from packages import ROOT, installed, plant
 
 from bft.models import InputError
 from bft.replay.cli.main import run
@@ -28,7 +26,7 @@ from bft.replay.policies import (
 )
 from bft.replay.run import policy_settings
 
-ROOT = Path(__file__).parents[3]
+OWN = ROOT / "docs" / "own-policy"
 
 
 @dataclass
@@ -112,10 +110,9 @@ def test_the_command_lists_policies_and_their_constants(capsys: pytest.CaptureFi
 
 
 def test_a_broken_package_is_told_and_hides_no_other(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken = EntryPoint("broken", "nowhere.at_all:Policy", registry.GROUP)
-    monkeypatch.setattr(registry, "_registered", lambda: {"broken": broken})
+    monkeypatch.syspath_prepend(plant({}, {registry.GROUP: {"broken": "nowhere.at_all:Policy"}}, tmp_path / "site"))
     assert run(["policies"]) == 0
     listed = capsys.readouterr().out
     assert re.search(r"^broken +.*nowhere.*cannot be loaded.*ModuleNotFoundError", listed, re.MULTILINE)
@@ -126,22 +123,8 @@ def test_a_broken_package_is_told_and_hides_no_other(
 
 
 def test_a_policy_of_another_package_is_installed_and_run(tmp_path: Path) -> None:
-    site = tmp_path / "site"
-    quiet = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-index"]
-    # From a copy: a build leaves files beside its source.
-    source = tmp_path / "own-policy"
-    source.mkdir()
-    for name in ("pyproject.toml", "smallest_first.py"):
-        (source / name).write_text((ROOT / "docs" / "own-policy" / name).read_text("utf-8"), "utf-8")
-    pip = [sys.executable, "-m", "pip", "install", *quiet, "--target", str(site), str(source)]
-    subprocess.run(pip, check=True, capture_output=True, text=True)
-    environment = {**os.environ, "PYTHONPATH": str(site)}
-    command = [sys.executable, "-c", "from bft.replay.cli import main; main()"]
+    call = installed(OWN, tmp_path)
     own = ["--policy", "smallest-first", "--set", "most=8", "--no-u", "--json", "--out", str(tmp_path / "out")]
-
-    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*command, *arguments], env=environment, capture_output=True, text=True, check=False)
-
     listed = call("policies")
     assert re.search("^smallest-first +Serve jobs by Jmin", listed.stdout, re.MULTILINE), listed.stderr
     ended = call(*own)
@@ -153,7 +136,7 @@ def test_a_policy_of_another_package_is_installed_and_run(tmp_path: Path) -> Non
 
 
 def test_the_documented_example_is_short() -> None:
-    assert len((ROOT / "docs" / "own-policy" / "smallest_first.py").read_text("utf-8").splitlines()) <= 30
+    assert len((OWN / "smallest_first.py").read_text("utf-8").splitlines()) <= 30
 
 
 # --- what kind of policy it is ----------------------------------------------------------------------------------------
@@ -172,6 +155,7 @@ TYPOS = {
     "class Typo:\n    name = 'typo'\n    rigid = True": r"write kind = Kind\(rigid=True\)",
     "class Typo:\n    kind = Kind(rigid=True)\n    def decide(self, state): ...": "it needs a `name`",
     "class Typo:\n    name = 'typo'": r"it needs a method decide\(state\)",
+    "Typo = 7": r"policy 'typo' \(typo_policy:Typo\) is a int, expected a class or function that makes a policy",
 }
 
 
@@ -179,11 +163,10 @@ TYPOS = {
 def test_a_typo_in_a_policy_of_another_package_is_an_error_at_load(
     body: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "typo_policy.py").write_text(f"from bft.replay import Kind\n\n{body}\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    module = {"typo_policy.py": f"from bft.replay import Kind\n\n{body}\n"}
+    points = {registry.GROUP: {"typo": "typo_policy:Typo"}}
+    monkeypatch.syspath_prepend(plant(module, points, tmp_path / "site"))
     monkeypatch.delitem(sys.modules, "typo_policy", raising=False)
-    point = EntryPoint("typo", "typo_policy:Typo", registry.GROUP)
-    monkeypatch.setattr(registry, "_registered", lambda: {"typo": point})
     out = tmp_path / "out"
     assert run(["--policy", "typo", "--no-u", "--out", str(out)]) == 2
     assert re.search(told, capsys.readouterr().err)

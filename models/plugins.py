@@ -1,0 +1,64 @@
+"""What other packages add to ours: objects by name, registered as entry points."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+
+from bft.models.checks import did_you_mean
+from bft.models.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class PluginGroup:
+    """A kind of object of which we have some, and other packages may bring more.
+
+    Parameters
+    ----------
+    name
+        The group of entry points, such as `bft.policies`.
+    kind
+        What messages call one of them, such as `policy`.
+    ours
+        The names that we have; no package can replace one of them.
+
+    Examples
+    --------
+    >>> PluginGroup("bft.colours", "colour", ("red", "blue")).names()
+    ('red', 'blue')
+    >>> PluginGroup("bft.colours", "colour", ("red", "blue")).load("bleu")
+    Traceback (most recent call last):
+    bft.models.errors.InputError: unknown colour 'bleu': choose one of red, blue; did you mean 'blue'?
+    """
+
+    name: str
+    kind: str
+    ours: Collection[str]
+
+    def names(self) -> tuple[str, ...]:
+        """Our names, then those of other packages in alphabetical order."""
+        return *self.ours, *sorted({point.name for point in entry_points(group=self.name)} - set(self.ours))
+
+    def load(self, name: str) -> tuple[object, str]:
+        """The object that another package registers under a name, and how messages refer to it.
+
+        Raises
+        ------
+        InputError
+            When no package registers the name, several do, or the object cannot be loaded.
+        """
+        points = entry_points(group=self.name, name=name)
+        if not points:
+            names = self.names()
+            meant = did_you_mean(name, names)
+            raise InputError(f"unknown {self.kind} {name!r}: choose one of {', '.join(names)}{meant}")
+        values = sorted({point.value for point in points})
+        if len(values) > 1:
+            what = f"{self.kind} {name!r} is registered by several packages: {', '.join(values)}"
+            raise InputError(what, hint="uninstall all but one")
+        label = f"{self.kind} {name!r} ({values[0]})"
+        try:
+            return next(iter(points)).load(), label
+        except (Exception, SystemExit) as error:  # of a third party: whatever it is, the user must learn whose
+            raise InputError(f"{label} cannot be loaded: {type(error).__name__}: {error}") from error
