@@ -91,6 +91,8 @@ def _about(name: str) -> str:
               help="Refuse logs that name more nodes.")  # fmt: skip
 @click.option("--max-fragments", type=click.IntRange(min=1), default=10_000_000, show_default=True,
               help="Refuse logs with more intervals of single nodes; ten million take some 2 GB.")  # fmt: skip
+@click.option("--mtime", is_flag=True, help="snapshots: where nothing else states a snapshot's time, take "
+              "that of the file's last change.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Refuse the first row that would be skipped.")
 @click.option("--allow-few", is_flag=True, help="Accept files of which fewer than 5 % of the rows can be used, logs "
               "without any job, and windows that lie mostly outside the logs.")  # fmt: skip
@@ -98,15 +100,15 @@ def _about(name: str) -> str:
 @click.option("--force", is_flag=True, help="Replace the target if it exists.")
 @click.option("--recipe", metavar="SCHEDULER", callback=_print_recipe, expose_value=False, is_eager=True,
               help="Print the commands that export what is needed and exit: slurm, pbs, lsf, sge, cobalt, "
-              "intervals.")  # fmt: skip
+              "intervals, snapshots.")  # fmt: skip
 @click.option("--formats", is_flag=True, callback=_print_formats, expose_value=False, is_eager=True,
               help="Print all FORMATs that can be read here and exit.")  # fmt: skip
 def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, force: bool, **given: Any) -> None:
     """Make a node trace of a scheduler's logs, and report what they hold.
 
-    FORMAT is one of slurm, slurm-json, pbs, lsf, lsf-events, sge, cobalt, swf, intervals, another package's (--formats
-    lists all), or auto. FILEs may be compressed (gzip, xz, zstd, bzip2); - is standard input. A node is idle while no
-    job runs on it and it is neither down, drained nor reserved, as far as --events and --reservations say.
+    FORMAT is one of slurm, slurm-json, pbs, lsf, lsf-events, sge, cobalt, swf, intervals, snapshots, another package's
+    (--formats lists all), or auto. FILEs may be compressed (gzip, xz, zstd, bzip2); - is standard input. A node is idle
+    while no job runs on it and it is neither down, drained nor reserved, as far as --events and --reservations say.
     """
     from dataclasses import replace
 
@@ -127,6 +129,7 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
         delimiter=given["delimiter"].replace("\\t", "\t"),
         cluster=given["cluster"],
         processors_per_node=given["processors_per_node"],
+        mtime=given["mtime"],
     )
     collected = Collector(
         min_gap_ns=round(given["min_gap_s"] * SECOND_NS),

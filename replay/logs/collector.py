@@ -14,6 +14,7 @@ from bft.models import InputError
 from bft.replay.logs.begun import Kept
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.runs import Runs
+from bft.replay.logs.sampling import Snapshots
 from bft.replay.trace.node_trace import SECOND_NS, IndexArray, TimeArray
 
 # Node index, start and end of intervals, a row each.
@@ -138,6 +139,8 @@ class Collector:
         Records that other records may repeat or close.
     kept
         What is under way from one file to the next; see `records.UnderWay`.
+    snapshots
+        States of nodes at single instants, until `settle` makes intervals of them.
     reported
         Whether a log of jobs (no list of nodes, nothing read `beside`) reported anything of any time.
     """
@@ -169,6 +172,7 @@ class Collector:
         self._counted = (array("q"), array("q"), array("q"), array("q"))
         self.job_runs, self.outage_runs, self.idle_runs = Runs("job"), Runs("outage"), Runs("idle row")
         self.kept = Kept()
+        self.snapshots = Snapshots()
 
     @contextmanager
     def beside(self, events: bool = True) -> Iterator[None]:
@@ -328,6 +332,7 @@ class Collector:
 
     def settle(self, diagnosis: Diagnosis) -> None:
         """Resolve records that repeat or close others, when all files were read; further calls change nothing."""
+        self.snapshots.settle(self, diagnosis)
         self._keep_latest_counts()
         for runs, intervals in (
             (self.job_runs, self.busy_intervals),

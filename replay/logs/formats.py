@@ -98,6 +98,12 @@ BUILT_IN: dict[str, LogFormat] = {
         events=True,
     ),
     "swf": LogFormat("Standard Workload Format: node counts, no names", _module("swf"), r"\s*(-?[\d.]+\s+){10}"),
+    "snapshots": LogFormat(
+        "States of nodes at single instants: CSV timestamp,node,state, or what sinfo, pbsnodes, ... print",
+        _module("snapshots"),
+        r"(?i)(?=.*\b(time|timestamp|stamp|date)\b)(?=.*\b(node|host)(s|list|name)?\b)(?=.*\bstate\b)",
+        clusters=True,
+    ),
     "intervals": LogFormat(
         "CSV with one row per interval: node,start,end[,state]",
         _module("intervals"),

@@ -9,6 +9,7 @@ from itertools import chain, islice
 from typing import Any, Protocol
 
 from bft.replay.logs.fields import split_fields
+from bft.replay.logs.node_states import state_of
 from bft.replay.logs.slurm_json import elements
 
 # Lines looked at to see what prints such a file.
@@ -20,7 +21,9 @@ _MARKS = ",;|\t"
 _NODE_NAME = re.compile(r"(?:(?<!\S)NodeName|^Name)=([^\s|]+)", re.IGNORECASE)
 _STATE = re.compile(r"(?<!\S)State=(\S+)", re.IGNORECASE)
 _PAIR = re.compile(r"\s*\w+=")
-_STANZA = re.compile(r"\s+\S+ = ")
+_STANZA = re.compile(r"\s+(\S+) = (.*)")
+# A line of qstat -f: queue@host, type, reserved/used/total slots, load, architecture, and letters for what is wrong.
+_QUEUE = re.compile(r"\S+@(\S+)\s+[BIPCNTM]+\s+\d+/(\d+)/\d+\s+\S+\s+\S+(?:\s+(\w+))?\s*")
 # The states of a partition, in sinfo's second column.
 _AVAILABLE = frozenset({"up", "down", "drain", "inact"})
 
@@ -47,9 +50,9 @@ def read_report(lines: Iterable[tuple[int, str]], sink: Sink, file: str) -> None
     """Read what one command printed, each line with its number, whatever command it was.
 
     Taken are the JSON of sinfo, scontrol and pbsnodes; `NodeName=LIST` (scontrol show node, slurm.conf); the column of
-    names below a header (sinfo, pbsnodes -aS, bhosts, qhost, CSV); and otherwise the first word of each line that is
-    not indented (pbsnodes -a, plain names), of sinfo without its header the last. Vnodes of PBS (n1[0]) are taken for
-    their hosts.
+    names below a header (sinfo, pbsnodes -aS, bhosts, qhost, CSV); the queues of qstat -f; and otherwise the first word
+    of each line that is not indented (pbsnodes -a, plain names, `sinfo -N -h -o "%N %T"`), of sinfo without its header
+    the last. Vnodes of PBS (n1[0]) are taken for their hosts.
     """
     source = iter(lines)
     head = list(islice(source, _LOOKED_AT))
@@ -61,8 +64,12 @@ def read_report(lines: Iterable[tuple[int, str]], sink: Sink, file: str) -> None
         _blocks(numbered, sink)
     elif _header_within(plain):
         _table(numbered, sink)
+    elif any(map(_STANZA.match, plain)):
+        _stanzas(numbered, sink)
+    elif any(map(_QUEUE.fullmatch, plain)):
+        _queues(numbered, sink)
     else:
-        _names(numbered, sink, vnodes=any(map(_STANZA.match, plain)))
+        _names(numbered, sink)
 
 
 def _blocks(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
@@ -140,30 +147,88 @@ def _table(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
         if not text or (names[at] == "NODES" and text.isdecimal()):
             sink.bad(f"column {names[at]} names no node", number, ascii(line[:80]))
         else:
-            state = cells[names.index("STATE")] if whole and "STATE" in names else ""
+            state = _state(dict(zip(names, cells, strict=True))) if whole else ""
             if whole and "CLUSTER" in names:
                 sink.cluster = cells[names.index("CLUSTER")].strip()
             sink.take(text, number, state, vnode=names[at] == "VNODE")
 
 
-def _names(lines: Iterable[tuple[int, str]], sink: Sink, *, vnodes: bool) -> None:
-    """Lines that begin with a name, or those of sinfo without its header, which end with one."""
+def _state(row: dict[str, str]) -> str:
+    """State of a row: of bhosts, whose hosts are ok while they take jobs, by the number of its jobs."""
+    if "STATUS" in row and "STATE" not in row:
+        status, jobs = row["STATUS"].strip().lower(), row.get("NJOBS", "").strip()
+        return _with_jobs("idle" if status == "ok" else status, jobs.isdecimal() and int(jobs))
+    return _with_jobs(row.get("STATE", ""), row.get("NJOBS", "0") not in ("0", "--"))
+
+
+def _names(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
+    """Lines that begin with a name and perhaps a state, or those of sinfo without its header, which end with a name."""
     for number, line in lines:
         sink.line(line)
         words = re.split(r"[\s|;]+", line.split("#")[0].strip())
-        if _STANZA.match(line) or not words[0] or "=" in words[0] or line.startswith("CLUSTER:"):
+        if not words[0] or "=" in words[0] or line.startswith("CLUSTER:"):
             continue
         if len(words) > 4 and words[1] in _AVAILABLE:  # sinfo -h: PARTITION AVAIL TIMELIMIT NODES STATE NODELIST
             sink.take(words[-1], number, words[-2])
             continue
-        if len(words) > 1:
+        state = words[1] if len(words) == 2 and state_of(words[1]) else ""
+        if len(words) > 1 and not state:
             sink.note("only the first word of a line was read as a node", number, ascii(" ".join(words)[:80]))
-        sink.take(words[0], number, vnode=vnodes)
+        sink.take(words[0], number, state)
+
+
+def _stanzas(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
+    """A name, and below it, indented, what is known of the node (pbsnodes -a)."""
+    name, begun = "", 0
+    stated: dict[str, str] = {}
+
+    def end() -> None:
+        if name:
+            sink.take(name, begun, _with_jobs(stated.get("state", ""), stated.get("jobs")), vnode=True)
+
+    for number, line in lines:
+        sink.line(line)
+        stanza = _STANZA.match(line)
+        if stanza:
+            stated[stanza[1]] = stanza[2].strip()
+            continue
+        words = line.split("#")[0].split()
+        if not words or line[0].isspace():
+            continue
+        end()
+        name, begun = words[0], number
+        stated.clear()
+    end()
+
+
+def _with_jobs(state: str, jobs: object) -> str:
+    """State of a node of PBS, which calls a node free while any of its cores is."""
+    return f"{state},busy" if state and jobs else state
+
+
+def _queues(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
+    """Queues of each host (qstat -f): busy if one of them has a job, unavailable if none of them takes one."""
+    states: dict[str, tuple[str, int]] = {}
+    for number, line in lines:
+        sink.line(line)
+        queue = _QUEUE.fullmatch(line)
+        if queue:
+            host, used, letters = queue.groups()
+            state = "busy" if int(used) else "down" if letters else "idle"
+            known, first = states.get(host, ("down", number))
+            order = ("busy", "idle", "down")
+            states[host] = min(state, known, key=order.index), first
+    for host, (state, number) in states.items():
+        sink.take(host, number, state)
 
 
 def _json(lines: Iterable[tuple[int, str]], sink: Sink, file: str) -> None:
     """What sinfo, scontrol show node (a list of nodes) or pbsnodes -F json (an object of them) print."""
-    for number, name, text in elements((line for _, line in lines), ("sinfo", "nodes"), file, "sinfo --json"):
+    source = iter(lines)
+    begun, first = next(source)
+    body = chain([first], (line for _, line in source))
+    for place, name, text in elements(body, ("sinfo", "nodes"), file, "sinfo --json"):
+        number = begun + place - 1
         try:
             entry = json.loads(text)
             found, state = _entry(entry, name)
@@ -180,7 +245,7 @@ def _json(lines: Iterable[tuple[int, str]], sink: Sink, file: str) -> None:
 def _entry(entry: dict[str, Any], name: str) -> tuple[list[str], str]:
     """Nodes of an element, and their state."""
     if name:
-        return [name], ""
+        return [name], _with_jobs(str(entry.get("state", "")), entry.get("jobs"))
     inner = entry.get("nodes")
     found = inner["nodes"] if isinstance(inner, dict) else [entry.get("name") or entry["hostname"]]
     state = (entry.get("node") or entry).get("state", "")

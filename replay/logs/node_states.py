@@ -11,11 +11,15 @@ State: TypeAlias = Literal["busy", "idle", "unavailable", "absent"]
 _WORDS: dict[State, str] = {
     # Slurm's planned: idle, and the backfill scheduler has an idea of what comes next.
     "idle": "idle free planned plnd up",
-    "busy": "busy alloc allocated mix mixed comp completing running job-exclusive job-sharing job-busy",
+    "busy": (
+        "busy alloc allocated mix mixed comp completing running job-exclusive job-sharing job-busy closed_full "
+        "closed_excl closed_busy"
+    ),
     "unavailable": (
         "unavailable down drain drained draining drng maint maintenance resv reserved resv-exclusive fail failed "
         "failing failg error offline unk unknown state-unknown stale inval invalid_reg no_respond not_responding npc "
         "perfctrs boot booting reboot rebooting reboot_issued blocked block pow_up pow_dn powered_down "
+        "closed closed_adm closed_lock closed_wind closed_ego closed_cu_excl closed_rc unavail unreach unlicensed "
         "powering_down powering_up power_down power_up provisioning wait-provisioning initializing sleep unresolvable"
     ),
     "absent": "future futr",

@@ -26,6 +26,8 @@ class Settings:
         Where a log counts processors (SWF), how many make a node; None: as the log's header says, else 1.
     events
         The file states when nodes were unavailable, beside logs of jobs.
+    mtime
+        Take the time of a file's last change for that of its snapshot, where nothing else states one.
     """
 
     fields: tuple[str, ...] = ()
@@ -33,6 +35,7 @@ class Settings:
     cluster: str = ""
     processors_per_node: int | None = None
     events: bool = False
+    mtime: bool = False
 
 
 @dataclass(frozen=True, slots=True)

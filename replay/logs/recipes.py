@@ -53,6 +53,20 @@ xz -c $SGE_ROOT/$SGE_CELL/common/accounting > accounting.xz
 bft-replay ingest sge accounting.xz --nodes nodes.txt -o trace.parquet
 # A parallel job's record names its master host only if accounting_summary is TRUE in its parallel environment.
 """,
+    "snapshots": """\
+# The states of all nodes every minute, by cron (crontab -e), any user; the line of your scheduler. A line with the time
+# comes before each snapshot. The shorter the period, the more of the short idle fragments are seen.
+# Slurm:
+* * * * * (date +\\%s; sinfo -N -h -o "\\%N \\%T") >> $HOME/nodes.snapshots
+# PBS Pro, OpenPBS, Torque:
+* * * * * (date +\\%s; pbsnodes -a) >> $HOME/nodes.snapshots
+# LSF (bhosts must be on the PATH of cron):
+* * * * * (date +\\%s; bhosts -w) >> $HOME/nodes.snapshots
+# Grid Engine:
+* * * * * (date +\\%s; qstat -f) >> $HOME/nodes.snapshots
+# Then, whichever it was:
+bft-replay ingest snapshots nodes.snapshots -o trace.parquet
+""",
     "intervals": """\
 # Any other scheduler, and monitoring: a table of what nodes did from when to when, with a header.
 #   node,start,end,state

@@ -1,0 +1,231 @@
+"""Snapshots of the states of nodes, as cron takes them: each holds until the next one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+from bft.models import InputError
+from bft.replay.logs.clusters import Clusters
+from bft.replay.logs.fields import split_fields
+from bft.replay.logs.hostlists import HostListError, expand
+from bft.replay.logs.node_reports import read_report
+from bft.replay.logs.node_states import state_of
+from bft.replay.logs.pbs import host_of
+from bft.replay.logs.reading import Reading
+from bft.replay.logs.sampling import BUSY, IDLE, UNAVAILABLE
+from bft.replay.logs.times import Clock, no_time
+from bft.replay.trace.node_trace import SECOND_NS
+
+_CODES = {"idle": IDLE, "busy": BUSY, "unavailable": UNAVAILABLE}
+_STAMP_COLUMNS = ("timestamp", "time", "stamp", "date")
+_NODE_COLUMNS = ("node", "nodes", "nodelist", "host", "hostname")
+# A stamp in a file's name: seconds since 1970, or 20240131T120000, 2024-01-31_12-00, ..., with a Z for UTC.
+_EPOCH_NAME = re.compile(r"(?<!\d)(1\d{9})(?!\d)")
+_DATE_NAME = re.compile(
+    r"(?<!\d)(20\d\d)-?([01]\d)-?([0-3]\d)[T_. -]?([0-2]\d)[-:.]?([0-5]\d)(?:[-:.]?([0-5]\d))?(?!\d)(Z?)"
+)
+_JSON_STAMP = re.compile(r'^\s*"timestamp"\s*:\s*(\d{9,10})\b', re.MULTILINE)
+_SINFO_DATE = "%a %b %d %H:%M:%S %Y"
+
+
+def read(reading: Reading) -> None:
+    """Read snapshots of the states of nodes.
+
+    Either a table with the columns timestamp, node and state, or what a command prints of all nodes (`read_report` has
+    the list), each time with a stamp: a line with nothing but a time before it, `timestamp` in the JSON of pbsnodes,
+    the file's name, or, if `Settings.mtime` asks for it, the time of the file's last change.
+
+    Raises
+    ------
+    InputError
+        When a snapshot has no stamp, or names no node with a state.
+    """
+    numbered = iter(enumerate(reading.lines, 1))
+    taken: list[tuple[int, str]] = []
+    for number, line in numbered:
+        taken.append((number, line))
+        if line.strip() and not line.startswith("#"):
+            break
+    sink = _Sink(reading)
+    columns = _columns(taken[-1][1], reading.settings.delimiter) if taken else None
+    if columns:
+        for _, line in taken:
+            sink.line(line)
+        _table(numbered, sink, *columns)
+    else:
+        for stamp_ns, body in _bodies(_chained(taken, numbered), reading, sink):
+            sink.stamp_ns = stamp_ns
+            read_report(body, sink, reading.file)
+    if not sink.used:
+        raise InputError(
+            "states of no node when it was idle, busy or down",
+            file=reading.file,
+            hint=reading.diagnosis.losses() or "bft-replay ingest --recipe snapshots prints what to export",
+        )
+
+
+def _chained(first: list[tuple[int, str]], rest: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    yield from first
+    yield from rest
+
+
+class _Sink:
+    """Accounts for lines, and hands the states of nodes over to the snapshot that they belong to."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading, self._clusters, self._snapshots = reading, Clusters(reading), reading.into.snapshots
+        self._diagnosis, self._file = reading.diagnosis, reading.file
+        self.cluster = ""
+        self.stamp_ns = 0
+        self.used = 0
+
+    def line(self, line: str = "") -> None:
+        """A line of which nothing is known yet but that it holds no node; sinfo -M begins clusters with such."""
+        self._diagnosis.lines += 1
+        self._diagnosis.no_record += 1
+        if line.startswith("CLUSTER:"):
+            self.cluster = line.partition(":")[2].strip()
+
+    def take(self, text: str, number: int, state: str = "", *, vnode: bool = False) -> None:
+        """The state of a node, a list of nodes or a vnode, in a line that `line` has counted."""
+        if not text or text == "global" or not text.strip("-"):  # qhost's line for all hosts, a ruler
+            return
+        kind = state_of(state) if state else None
+        try:
+            hosts = () if text == "n/a" else expand(host_of(text) if vnode else text)
+        except HostListError as error:
+            self.bad("is no list of nodes", number, str(error))
+            return
+        if hosts and kind is None:
+            self.bad("states no state of a node that is known: expected idle, busy, down, or what sinfo, pbsnodes or "
+                     "bhosts print", number, ascii(state[:80]))  # fmt: skip
+            return
+        self._diagnosis.no_record -= 1
+        self._diagnosis.rows += 1
+        if not hosts:
+            self._diagnosis.leave_out("a partition without nodes", self._file, number)
+        elif self.cluster and self._clusters.other(self.cluster, number):
+            self._diagnosis.leave_out("node of another cluster", self._file, number)
+        elif kind == "absent":
+            self._diagnosis.leave_out("a node that is not there yet (state FUTURE)", self._file, number)
+        else:
+            nodes = self._clusters.indices(hosts, self.cluster)
+            self._snapshots.add(self.stamp_ns, nodes, _CODES[str(kind)])
+            self._diagnosis.used += 1
+            self.used += 1
+
+    def bad(self, reason: str, number: int, detail: str) -> None:
+        """A row, in a line that `line` has counted, that should state a node's state and does not."""
+        self._diagnosis.no_record -= 1
+        self._diagnosis.rows += 1
+        self._diagnosis.skip(reason, self._file, number, detail)
+
+    def note(self, reason: str, number: int, detail: str) -> None:
+        """A line of which only the first word was read: that states nothing here, which `take` says."""
+
+    def at(self, text: str, number: int) -> bool:
+        """The stamp of the row that follows; a row without one is accounted for."""
+        stamp_ns = self._reading.clock.parse(text, self._file, number)
+        if stamp_ns is None:
+            self.bad("column timestamp holds no time", number, no_time(text))
+            return False
+        self.stamp_ns = stamp_ns
+        return True
+
+
+def _columns(line: str, delimiter: str) -> tuple[str, tuple[int, int, int], int] | None:
+    """Delimiter, places of stamp, node and state, and number of the columns of a header; None when it is none."""
+    mark = delimiter or next((mark for mark in ",;|\t" if mark in line), ",")
+    names = [name.strip().lower() for name in split_fields(line, mark)]
+    places = [
+        next((names.index(alias) for alias in aliases if alias in names), -1)
+        for aliases in (_STAMP_COLUMNS, _NODE_COLUMNS, ("state",))
+    ]
+    return (mark, (places[0], places[1], places[2]), len(names)) if min(places) >= 0 else None
+
+
+def _table(
+    lines: Iterable[tuple[int, str]], sink: _Sink, delimiter: str, places: tuple[int, int, int], width: int
+) -> None:
+    """A table of timestamp, node and state; its header may come again."""
+    for number, line in lines:
+        sink.line()
+        if not line.strip() or line.startswith("#") or _columns(line, delimiter):
+            continue
+        cells = split_fields(line, delimiter)
+        if len(cells) != width:
+            sink.bad("has another number of fields than the header", number, f"{len(cells)} instead of {width}")
+            continue
+        stamp, node, state = (cells[place].strip() for place in places)
+        if not node:
+            sink.bad("column node names none", number, "")
+        elif sink.at(stamp, number):
+            sink.take(node, number, state)
+
+
+def _bodies(
+    lines: Iterable[tuple[int, str]], reading: Reading, sink: _Sink
+) -> Iterator[tuple[int, list[tuple[int, str]]]]:
+    """What was printed of each snapshot, with its stamp: the line before it, else `_stamp_of_file`."""
+    stamp_ns: int | None = None
+    body: list[tuple[int, str]] = []
+
+    def begun() -> bool:
+        return any(line.strip() for _, line in body)
+
+    for number, line in lines:
+        stamp = _stamp(line, reading.clock, reading.file, number)
+        if stamp is None:
+            body.append((number, line))
+            continue
+        if begun():
+            yield _stamp_of_file(body, reading) if stamp_ns is None else stamp_ns, body
+        for _ in range(len(body) if not begun() else 0):
+            sink.line()
+        sink.line()
+        stamp_ns, body = stamp, []
+    if begun():
+        yield _stamp_of_file(body, reading) if stamp_ns is None else stamp_ns, body
+    else:
+        for _ in body:
+            sink.line()
+
+
+def _stamp(line: str, clock: Clock, file: str, number: int) -> int | None:
+    """A line that holds nothing but a time: seconds since 1970, an ISO stamp, or the date that sinfo -l prints."""
+    text = line.lstrip("# ").strip()
+    if not 9 <= len(text) <= 40 or not (text[0].isdecimal() or text[-4:].isdecimal()):
+        return None
+    try:
+        return clock.local(datetime.strptime(text, _SINFO_DATE), file, number)
+    except ValueError:
+        return clock.parse(text, file, number)
+
+
+def _stamp_of_file(body: list[tuple[int, str]], reading: Reading) -> int:
+    """The stamp of a snapshot with none before it: in its JSON, in the file's name, or of the file's last change."""
+    head = "\n".join(line for _, line in body[:20])
+    stated = _JSON_STAMP.search(head)
+    name = Path(reading.file).name
+    epoch, date = _EPOCH_NAME.search(name), _DATE_NAME.search(name)
+    if stated or epoch:
+        stamp = reading.clock.epoch(stated[1] if stated else epoch[1] if epoch else "")
+    elif date:
+        year, month, day, hour, minute, second, utc = date.groups()
+        text = f"{year}-{month}-{day}T{hour}:{minute}:{second or '00'}{utc}"
+        stamp = reading.clock.parse(text, reading.file, 0)
+    elif reading.settings.mtime and Path(reading.file).is_file():
+        stamp = Path(reading.file).stat().st_mtime_ns // SECOND_NS * SECOND_NS
+    else:
+        stamp = None
+    if stamp is None:
+        raise InputError(
+            f"line {body[0][0]}: a snapshot without a time: expected a line with nothing but a time before it "
+            "(date +%s), or a time in the file's name, such as sinfo-20240131T120000.txt",
+            file=reading.file,
+            hint="--mtime takes the time of the file's last change",
+        )
+    return stamp
