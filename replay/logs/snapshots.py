@@ -61,7 +61,7 @@ def read(reading: Reading) -> None:
             read_report(body, sink, reading.file)
     if not sink.used:
         raise InputError(
-            "states of no node when it was idle, busy or down",
+            "holds no state of any node",
             file=reading.file,
             hint=reading.diagnosis.losses() or "bft-replay ingest --recipe snapshots prints what to export",
         )
@@ -222,8 +222,9 @@ def _stamp_of_file(body: list[tuple[int, str]], reading: Reading) -> int:
     else:
         stamp = None
     if stamp is None:
+        first = next(number for number, line in body if line.strip())
         raise InputError(
-            f"line {body[0][0]}: a snapshot without a time: expected a line with nothing but a time before it "
+            f"line {first}: a snapshot without a time: expected a line with nothing but a time before it "
             "(date +%s), or a time in the file's name, such as sinfo-20240131T120000.txt",
             file=reading.file,
             hint="--mtime takes the time of the file's last change",

@@ -239,10 +239,8 @@ def test_a_file_without_a_time_needs_mtime(here: Path, capsys: pytest.CaptureFix
     for k, state in enumerate(["idle", "busy"]):
         (here / f"{k}.txt").write_text(f"\nn1 {state}\n")
         os.utime(here / f"{k}.txt", (BEGIN_S + 60 * k,) * 2)
-    with pytest.raises(SystemExit) as refused:
-        run(["ingest", "snapshots", "0.txt", "1.txt", "-o", "t.parquet"])
-    assert refused.value.code == 2
-    assert "0.txt: line 1: a snapshot without a time" in capsys.readouterr().err
+    assert run(["ingest", "snapshots", "0.txt", "1.txt", "-o", "t.parquet"]) == 2
+    assert "0.txt: line 2: a snapshot without a time" in capsys.readouterr().err
     run(["ingest", "snapshots", "--mtime", "0.txt", "1.txt", "-o", "t.parquet"])
     assert read_trace(here / "t.parquet").start == BEGIN_S * SECOND_NS
 
@@ -251,9 +249,9 @@ def test_a_file_without_a_time_needs_mtime(here: Path, capsys: pytest.CaptureFix
     ("text", "what"),
     [
         ("1612900000\nn1 idle", "one snapshot is no log"),
-        ("1612900000\n1612900060\n", "states of no node"),
+        ("1612900000\n1612900060\n", "holds no state of any node"),
         ("timestamp,node,state\n1612900000,n1,happy\n1612900060,n1,sad", "states no state of a node that is known"),
-        ("timestamp,node,state\nyesterday,n1,idle", "column timestamp holds no time: 'yesterday'"),
+        ("timestamp,node,state\nyesterday,n1,idle", "column timestamp holds no time: .*'yesterday'"),
         ("timestamp,node,state\n1612900000,,idle", "column node names none"),
         ("timestamp,node,state\n1612900000,n1", "2 instead of 3"),
     ],
