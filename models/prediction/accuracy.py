@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +49,6 @@ def accuracy(predicted: FloatArray, actual: FloatArray) -> Accuracy:
         # Equal predictions have a variance of rounding only.
         _ratio(_covariance(*logs), logs[0].var() if np.ptp(logs[0]) > 0 else 0.0),
     )
-
-
-def calibration(predicted: FloatArray, actual: FloatArray, bins: int = 10) -> pd.DataFrame:
-    """Predictions in bins of about equal size, and what they came to.
-
-    Returns
-    -------
-    DataFrame
-        One row a bin, from the smallest predictions on: rows, predicted (median), actual_low, actual_median and
-        actual_high (quartiles), in units of the data. Fewer rows than `bins` where predictions tie.
-    """
-    import pandas as pd
-
-    _check(predicted, actual)
-    frame = pd.DataFrame({"predicted": predicted, "actual": actual})
-    # Equal predictions share their mean rank, and hence a bin.
-    groups = frame.groupby(np.floor((_ranks(predicted) - 0.5) / len(frame) * bins))
-    columns = {"rows": groups.size(), "predicted": groups["predicted"].median()}
-    for name, share in (("low", 0.25), ("median", 0.5), ("high", 0.75)):
-        columns[f"actual_{name}"] = groups["actual"].quantile(share)
-    return pd.DataFrame(columns).reset_index(drop=True)
 
 
 def _check(predicted: FloatArray, actual: FloatArray) -> None:

@@ -143,16 +143,6 @@ class Goodput:
             np.where(some, passes[best] - 1, 0).astype(np.int64).reshape(shape),
         )
 
-    def at_batch(self, nodes: int, replicas: int, batch: int) -> tuple[float, int, int]:
-        """Goodput, atomic batch and accumulation passes when the total batch size is given, in samples.
-
-        Jobs that may not change their batch size run so.
-        """
-        local = int(np.ceil(batch / replicas - ROUNDING))
-        passes = int(np.ceil(local / self.limits.atomic_max - ROUNDING)) if self.limits.accumulation else 1
-        atomic = int(np.ceil(local / passes - ROUNDING))
-        return float(self.at(nodes, replicas, atomic, passes - 1)), atomic, passes - 1
-
 
 # What a policy may ask for: a fitted goodput, the scalability curve of a job that has nothing else, or None for a job
 # that never ran.

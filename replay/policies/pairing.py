@@ -30,13 +30,10 @@ def together_s(newcomer_s: float, running_s: float, xi_newcomer: float, xi_runni
     return running_s / 2 + (1 - 1 / (2 * xi_running)) * xi_newcomer * newcomer_s
 
 
-def in_turn_s(newcomer_s: float, running_s: float) -> float:
-    """Mean completion time when the newcomer starts once the running job has finished, seconds (T_seq)."""
-    return running_s + newcomer_s / 2
-
-
 def pays(newcomer_s: float, running_s: float, xi_newcomer: float, xi_running: float) -> bool:
     """Whether sharing from now on is better than one after the other: T_con < T_seq, free of cancellation.
+
+    One after the other, the mean completion time is T_seq = running_s + newcomer_s / 2.
 
     Where the running job ends first, lengths cancel out. To start sharing later is never better than the better of the
     two: as a function of the delay the mean is concave. So who does not join now need not be asked again.

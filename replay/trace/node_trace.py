@@ -93,10 +93,6 @@ class NodeTrace:
         usual = np.unique(np.concatenate([[self.start], self.times, [self.end]]))
         return replace(self, rows=None if np.array_equal(rows, usual) else rows)
 
-    def with_notes(self, *notes: str) -> NodeTrace:
-        """The same trace with further notes."""
-        return replace(self, notes=(*self.notes, *notes))
-
 
 def _changed(times: TimeArray, node: IndexArray, idle: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which rows state something else than the node's row before; every node starts busy."""

@@ -239,12 +239,6 @@ def test_a_single_replica_beyond_the_first_batch_accumulates() -> None:
     assert (int(m), int(s)) == (128, 1)
 
 
-def test_given_batches_are_cut_into_passes() -> None:
-    goodput = Goodput(TRUTH, 100.0, LIMITS)
-    assert goodput.at_batch(2, 4, 4096)[1:] == (256, 3)
-    assert goodput.at_batch(2, 4, 100) == (float(goodput.at(2, 4, 25)), 25, 0)
-
-
 @pytest.mark.parametrize(("change", "name"), [({"atomic_min": 0}, "atomic_min"), ({"atomic_min": 65}, "atomic_min"),
                                               ({"most": 63}, "most"), ({"atomic_max": 8}, "atomic_min")])  # fmt: skip
 def test_impossible_limits_are_refused(change: dict[str, int], name: str) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.prediction.accuracy import accuracy, calibration
+from bft.models.prediction.accuracy import accuracy
 from bft.models.prediction.ga2m import AdditiveModel, Term, additive, importance
 from bft.models.prediction.mlp import from_sklearn
 from bft.models.prediction.regressors import KINDS, LEAST_ROWS, fit_regressor, regressor_from_document
@@ -169,18 +169,6 @@ def test_slope_is_one_for_calibrated_and_less_for_exaggerated_predictions() -> N
     actual = np.expm1(logs + np.random.default_rng(1).normal(size=4000))
     assert accuracy(np.expm1(logs), actual).slope == pytest.approx(1, abs=0.02)
     assert accuracy(np.expm1(2 * logs), actual).slope == pytest.approx(0.5, abs=0.01)
-
-
-def test_calibration_bins_hold_all_rows_and_their_quartiles() -> None:
-    predicted = np.repeat([1.0, 2.0, 3.0, 4.0], 25)
-    actual = np.tile(np.arange(25.0), 4)
-    table = calibration(predicted, actual, bins=4)
-    assert table["rows"].tolist() == [25] * 4
-    assert table["predicted"].tolist() == [1, 2, 3, 4]
-    assert table[["actual_low", "actual_median", "actual_high"]].to_numpy().tolist() == [[6, 12, 18]] * 4
-    assert len(calibration(np.ones(5), np.arange(5.0))) == 1  # ties cannot be told apart
-    with pytest.raises(InputError, match="1 predictions for 2 values"):
-        calibration(np.ones(1), np.ones(2))
 
 
 def tiny() -> tuple[AdditiveModel, np.ndarray]:

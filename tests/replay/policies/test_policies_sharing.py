@@ -25,7 +25,7 @@ from bft.replay.engine.rules import Rules
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.policies import Decision, JobView, Kind, MilpSharingPolicy, Policy, State
 from bft.replay.policies._shared_places import SharedPlaces
-from bft.replay.policies.pairing import in_turn_s, pays, speed, together_s
+from bft.replay.policies.pairing import pays, speed, together_s
 from bft.replay.policies.shortest import ShortestFirst, ShortestRemainingFirst
 from bft.replay.policies.sjf_bsbf import SjfBestSharing
 from bft.replay.policies.srtf_sharing import SrtfAllShared, SrtfWiselyShared
@@ -134,6 +134,11 @@ def test_the_closed_form_is_what_the_engine_does_with_two_jobs(
 ) -> None:
     assert together_s(a_s, b_s, xi_a, xi_b) == pytest.approx(replayed_mean_s(a_s, b_s, xi_a, xi_b), abs=1e-8, rel=1e-12)
     assert in_turn_s(a_s, b_s) == pytest.approx(replayed_mean_s(a_s, b_s, xi_a, xi_b, delay_s=1e6), abs=1e-8, rel=1e-12)
+
+
+def in_turn_s(newcomer_s: float, running_s: float) -> float:
+    """Mean completion time when the newcomer starts once the running job has finished (T_seq)."""
+    return running_s + newcomer_s / 2
 
 
 def integrated_s(a_s: float, b_s: float, xi_a: float, xi_b: float, delay_s: float) -> float:

@@ -289,8 +289,3 @@ def test_dedicated_nodes_are_idle_from_start_to_end(nodes: int) -> None:
     assert len(trace.nodes) == len(set(trace.nodes)) == nodes
     assert len(trace.left) == 0
     assert trace.units_per_node == 2
-
-
-def test_notes_are_added_to_those_there_are() -> None:
-    trace = always_idle(1, 0, 1).with_notes("a").with_notes("b", "c")
-    assert trace.notes == ("a", "b", "c")
