@@ -52,6 +52,7 @@ $(VENV)/dev.stamp: pyproject.toml | $(VENV)/bin/python
 build/typing: Makefile
 	rm -rf $@ && mkdir -p $@/bft
 	for p in $(PACKAGES); do ln -s ../../../$$p $@/bft/$$p; done
+	for f in $$(cd api && ls); do ln -s ../../../api/$$f $@/bft/$$f; done
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis demo-itrOut

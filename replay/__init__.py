@@ -2,6 +2,9 @@
 
 Names are loaded when first used, so that the command line need not wait for what it does not use.
 
+The package is also called, as `bft.replay(trace, jobs, tfwd=120, policy="milp")`: a whole replay from paths, frames or
+objects; `help("bft._replay.replay")` says what it takes.
+
 >>> from bft.models import Curve, Job, JobTable
 >>> from bft.replay import EqualShare, Replay, always_idle
 >>> curve = Curve([0, 2, 4], [0, 20, 30])
@@ -13,7 +16,11 @@ Names are loaded when first used, so that the command line need not wait for wha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import inspect
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from bft.models.lazy import public_names
 
@@ -45,3 +52,17 @@ if TYPE_CHECKING:
     from bft.replay.trace.trace_statistics import trace_statistics as trace_statistics
 else:
     __getattr__, __dir__, __all__ = public_names(__name__)
+
+
+class _Called(ModuleType):
+    """A package that is also the function of its name (docs/decisions/0017-python-api.md)."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return import_module("bft._replay").replay(*args, **options)
+
+    @property
+    def __signature__(self) -> Any:
+        return inspect.signature(import_module("bft._replay").replay)
+
+
+sys.modules[__name__].__class__ = _Called

@@ -20,6 +20,7 @@ from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.engine.watcher import Notes, Silent, Watcher
+from bft.replay.inputs.given import Given
 from bft.replay.inputs.load import Inputs, load
 from bft.replay.inputs.oversized import cap_all
 from bft.replay.options.effects import POLICY_SETTINGS, check_backend, kind_of, without_effect
@@ -57,6 +58,7 @@ def execute(
     watcher: Watcher | None = None,
     should_stop: Callable[[], bool] | None = None,
     checkpoint_every_s: float | None = None,
+    given: Given = Given(),
 ) -> dict[str, Any]:
     """Replay as the options say and write the run directory.
 
@@ -75,6 +77,8 @@ def execute(
     checkpoint_every_s
         Save the state so often (wall time) beside `folder`, and begin from what is saved there; None: do neither. The
         part that an interrupted run has left in `folder` gives way to what becomes of its checkpoint.
+    given
+        Objects that take the place of files.
 
     Returns
     -------
@@ -101,7 +105,7 @@ def execute(
     with claimed(folder) as put_in_place:
         for text in put_in_place:
             watcher.note(text)
-        return _execute(options, folder, force, watcher, should_stop, checkpoint_every_s)
+        return _execute(options, folder, force, watcher, should_stop, checkpoint_every_s, given)
 
 
 def _execute(
@@ -111,6 +115,7 @@ def _execute(
     watcher: Watcher,
     should_stop: Callable[[], bool] | None,
     checkpoint_every_s: float | None,
+    given: Given,
 ) -> dict[str, Any]:
     saved = checkpoint_path(folder)
     resumes = checkpoint_every_s is not None and saved.exists() and results.is_interrupted(folder)
@@ -124,7 +129,7 @@ def _execute(
         notes.note(note)
     if Kind.of(policy).clairvoyant and not kind_of(options.policy).clairvoyant:
         notes.note(f"--objective {options.objective} sees each job's true remaining work, which no scheduler knows")
-    inputs = load(options, notes)
+    inputs = load(options, notes, given)
     loaded = time.perf_counter()
     configuration = _summary(options, inputs, {}, notes)
     checkpoint = None

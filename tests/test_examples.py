@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FILES = (path for folder in ("milp", "models", "datasets", "replay") for path in sorted((ROOT / folder).rglob("*.py")))
+FOLDERS = ("api", "milp", "models", "datasets", "replay")
+FILES = (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))
 MODULES = [
-    "bft." + ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    ".".join(("bft", *path.relative_to(ROOT).with_suffix("").parts)).replace("bft.api", "bft").removesuffix(".__init__")
     for path in FILES
     if "\n>>> " in (text := path.read_text("utf-8")) or "    >>> " in text
 ]
 
 
-EXTRAS = {"bft.replay.env": "gymnasium"}
+EXTRAS = {"bft.replay.env": "gymnasium", "bft._run": "matplotlib"}
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -18,7 +18,7 @@ import pytest
 from processes import AMPLE_S
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("milp", "models", "replay", "datasets")
+FOLDERS = ("api", "milp", "models", "replay", "datasets")
 HEAVY = ("pandas", "numba", "mip", "pyarrow", "numpy", "rich")
 
 
@@ -30,7 +30,7 @@ def tree() -> dict[str, str]:
     """Import name and folder of every package in the source tree."""
     inits = sorted(path.parent for folder in FOLDERS for path in (ROOT / folder).rglob("__init__.py"))
     folders = [path.relative_to(ROOT) for path in inits]
-    return {".".join(("bft", *folder.parts)): folder.as_posix() for folder in folders}
+    return {".".join(("bft", *folder.parts)).replace("bft.api", "bft"): folder.as_posix() for folder in folders}
 
 
 def test_the_packages_of_pyproject_are_those_of_the_tree() -> None:

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +18,8 @@ from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import Checked, NamesWholeOption, Seconds
 
 if TYPE_CHECKING:
-    from bft.replay.logs import Clock, Collector, Coverage, Diagnosis, Settings
+    from bft.replay.logs import Coverage, Diagnosis
     from bft.replay.trace.node_trace import NodeTrace
-
-AUTO = "auto"
-# Lines looked at to find a log's format.
-_LOOKED_AT = 100
 
 
 def _print_recipe(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -41,6 +36,7 @@ def _print_recipe(ctx: click.Context, param: click.Parameter, value: str | None)
 
 def _formats() -> tuple[str, ...]:
     from bft.replay.logs import format_names
+    from bft.replay.logs.from_files import AUTO
 
     return AUTO, *format_names()
 
@@ -110,56 +106,15 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
     (--formats lists all), or auto. FILEs may be compressed (gzip, xz, zstd, bzip2); - is standard input. A node is idle
     while no job runs on it and it is neither down, drained nor reserved, as far as --events and --reservations say.
     """
-    from dataclasses import replace
-
-    from bft.replay.logs import Clock, Collector, Diagnosis, Settings, node_trace
-    from bft.replay.trace.node_trace import SECOND_NS
+    from bft.replay.logs.from_files import ingested
     from bft.replay.trace.trace_files import write_trace
 
     target = Path(output)
     refuse_existing(target, force=force)
     if not target.name.lower().endswith((".parquet", ".csv", ".csv.gz")):
         raise InputError("a node trace is written as .parquet, .csv or .csv.gz", file=target)
-    diagnosis = Diagnosis(strict=given["strict"], allow_few=given["allow_few"])
-    clock = Clock(given["tz"], diagnosis)
-    window = {name: _instant(given[option], f"--{flag}", clock) for name, option, flag in
-              (("start_ns", "begin", "from"), ("end_ns", "end", "to"))}  # fmt: skip
-    settings = Settings(
-        fields=tuple(name.strip() for name in given["fields"].split(",") if name.strip()),
-        delimiter=given["delimiter"].replace("\\t", "\t"),
-        cluster=given["cluster"],
-        processors_per_node=given["processors_per_node"],
-        mtime=given["mtime"],
-    )
-    collected = Collector(
-        min_gap_ns=round(given["min_gap_s"] * SECOND_NS),
-        most_nodes=given["max_nodes"],
-        max_fragments=given["max_fragments"],
-    )
-    for name in given["nodes"]:
-        if Path(name).exists():
-            _read(name, "slurm-nodes", Settings(cluster=settings.cluster), collected, diagnosis, clock)
-        else:
-            _take_list(name, collected)
-    for name in files:
-        _read(name, log_format, settings, collected, diagnosis, clock)
-    for option in ("events", "reservations"):  # after the jobs: an outage may be one of all nodes known so far
-        for name in given[option]:
-            _read(name, f"slurm-{option}", Settings(cluster=settings.cluster, events=True), collected, diagnosis, clock)
-    made, coverage = node_trace(
-        collected,
-        diagnosis,
-        start_ns=window["start_ns"],
-        end_ns=window["end_ns"],
-        machine_nodes=given["machine_nodes"],
-        source=", ".join(files),
-    )
-    made = replace(
-        made,
-        machine=given["machine"] or collected.machine,
-        source=", ".join(files),
-        units_per_node=given["units_per_node"],
-    )
+    given["fields"] = tuple(name.strip() for name in given["fields"].split(",") if name.strip())
+    made, diagnosis, coverage = ingested(log_format, files, progress=_progress, **given)
     for warning in diagnosis.warnings():
         say_warning(warning)
     with drafted(target) as draft:
@@ -170,51 +125,6 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
     for line in _summary(made, diagnosis, coverage):
         click.echo(line)
     click.echo(f"{output}: {len(made.nodes)} nodes, {len(made)} events; bft-replay trace info {output} shows more")
-
-
-def _read(name: str, kind: str, settings: Settings, into: Collector, diagnosis: Diagnosis, clock: Clock) -> None:
-    """Read one file as a format, as what it looks like (auto), or, of events, as the CSV it may be instead."""
-    from bft.replay.logs import Reading, detect, log_format, open_log, read_log
-    from bft.replay.logs.clusters import NO_CLUSTER
-    from bft.replay.logs.slurm_columns import layout
-
-    with _progress(name) as progress, open_log(name, progress) as lines:
-        head: list[str] = []
-        if kind in (AUTO, "slurm-events"):
-            for line in lines:
-                head.append(line)
-                if (line.strip() and line[0] not in "#;") or len(head) == _LOOKED_AT:
-                    break
-            looks_like = detect(head[-1], settings.fields) if head else None
-            if kind == AUTO and looks_like is None:
-                hint = layout(head[-1], settings.delimiter) if head else ""
-                raise InputError(
-                    "is of no format that its first line shows; name its FORMAT",
-                    file=name,
-                    hint=hint or None,
-                )
-            kind = looks_like if looks_like and (kind == AUTO or log_format(looks_like).events) else kind
-        if settings.cluster and not log_format(kind).clusters:
-            diagnosis.note(NO_CLUSTER, name, 0)
-        read_log(kind, Reading(chain(head, lines), name, into, diagnosis, clock, settings))
-
-
-def _take_list(text: str, into: Collector) -> None:
-    from bft.replay.logs.hostlists import HostListError, expand
-
-    try:
-        into.known(expand(text))
-    except HostListError as error:
-        raise InputError(f"--nodes: neither a file nor a host list: {error}") from error
-
-
-def _instant(text: str | None, option: str, clock: Clock) -> int | None:
-    if text is None:
-        return None
-    instant = clock.parse(f"{text}T00:00:00" if len(text) == 10 and "-" in text else text, option, 0)
-    if instant is None:
-        raise InputError(f"{option}: expected a date and time such as 2021-02-10T20:21:15, not {text!r}")
-    return instant
 
 
 @contextmanager

@@ -15,13 +15,14 @@ from bft.replay.engine.sharing_rules import Interference
 from bft.replay.engine.watcher import NoteTaker
 from bft.replay.inputs.default_workload import default_workload
 from bft.replay.inputs.default_workload import load as load_of
+from bft.replay.inputs.given import Given, digest_of
 from bft.replay.inputs.oversized import fit_sizes
 from bft.replay.options.effects import kind_of
 from bft.replay.options.options import JOB_FORMATS, Options
 from bft.replay.pools import Pool, cluster_pools, cluster_size
 from bft.replay.results import run_directory as results
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
-from bft.replay.trace.trace_files import read_trace, trace_from_frame
+from bft.replay.trace.trace_files import read_trace, select_nodes, trace_from_frame
 
 # The published data set starts in row 1,000 of its matrix: what its replayer drops before anything else.
 PUBLISHED_SKIP_ROWS = 1000
@@ -41,11 +42,11 @@ class Inputs:
     never_run: tuple[str, ...] = ()  # jobs that are left out: they need more units than there ever are
 
 
-def load(options: Options, notes: NoteTaker) -> Inputs:
+def load(options: Options, notes: NoteTaker, given: Given = Given()) -> Inputs:
     """Read the node trace and the jobs that the options name, and see that they fit.
 
     Without a trace the bundled data set is used; with a trace but no jobs, a generated workload of the BFTrainer
-    paper's kind, sized to the trace.
+    paper's kind, sized to the trace. What is `given` takes the place of the file that the options name.
 
     Raises
     ------
@@ -53,11 +54,12 @@ def load(options: Options, notes: NoteTaker) -> Inputs:
         When a file cannot be used, or nothing would happen.
     """
     if options.cluster is not None:
-        return _load_cluster(options, notes)
-    digests = {}
+        return _load_cluster(options, notes, given)
+    digests: dict[str, str] = {}
     skip = options.skip_rows
     if skip is None:
-        skip = PUBLISHED_SKIP_ROWS if options.compat == "reference" else 0
+        published = options.compat == "reference" and not isinstance(given.trace, NodeTrace)
+        skip = PUBLISHED_SKIP_ROWS if published else 0
     if options.node_trace is None:
         from bft.datasets import load_bundled
 
@@ -68,14 +70,19 @@ def load(options: Options, notes: NoteTaker) -> Inputs:
     else:
         if skip and options.skip_rows is None:
             notes.note(f"the first {skip} rows are skipped, as published; --skip-rows says otherwise")
-        trace = read_trace(
-            options.node_trace,
-            first_node=options.first_node,
-            node_count=options.node_count,
-            skip_rows=skip,
-            sort=options.sort,
-        )
-        digests["node_trace"] = _digest(options.node_trace)
+        taken = given.node_trace(skip, sort=options.sort)
+        if taken is None:
+            trace = read_trace(
+                options.node_trace,
+                first_node=options.first_node,
+                node_count=options.node_count,
+                skip_rows=skip,
+                sort=options.sort,
+            )
+            digests["node_trace"] = _digest(options.node_trace)
+        else:
+            trace = select_nodes(taken, options.first_node, options.node_count)
+            digests["node_trace"] = digest_of(trace)
     for note in trace.notes:
         notes.note(note)
     if not len(trace.joined):
@@ -87,7 +94,7 @@ def load(options: Options, notes: NoteTaker) -> Inputs:
             _digest(options.job_curves),
         )
     elif options.jobs is not None:
-        jobs = _read_jobs(options, notes, digests)
+        jobs = _read_jobs(options, notes, digests, given)
     elif options.node_trace is None:
         jobs = jobs_from_frame(job_frame, source="bundled: jobs-60")
     else:
@@ -96,25 +103,25 @@ def load(options: Options, notes: NoteTaker) -> Inputs:
     generated = load_of(jobs, trace) if options.job_bounds is None and options.jobs is None else None
     jobs = _fit(trace, _spread(jobs, options.scale_arrivals, notes), notes, align=options.align_jobs)
     pool = Pool("", trace, jobs, tuple(range(len(jobs))))
-    return replace(_inputs(options, jobs, [pool], notes, digests), generated_load=generated)
+    return replace(_inputs(options, jobs, [pool], notes, digests, given), generated_load=generated)
 
 
-def _load_cluster(options: Options, notes: NoteTaker) -> Inputs:
+def _load_cluster(options: Options, notes: NoteTaker, given: Given) -> Inputs:
     digests: dict[str, str] = {}
-    jobs = _read_jobs(options, notes, digests)
+    jobs = _read_jobs(options, notes, digests, given)
     if not len(jobs):
         raise InputError("the job table is empty", file=jobs.source or None)
     jobs = _spread(jobs, options.scale_arrivals, notes)
     pools = cluster_pools(options.cluster or "", jobs)
     if Path(options.cluster or "").is_file():
         digests["cluster"] = _digest(options.cluster or "")
-    return _inputs(options, jobs, pools, notes, digests)
+    return _inputs(options, jobs, pools, notes, digests, given)
 
 
 def _inputs(
-    options: Options, jobs: JobTable, pools: Sequence[Pool], notes: NoteTaker, digests: dict[str, str]
+    options: Options, jobs: JobTable, pools: Sequence[Pool], notes: NoteTaker, digests: dict[str, str], given: Given
 ) -> Inputs:
-    interference = _interference(options, jobs, notes, digests)
+    interference = _interference(options, jobs, notes, digests, given)
     if options.deadline_boost > 1 and all(job.deadline_ns is None for job in jobs):
         notes.note("--deadline-boost has no effect on jobs without deadlines")
     if options.compat == "reference":  # which keeps such jobs in play
@@ -125,10 +132,14 @@ def _inputs(
     return Inputs(fitted.pools, fitted.jobs, digests, interference, never_run=fitted.never_run)
 
 
-def _read_jobs(options: Options, notes: NoteTaker, digests: dict[str, str]) -> JobTable:
+def _read_jobs(options: Options, notes: NoteTaker, digests: dict[str, str], given: Given) -> JobTable:
     path = options.jobs or ""
-    digests["jobs"] = _digest(path)
-    jobs = _read_table(options, path)
+    if given.jobs is not None:
+        jobs = given.jobs
+        digests["jobs"] = digest_of(jobs)
+    else:
+        digests["jobs"] = _digest(path)
+        jobs = _read_table(options, path)
     for note in jobs.notes:
         notes.note(note)
     return jobs
@@ -146,13 +157,15 @@ def _read_table(options: Options, path: str) -> JobTable:
     return read(path, options.applications, whole_seconds=options.compat == "pollux", **per_node)
 
 
-def _interference(options: Options, jobs: JobTable, notes: NoteTaker, digests: dict[str, str]) -> Interference | None:
+def _interference(
+    options: Options, jobs: JobTable, notes: NoteTaker, digests: dict[str, str], given: Given
+) -> Interference | None:
     if options.xi is None:
         return None
-    digests["xi"] = _digest(options.xi)
+    digests["xi"] = _digest(options.xi) if given.xi is None else digest_of(given.xi)
     if options.memory_table is not None:
         digests["memory_table"] = _digest(options.memory_table)
-    table = read_xi(options.xi)
+    table = read_xi(options.xi) if given.xi is None else given.xi
     if table.clipped:
         notes.note(f"{table.clipped} xi below 1 are measurement noise and count as 1")
     if table.estimated:

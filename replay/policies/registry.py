@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from importlib import import_module
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -33,6 +34,8 @@ BUILT_IN = {
     "sjf-bsbf": "sjf_bsbf:SjfBestSharing",
 }
 _POLICIES = PluginGroup(GROUP, "policy", BUILT_IN)
+# Policies of this process alone, by name: see `named`.
+_HERE: dict[str, Callable[..., Policy]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,36 @@ class PolicyOption:
 
 def policy_names() -> list[str]:
     """All policies that can be asked for here."""
-    return list(_POLICIES.names())
+    names = _POLICIES.names()
+    return [*names, *(name for name in _HERE if name not in names)]
+
+
+@contextmanager
+def named(name: str, factory: Callable[..., Policy]) -> Iterator[None]:
+    """While the block runs, `name` asks for what `factory` makes: a policy of a notebook, which no package registers.
+
+    Raises
+    ------
+    InputError
+        When another policy has that name.
+
+    Examples
+    --------
+    >>> from bft.replay import EqualShare
+    >>> with named("mine", EqualShare):
+    ...     make_policy("mine", {}).name, "mine" in policy_names()
+    ('equal-share', True)
+    >>> "mine" in policy_names()
+    False
+    """
+    if name in policy_names():
+        raise InputError(f"there is a policy {name!r} already: choose another name")
+    _check_kind(name, factory)
+    _HERE[name] = factory
+    try:
+        yield
+    finally:
+        del _HERE[name]
 
 
 def policy_factory(name: str) -> Callable[..., Policy]:
@@ -71,6 +103,8 @@ def policy_factory(name: str) -> Callable[..., Policy]:
         module, attribute = BUILT_IN[name].split(":")
         built_in: Callable[..., Policy] = getattr(import_module(f"bft.replay.policies.{module}"), attribute)
         return built_in
+    if name in _HERE:
+        return _HERE[name]
     loaded, label = _POLICIES.load(name)
     if not callable(loaded):
         raise InputError(f"{label} is a {type(loaded).__name__}, expected a class or function that makes a policy")

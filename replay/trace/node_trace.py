@@ -15,7 +15,7 @@ TimeArray = NDArray[np.int64]
 SECOND_NS = 1_000_000_000
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NodeTrace:
     """The idle nodes of a machine over a window of observation.
 
@@ -63,6 +63,10 @@ class NodeTrace:
 
     def __len__(self) -> int:
         return len(self.times)
+
+    def __repr__(self) -> str:
+        window = " to ".join(str(np.datetime64(instant // SECOND_NS, "s")) for instant in (self.start, self.end))
+        return f"<NodeTrace: {len(self.nodes):,} nodes, {len(self):,} events, {window}>"
 
     @property
     def duration_s(self) -> float:

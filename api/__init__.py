@@ -1,0 +1,57 @@
+"""What training jobs would have yielded on a supercomputer's idle nodes, and who should get which node.
+
+    run = bft.replay(trace, jobs, tfwd=120, policy="milp")   a replay: paths, frames or objects
+    run.summary, run.steps, run.jobs, run.allocations        what came of it
+    run.plot(), run.report("run.html")                       a picture, a page to show
+    bft.ingest(files)                                        a node trace of a scheduler's logs
+    bft.solve(problem)                                       one decision
+    bft.load_example()                                       the bundled trace and jobs
+    bft.Run(folder)                                          a run directory of the command line
+
+Options have the names of `bft-replay replay --help` (`max_jobs=20` is --max-jobs 20) and the same checks.
+help(bft.replay), help(bft.Run) and so on say more. Below it lie bft.replay (time, policies), bft.milp (decisions),
+bft.models (jobs, curves) and bft.datasets (generators).
+
+>>> import bft
+>>> run = bft.replay(policy="fifo", dedicated=False)  # on the bundled data set
+>>> len(run.jobs), list(run.steps.columns[:3])
+(60, ['time', 'idle', 'used'])
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bft._example import Example as Example
+    from bft._example import load_example as load_example
+    from bft._ingest import ingest as ingest
+    from bft._replay import replay as replay
+    from bft._run import Run as Run
+    from bft._solve import solve as solve
+    from bft.models.errors import InputError as InputError
+
+# Where each public name lies. A table and no __all__: help(bft) would print every docstring of those in full.
+_HOMES = {
+    "Example": "bft._example",
+    "InputError": "bft.models.errors",
+    "Run": "bft._run",
+    "ingest": "bft._ingest",
+    "load_example": "bft._example",
+    "solve": "bft._solve",
+}
+# A package that is called: docs/decisions/0017-python-api.md.
+_PACKAGES = ("datasets", "milp", "models", "replay")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"bft.{name}")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'bft' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*_HOMES, *_PACKAGES])

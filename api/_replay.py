@@ -1,0 +1,221 @@
+"""A replay from Python."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bft._run import Run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bft.models import JobTable, XiTable
+    from bft.replay import NodeTrace, Options, Policy
+    from bft.replay.engine.watcher import Watcher
+    from bft.replay.inputs.given import Given
+
+# What a keyword may leave out at its end.
+_UNITS = ("_s", "_gib")
+_log = logging.getLogger("bft.replay")
+
+
+def replay(
+    trace: str | Path | pd.DataFrame | NodeTrace | None = None,
+    jobs: str | Path | pd.DataFrame | JobTable | None = None,
+    *,
+    policy: str | Policy | Callable[..., Policy] | None = None,
+    xi: str | Path | pd.DataFrame | XiTable | None = None,
+    out: str | Path | None = None,
+    force: bool = False,
+    progress: bool = False,
+    **options: Any,
+) -> Run:
+    """Replay jobs on a node trace: who gets which idle node, and what would that have yielded.
+
+    Parameters
+    ----------
+    trace
+        A file, a frame in one of its forms (docs/formats.md), or a `NodeTrace`; None: the bundled one.
+    jobs
+        A file, a frame with one row per job, or a `JobTable`; None: the bundled ones, or beside a trace a generated
+        workload.
+    policy
+        Who decides: one of `bft-replay policies`; or a policy of your own, a class or an object with `name` and
+        `decide(state)`. Default: milp, with `xi` milp-sharing.
+    xi
+        What sharing units costs whom.
+    out
+        Run directory; None: a temporary folder, see `Run.save`.
+    force
+        Replace an earlier run in `out`.
+    progress
+        Show a bar on standard error.
+    **options
+        Any option of `bft-replay replay --help` by its long name, as in `max_jobs=20`, `tfwd=120`, `preset="best"`,
+        `backend="exact"`, `bound=True`, `dedicated=False` (--no-u), `policy_options={"most": 8}` (--set). What each
+        may be is checked as there; `bft.replay.Options` lists them.
+
+    Returns
+    -------
+    Run
+        Notes on what changes the result are in `Run.notes`, and go to the logger `bft.replay` as warnings.
+
+    Raises
+    ------
+    InputError
+        For a file or frame that cannot be used, an unknown option, or a value that is not allowed.
+    PolicyError
+        When the policy fails.
+
+    Examples
+    --------
+    >>> import bft
+    >>> trace, jobs = bft.load_example()
+    >>> run = bft.replay(trace, jobs.head(5), tfwd=120, policy="equal-share", dedicated=False)
+    >>> run.summary["options"]["tfwd_s"], run.metrics["jobs_finished"]
+    (120.0, 5)
+    >>> bft.replay(trace, jobs, tfwdd=120)
+    Traceback (most recent call last):
+    bft.models.errors.InputError: unknown option 'tfwdd'; did you mean 'tfwd_s'?
+    """
+    from bft.models import InputError
+    from bft.replay.run import execute
+
+    given, names = taken(trace, jobs, xi)
+    with chosen(policy) as name:
+        if given.jobs is not None and options.get("jobs_format", "native") != "native":
+            raise InputError("jobs_format is for files: a frame or JobTable has the native columns")
+        made = options_of({**options, **names, "policy": name})
+        folder, temporary = Path(out or tempfile.mkdtemp(prefix="bft-")), out is None
+        try:
+            with _watcher(progress=progress) as watcher:
+                execute(made, folder, force=force, watcher=watcher, given=given)
+            run = Run(folder)
+        except BaseException:
+            if temporary:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+    if temporary:
+        weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
+    return run
+
+
+def options_of(stated: Mapping[str, Any]) -> Options:
+    """Options by name, with or without the unit at the end: `tfwd` is `tfwd_s`.
+
+    Raises
+    ------
+    InputError
+        For an unknown name, or a value that is not allowed.
+    """
+    from bft.models import InputError
+    from bft.replay.options.options import FIELDS, Options
+
+    flat: dict[str, Any] = {}
+    for name, value in stated.items():
+        whole = next((name + unit for unit in ("", *_UNITS) if name + unit in FIELDS), name)
+        if whole in flat:
+            raise InputError(f"{name} and {whole} are one option: give it once")
+        flat[whole] = str(value) if isinstance(value, Path) else value
+    constants = flat.get("policy_options")
+    if isinstance(constants, Mapping):
+        flat["policy_options"] = tuple((key, str(value)) for key, value in constants.items())
+    return Options.of(**{name: value for name, value in flat.items() if value is not None})
+
+
+def taken(trace: Any, jobs: Any, xi: Any) -> tuple[Given, dict[str, str]]:
+    """Objects that take the place of files; and by what name the options call each, and each file.
+
+    Raises
+    ------
+    InputError
+        When one of them is none of what it may be, or a frame that cannot be used.
+    """
+    import pandas as pd
+
+    from bft.models import InputError, JobTable, XiTable, jobs_from_frame, xi_from_frame
+    from bft.replay.inputs.given import Given
+    from bft.replay.trace.node_trace import NodeTrace
+
+    frame = "(a DataFrame)"
+    if isinstance(jobs, pd.DataFrame):
+        jobs = jobs_from_frame(jobs, source=frame)
+    if isinstance(xi, pd.DataFrame):
+        xi = xi_from_frame(xi, source=frame)
+    objects: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    kinds: dict[str, tuple[Any, Any]] = {
+        "trace": (trace, (NodeTrace, pd.DataFrame)),
+        "jobs": (jobs, JobTable),
+        "xi": (xi, XiTable),
+    }
+    for role, (value, kind) in kinds.items():
+        option = "node_trace" if role == "trace" else role
+        if isinstance(value, kind):
+            objects[role] = value
+            names[option] = getattr(value, "source", "") or f"(a {type(value).__name__})"
+        elif isinstance(value, str | Path):
+            names[option] = str(value)
+        elif value is not None:
+            raise InputError(f"{role}: expected a path, a DataFrame or an object of ours, not {type(value).__name__}")
+    return Given(**objects), names
+
+
+@contextmanager
+def chosen(policy: Any) -> Iterator[str | None]:
+    """The name of a policy while the block runs; a class, a function or an object is known by its own."""
+    from bft.replay.policies.registry import check_made, named
+
+    if policy is None or isinstance(policy, str):
+        yield policy
+        return
+    if callable(policy):
+        factory, title = policy, getattr(policy, "name", None) or getattr(policy, "__name__", "")
+    else:
+        check_made(type(policy).__name__, policy)
+        factory, title = _again(policy), policy.name
+    if not isinstance(title, str):  # a property of instances
+        title = policy.__name__
+    name = re.sub(r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z])(?=[A-Z])", "-", title).lower()).strip("-") or "own"
+    with named(name, factory):
+        yield name
+
+
+def _again(policy: Policy) -> Callable[[], Policy]:
+    """A function that makes the same policy: each replay has one of its own, as it was handed over."""
+    kept = copy.deepcopy(policy)
+
+    def make() -> Policy:
+        return copy.deepcopy(kept)
+
+    kind = getattr(policy, "kind", None)
+    if kind is not None:
+        make.kind = kind  # type: ignore[attr-defined]
+    return make
+
+
+@contextmanager
+def _watcher(*, progress: bool) -> Iterator[Watcher]:
+    from bft.replay.engine.watcher import Silent
+
+    class Warns(Silent):
+        def note(self, text: str) -> None:
+            _log.warning("%s", text)
+
+    if not progress:
+        yield Warns()
+        return
+    from bft.replay.cli.progress import Bar
+
+    with Bar() as bar:
+        yield bar
+        bar.done()

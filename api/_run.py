@@ -1,0 +1,187 @@
+"""A run in Python: the files of its directory as frames, a picture, a page."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+class Run:
+    """What came of a replay: `bft.replay` returns it, and `bft.Run(folder)` opens a run directory.
+
+    Parameters
+    ----------
+    folder
+        A run directory (docs/results.md).
+
+    Attributes
+    ----------
+    folder
+        Where its files lie. Without `out` that is a temporary folder, which is removed with the object: see `save`.
+    summary
+        The content of summary.json: metrics, options, digests of the inputs, notes, versions.
+
+    Raises
+    ------
+    InputError
+        When `folder` is no run directory.
+
+    Examples
+    --------
+    >>> import bft
+    >>> run = bft.replay(policy="fifo", dedicated=False)
+    >>> run.metrics["jobs"], len(run.steps) > 100
+    (60, True)
+    >>> list(run.allocations.columns)
+    ['job', 'first_node', 'last_node', 'units', 'start', 'end']
+    >>> run.jobs.loc["J00000-AlexNet", "submit"]
+    Timestamp('2021-02-10 00:20:00+0000', tz='UTC')
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        from bft.models import InputError
+        from bft.models.bounded import read_json
+        from bft.replay.results.run_directory import SUMMARY, is_run
+
+        self.folder = Path(folder)
+        if not is_run(self.folder):
+            raise InputError("is no run directory of ours", file=self.folder)
+        self.summary: dict[str, Any] = read_json(self.folder / SUMMARY)
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The numbers of the summary, such as outcome (samples), used_share, U, jct_s; docs/results.md defines them."""
+        metrics: dict[str, Any] = self.summary["metrics"]
+        return metrics
+
+    @property
+    def notes(self) -> list[str]:
+        """What changes the result, or explains it, in sentences."""
+        notes: list[str] = self.summary["notes"]
+        return notes
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """One row per decision: time (UTC), idle and used units, jobs in play, costs (samples), objective, status."""
+        from bft.replay.results.run_directory import STEPS
+
+        return self._read(STEPS)
+
+    @cached_property
+    def jobs(self) -> pd.DataFrame:
+        """One row per job, by name: submit, start, finish (UTC), JCT and queueing (s), work and losses (samples)."""
+        from bft.replay.results.run_directory import JOBS
+
+        return self._read(JOBS).set_index("name")
+
+    @cached_property
+    def allocations(self) -> pd.DataFrame:
+        """Who held which nodes when: job, first and last node of a range, its units, start and end (UTC)."""
+        from bft.replay.results.run_directory import ALLOCATIONS
+
+        frame = self._read(ALLOCATIONS)
+        metadata = frame.attrs["metadata"]
+        nodes, per_node = json.loads(metadata["nodes"]), int(metadata["units_per_node"])
+        first, last = frame.pop("first_unit"), frame.pop("last_unit")
+        frame.insert(1, "first_node", [nodes[unit // per_node] for unit in first])
+        frame.insert(2, "last_node", [nodes[unit // per_node] for unit in last])
+        frame.insert(3, "units", (last - first + 1).to_numpy())
+        frame.attrs = {}
+        return frame
+
+    def _read(self, name: str) -> pd.DataFrame:
+        from bft.models import InputError, read_table
+
+        if not (self.folder / name).exists() and self.summary["options"].get("compat") == "reference":
+            raise InputError(f"a replay with --compat reference leaves no {name}", file=self.folder)
+        return read_table(self.folder / name)
+
+    def plot(self) -> Figure:
+        """Draw idle nodes, those given to jobs, and how many each job held, over time; needs matplotlib.
+
+        Examples
+        --------
+        >>> import bft
+        >>> figure = bft.replay(policy="fifo", dedicated=False).plot()
+        >>> [axes.get_ylabel() for axes in figure.axes]
+        ['nodes', 'jobs, by submission', 'nodes held']
+        """
+        from bft._plot import plotted
+
+        return plotted(self)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the run as one HTML page to show to others, and return where it is; a page there is replaced.
+
+        Examples
+        --------
+        >>> import bft
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     page = bft.replay(policy="fifo", dedicated=False).report(Path(folder, "run.html"))
+        ...     page.read_text()[:15]
+        '<!DOCTYPE html>'
+        """
+        from bft.replay.cli.output import drafted
+        from bft.replay.report import write_report
+
+        with drafted(path) as draft:
+            write_report(self.folder, draft)
+        return Path(path)
+
+    def save(self, folder: str | Path) -> Run:
+        """Copy the run directory to where it stays, and return the run there.
+
+        Raises
+        ------
+        InputError
+            When something is there already.
+
+        Examples
+        --------
+        >>> import bft
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     kept = bft.replay(policy="fifo", dedicated=False).save(Path(folder, "fifo"))
+        ...     sorted(path.name for path in kept.folder.glob("*.json"))
+        ['summary.json', 'timing.json']
+        """
+        from bft.replay.results.run_directory import run_directory
+
+        with run_directory(Path(folder), force=False) as draft:
+            shutil.copytree(self.folder, draft, dirs_exist_ok=True)
+        return Run(folder)
+
+    def _headlines(self) -> list[tuple[str, str]]:
+        from bft.replay.results.headlines import headlines
+
+        return list(headlines(self.metrics, self.summary["inputs"]["jobs"]["generated_load"]))
+
+    def __repr__(self) -> str:
+        lines = self._headlines()
+        width = max(len(label) for label, _ in lines)
+        return "\n".join([f"<Run: {self._title()}>", *(f"{label:<{width}}  {value}" for label, value in lines)])
+
+    def _repr_html_(self) -> str:
+        """The headlines as a table, for notebooks."""
+        rows = [f"<tr><th style='text-align:left'>{escape(label)}</th><td style='text-align:left'>{escape(value)}</td>"
+                "</tr>" for label, value in self._headlines()]  # fmt: skip
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        said = f"<ul>{notes}</ul>" if notes else ""
+        return f"<table><caption>{escape(self._title())}</caption>{''.join(rows)}</table>{said}"
+
+    def _title(self) -> str:
+        options, inputs = self.summary["options"], self.summary["inputs"]
+        jobs = inputs["jobs"]
+        what = f"{options['policy']}, {jobs['count']} jobs on {inputs['trace']['source']}"
+        return f"{what}, interrupted" if self.metrics["interrupted"] else what

@@ -1,0 +1,179 @@
+"""A node trace of a scheduler's files, read in the order in which they must be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from bft.models import InputError
+from bft.replay.logs.clusters import NO_CLUSTER
+from bft.replay.logs.collector import Collector
+from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.formats import detect, log_format, read_log
+from bft.replay.logs.hostlists import HostListError, expand
+from bft.replay.logs.opening import open_log
+from bft.replay.logs.reading import Reading, Settings
+from bft.replay.logs.slurm_columns import layout
+from bft.replay.logs.times import Clock
+from bft.replay.logs.to_trace import Coverage, node_trace
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+
+AUTO = "auto"
+# Lines looked at to find a log's format.
+_LOOKED_AT = 100
+Progress = Callable[[str], AbstractContextManager[Callable[[int], None] | None]]
+
+
+class Ingested(NamedTuple):
+    """A node trace made of logs, what became of every row, and how the time of the nodes divides."""
+
+    trace: NodeTrace
+    diagnosis: Diagnosis
+    coverage: Coverage
+
+
+@contextmanager
+def _silent(name: str) -> Iterator[None]:
+    yield None
+
+
+def ingested(
+    form: str,
+    files: Sequence[str],
+    *,
+    nodes: Sequence[str] = (),
+    events: Sequence[str] = (),
+    reservations: Sequence[str] = (),
+    tz: str | None = None,
+    begin: str | None = None,
+    end: str | None = None,
+    min_gap_s: float = 10.0,
+    fields: tuple[str, ...] = (),
+    delimiter: str = "",
+    cluster: str = "",
+    processors_per_node: int | None = None,
+    mtime: bool = False,
+    machine_nodes: int | None = None,
+    machine: str = "",
+    units_per_node: int = 1,
+    max_nodes: int = 1_000_000,
+    max_fragments: int = 10_000_000,
+    strict: bool = False,
+    allow_few: bool = False,
+    progress: Progress = _silent,
+) -> Ingested:
+    """Make a node trace of log files; the options are those of `bft-replay ingest`.
+
+    Parameters
+    ----------
+    form
+        Format of the logs, one of `format_names()`, or `auto`.
+    files
+        The logs, in order; several are one log.
+    nodes
+        Nodes of the machine: host lists such as cn[001-128], or files.
+    events, reservations
+        Files that state when nodes were down or drained, and reserved.
+    tz
+        Zone of times that state none; None: UTC, with a note.
+    begin, end
+        Window of observation, as dates and times; None: as the logs say.
+    min_gap_s
+        Idle gaps shorter than this many seconds do not count as idle.
+    fields, delimiter
+        Columns of a file without a header line, and what separates them.
+    cluster
+        Use only rows of this cluster; empty: all.
+    processors_per_node, machine_nodes
+        Of logs that count processors, and that name no nodes.
+    mtime
+        Of snapshots: take the time of the file's last change where nothing else states one.
+    machine, units_per_node
+        As `NodeTrace` has them.
+    max_nodes, max_fragments
+        Refuse logs with more nodes, and with more intervals of single nodes.
+    strict
+        Refuse the first row that would be skipped.
+    allow_few
+        Accept files of which fewer than 5 % of the rows can be used, and windows that lie mostly outside the logs.
+    progress
+        Yields what is called with the bytes read so far of the file of that name, or None.
+
+    Raises
+    ------
+    InputError
+        When a file cannot be read; names file and line.
+    """
+    diagnosis = Diagnosis(strict=strict, allow_few=allow_few)
+    clock = Clock(tz, diagnosis)
+    start_ns, end_ns = _instant(begin, "--from", clock), _instant(end, "--to", clock)
+    settings = Settings(
+        fields=fields,
+        delimiter=delimiter.replace("\\t", "\t"),
+        cluster=cluster,
+        processors_per_node=processors_per_node,
+        mtime=mtime,
+    )
+    collected = Collector(min_gap_ns=round(min_gap_s * SECOND_NS), most_nodes=max_nodes, max_fragments=max_fragments)
+
+    def read(name: str, kind: str, how: Settings) -> None:
+        with progress(name) as so_far, open_log(name, so_far) as lines:
+            _read(lines, kind, Reading(lines, name, collected, diagnosis, clock, how))
+
+    for name in nodes:
+        if Path(name).exists():
+            read(name, "slurm-nodes", Settings(cluster=cluster))
+        else:
+            _take_list(name, collected)
+    for name in files:
+        read(name, form, settings)
+    for kind, names in (("slurm-events", events), ("slurm-reservations", reservations)):
+        for name in names:  # after the jobs: an outage may be one of all nodes known so far
+            read(name, kind, Settings(cluster=cluster, events=True))
+    source = ", ".join(files)
+    made, coverage = node_trace(
+        collected, diagnosis, start_ns=start_ns, end_ns=end_ns, machine_nodes=machine_nodes, source=source
+    )
+    made = replace(made, machine=machine or collected.machine, source=source, units_per_node=units_per_node)
+    return Ingested(made, diagnosis, coverage)
+
+
+def _read(lines: Iterator[str], kind: str, reading: Reading) -> None:
+    """Read one file as a format, as what it looks like (auto), or, of events, as the CSV it may be instead."""
+    settings = reading.settings
+    head: list[str] = []
+    if kind in (AUTO, "slurm-events"):
+        for line in lines:
+            head.append(line)
+            if (line.strip() and line[0] not in "#;") or len(head) == _LOOKED_AT:
+                break
+        looks_like = detect(head[-1], settings.fields) if head else None
+        if kind == AUTO and looks_like is None:
+            hint = layout(head[-1], settings.delimiter) if head else ""
+            raise InputError(
+                "is of no format that its first line shows; name its FORMAT", file=reading.file, hint=hint or None
+            )
+        kind = looks_like if looks_like and (kind == AUTO or log_format(looks_like).events) else kind
+    if settings.cluster and not log_format(kind).clusters:
+        reading.diagnosis.note(NO_CLUSTER, reading.file, 0)
+    read_log(kind, replace(reading, lines=chain(head, lines)))
+
+
+def _take_list(text: str, into: Collector) -> None:
+    try:
+        into.known(expand(text))
+    except HostListError as error:
+        raise InputError(f"--nodes: neither a file nor a host list: {error}") from error
+
+
+def _instant(text: str | None, option: str, clock: Clock) -> int | None:
+    if text is None:
+        return None
+    instant = clock.parse(f"{text}T00:00:00" if len(text) == 10 and "-" in text else text, option, 0)
+    if instant is None:
+        raise InputError(f"{option}: expected a date and time such as 2021-02-10T20:21:15, not {text!r}")
+    return instant
