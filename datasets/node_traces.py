@@ -35,6 +35,12 @@ class NodeTraceTable:
     metadata
         `machine`; `nodes`, the universe as a JSON list, with nodes that never change; `units_per_node`;
         `source`; `start` and `end` of the observation window (ISO 8601, UTC).
+
+    Examples
+    --------
+    >>> trace = generate_node_trace(nodes=4, days=0.5, seed=1)
+    >>> trace.nodes, list(trace.frame.columns)
+    (['c0000n01', 'c0000n02', 'c0000n03', 'c0000n04'], ['time', 'node', 'idle'])
     """
 
     frame: pd.DataFrame

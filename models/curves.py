@@ -25,6 +25,12 @@ class Curve:
     ------
     ValueError
         Saying which of these the points violate.
+
+    Examples
+    --------
+    >>> curve = Curve([0, 2, 4], [0, 20, 30])
+    >>> float(curve.at(3)), curve.table(5).tolist()
+    (25.0, [0.0, 10.0, 20.0, 25.0, 30.0, 30.0])
     """
 
     ns: FloatArray

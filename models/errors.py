@@ -45,6 +45,11 @@ class InputError(ValueError):
         after the header line.
     hint
         What to do about it.
+
+    Examples
+    --------
+    >>> print(InputError("expected a number > 0, not -1", file="jobs.csv", row=3, column="Pmax", hint="see Jmin"))
+    jobs.csv, row 3, column Pmax: expected a number > 0, not -1 (see Jmin)
     """
 
     def __init__(

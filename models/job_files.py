@@ -14,7 +14,16 @@ LISTS = ("Ns", "Ps", "Os")
 
 
 def write_jobs(jobs: JobTable, path: str | Path) -> None:
-    """Write a job table as Parquet, CSV (lists as JSON) or JSON lines, by suffix."""
+    """Write a job table as Parquet, CSV (lists as JSON) or JSON lines, by suffix.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from bft.models import Curve, Job, read_jobs
+    >>> curve = Curve([0, 4], [0, 40])
+    >>> with TemporaryDirectory() as folder:
+    ...     write_jobs(JobTable((Job("a", 0, 1, 4, 3000.0, 5.0, 5.0, curve, curve),)), Path(folder, "jobs.csv"))
+    ...     [job.name for job in read_jobs(Path(folder, "jobs.csv"))]
+    ['a']
+    """
     path = Path(path)
     frame = jobs_to_frame(jobs)
     suffix = path.suffix.lower()

@@ -109,7 +109,14 @@ def jobs_from_frame(frame: pd.DataFrame, *, source: str = "") -> JobTable:
 
 
 def jobs_to_frame(table: JobTable) -> pd.DataFrame:
-    """The native form of a job table, one row per job; optional columns only where a job states them."""
+    """The native form of a job table, one row per job; optional columns only where a job states them.
+
+    >>> from bft.models import Curve, Job
+    >>> curve = Curve([0, 4], [0, 40])
+    >>> frame = jobs_to_frame(JobTable((Job("a", 0, 1, 4, 3000.0, 5.0, 5.0, curve, curve),)))
+    >>> frame[["name", "Jmin", "Jmax", "Pmax"]].to_dict("records")
+    [{'name': 'a', 'Jmin': 1, 'Jmax': 4, 'Pmax': 3000.0}]
+    """
     import pandas as pd
 
     records = []

@@ -99,6 +99,13 @@ class Job:
         What its rate follows from where a curve does not tell.
     extra
         Further columns of its table, for policies that read them.
+
+    Examples
+    --------
+    >>> curve = Curve([0, 2, 4], [0, 20, 30])
+    >>> job = Job("a", 0, 2, 4, pmax=3000.0, tcup_s=5.0, tcdw_s=5.0, scalability=curve, objective=curve)
+    >>> job.rates.tolist(), job.request
+    ([0.0, 0.0, 20.0, 25.0, 30.0], 3)
     """
 
     name: str
@@ -192,6 +199,13 @@ class JobTable:
     ------
     InputError
         When a name appears twice.
+
+    Examples
+    --------
+    >>> curve = Curve([0, 4], [0, 40])
+    >>> later, first = (Job(name, at, 1, 4, 3000.0, 5.0, 5.0, curve, curve) for name, at in (("a", 60), ("b", 0)))
+    >>> JobTable((later, first)).by_submit()
+    [1, 0]
     """
 
     jobs: tuple[Job, ...]

@@ -78,6 +78,11 @@ class Standing:
         The part of the job's work that is still to be done, in (0, 1]; 1 where nobody knows.
     waited_s
         Seconds since its submission during which it held no units.
+
+    Examples
+    --------
+    >>> srpt(Standing(left=0.25), exponent=1.0), ageing(Standing(waited_s=7200.0), hours=1.0, cap=4.0)
+    (4.0, 3.0)
     """
 
     left: float = 1.0
@@ -127,6 +132,14 @@ def deadline_weight(job: Job, now_ns: int, *, horizon_s: float = DAY_S, boost: f
         Seconds before the deadline at which the weight starts to rise, > 0.
     boost
         Factor reached at the deadline, >= 1.
+
+    Examples
+    --------
+    >>> from bft.models import Curve
+    >>> curve = Curve([0, 1], [0, 10])
+    >>> due = Job("a", 0, 1, 1, 1e6, 0.0, 0.0, curve, curve, weight=2.0, deadline_ns=3600 * 10**9)
+    >>> [deadline_weight(due, hour * 1800 * 10**9, horizon_s=3600.0) for hour in range(3)]
+    [2.0, 5.0, 8.0]
     """
     if job.deadline_ns is None:
         return job.weight

@@ -535,7 +535,15 @@ _ARCHIVES: Final = (".tar.gz", ".tgz")
 
 
 def write_parquet(frame: pd.DataFrame, path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write a frame without its index; the same frame gives the same bytes."""
+    """Write a frame without its index; the same frame gives the same bytes.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> import pandas as pd
+    >>> with TemporaryDirectory() as folder:
+    ...     write_parquet(pd.DataFrame({"units": [1, 2]}), Path(folder, "table.parquet"))
+    ...     read_table(Path(folder, "table.parquet"))["units"].tolist()
+    [1, 2]
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -78,6 +78,15 @@ def fit_beside(
     ------
     ValueError
         When the threshold is not in (0, 1], or `rate` gives no number > 0 at the newcomer's own batch size.
+
+    Examples
+    --------
+    >>> from bft.models import Curve
+    >>> curve = Curve([0, 1], [0, 10])
+    >>> a, b = (Job(n, 0, 1, 1, 1e6, 0, 0, curve, curve, model="bert", batch_size=16.0) for n in "ab")
+    >>> memory = UnitMemory([("bert", 8, 3.0), ("bert", 16, 5.0)])
+    >>> fit_beside(a, b, unit_memory_gib=9.0, memory=memory)
+    SubBatch(batch=8.0, accumulation=2, memory_gib=3.0, goodput_share=0.5)
     """
     if not 0 < threshold <= 1:
         raise ValueError(f"expected a threshold in (0, 1], not {threshold}")

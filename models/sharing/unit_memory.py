@@ -77,6 +77,11 @@ class UnitMemory:
     ----------
     measured
         (model, batch size a unit, GiB) in any order.
+
+    Examples
+    --------
+    >>> UnitMemory([("bert", 8, 3.0), ("bert", 16, 5.0)]).bound_gib("bert", 12)
+    4.0
     """
 
     def __init__(self, measured: Iterable[tuple[str, float, float]]) -> None:

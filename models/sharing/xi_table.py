@@ -108,6 +108,14 @@ class XiTable:
         How many rows `XiEstimator` wrote and nobody measured, by their flag.
     by_units
         Whether any row states units.
+
+    Examples
+    --------
+    >>> from bft.models import Curve, Job
+    >>> curve = Curve([0, 1], [0, 10])
+    >>> a, b = (Job(model, 0, 1, 1, 1e6, 0, 0, curve, curve, model=model) for model in ("bert", "vgg"))
+    >>> XiTable([Measurement("bert", "vgg", 1.2, 1.5)]).xi(b, a)
+    (1.5, 1.2)
     """
 
     def __init__(self, measurements: Iterable[Measurement]) -> None:

@@ -33,6 +33,12 @@ class BatchLimits:
         m_min, m_max: least and most a replica takes in one pass (the latter for its memory).
     accumulation
         Whether several passes may precede a step.
+
+    Examples
+    --------
+    >>> BatchLimits(initial=64, most=32, atomic_min=8, atomic_max=64)
+    Traceback (most recent call last):
+    ValueError: most: expected at least initial (64), not 32
     """
 
     initial: int
@@ -55,6 +61,9 @@ def noise_scale(grad_sqr: float, grad_var: float, initial: float) -> float:
     """PGNS in samples: M0 · var / |g|², of gradient statistics at the batch size M0 (Pollux, §3.1).
 
     The estimate of |g|² is unbiased and may be negative: then all is noise, and the scale infinite.
+
+    >>> noise_scale(grad_sqr=0.5, grad_var=2.0, initial=64), noise_scale(-0.1, 2.0, 64)
+    (256.0, inf)
     """
     return initial * grad_var / grad_sqr if grad_sqr > 0 else np.inf
 
@@ -71,6 +80,15 @@ class Goodput:
         Preconditioned gradient noise scale in samples, >= 0; infinite when gradients are all noise.
     limits
         Batch sizes it may use.
+
+    Examples
+    --------
+    >>> step = ThroughputParameters(0.1, 0.01, 0.2, 0.0, 0.05, 0.0, 1.0)
+    >>> goodput = Goodput(step, pgns=192.0, limits=BatchLimits(64, 1024, 16, 256))
+    >>> goodput.efficiency([64, 256, 1024]).round(3).tolist()  # (192 + 64) / (192 + batch)
+    [1.0, 0.571, 0.211]
+    >>> [round(float(goodput.best_batch(1, replicas)[0]), 1) for replicas in (1, 2, 4)]
+    [86.5, 137.0, 219.4]
     """
 
     parameters: ThroughputParameters
@@ -150,7 +168,12 @@ Speed = Goodput | Curve | None
 
 
 def replica_cap(profiled: int, limits: BatchLimits, most: int = 64) -> int:
-    """Most replicas worth trying: twice as many as were profiled, at most `most` and M_max / m_min."""
+    """Most replicas worth trying: twice as many as were profiled, at most `most` and M_max / m_min.
+
+    >>> limits = BatchLimits(initial=64, most=1024, atomic_min=16, atomic_max=256)
+    >>> replica_cap(4, limits), replica_cap(100, limits)
+    (8, 64)
+    """
     return min(max(2 * profiled, 1), most, limits.most // limits.atomic_min)
 
 
@@ -161,6 +184,9 @@ def goodput_table(speed: Speed, nodes: int, replicas: int) -> FloatArray:
     Entry [n, r] is that of r replicas on n nodes, and 0 where that is no placement (n > r, or one of them 0). A curve
     knows units only; a job that never ran is taken to scale perfectly, at 1 a replica. Read-only, kept for later calls
     with the same arguments (a `Goodput` by its value, a `Curve` by its identity).
+
+    >>> goodput_table(Curve([0, 2, 4], [0, 20, 30]), nodes=2, replicas=4).tolist()
+    [[0.0, 0.0, 0.0, 0.0, 0.0], [0.0, 10.0, 20.0, 25.0, 30.0], [0.0, 0.0, 20.0, 25.0, 30.0]]
     """
     counts = np.arange(replicas + 1)
     table = np.zeros((nodes + 1, replicas + 1))
@@ -183,6 +209,9 @@ def speedup_table(speed: Speed, nodes: int, replicas: int, fair_nodes: int, fair
 
     Entry [n, r] as in `goodput_table`. Where the job cannot use the fair share whole, its largest part that it can use
     counts; where it needs more than that, the rate a replica at its best size times the fair share does.
+
+    >>> speedup_table(Curve([0, 2, 4], [0, 20, 30]), nodes=1, replicas=4, fair_nodes=1, fair_replicas=2)[1].tolist()
+    [0.0, 0.5, 1.0, 1.25, 1.5]
     """
     if not 1 <= fair_nodes <= fair_replicas:
         raise ValueError(f"expected 1 <= fair nodes <= fair replicas, not {fair_nodes} and {fair_replicas}")

@@ -24,6 +24,14 @@ class OnlineCurve:
     ----------
     half_life_s
         Seconds of running after which an observation counts half; None keeps all alike. For jobs that change pace.
+
+    Examples
+    --------
+    >>> curve = OnlineCurve()
+    >>> curve.observe(2, rate=20.0, seconds=60.0)
+    >>> curve.observe(4, rate=30.0, seconds=60.0)
+    >>> curve.estimate(8).at([1, 3, 8]).tolist()  # linear between sizes, in proportion beyond them
+    [10.0, 25.0, 60.0]
     """
 
     half_life_s: float | None = None

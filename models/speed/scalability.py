@@ -52,6 +52,12 @@ class Throughputs:
     ------
     InputError
         Naming the model, the column and the first measurement that is none.
+
+    Examples
+    --------
+    >>> measured = Throughputs("bert", [1, 2, 2, 4], [10.0, 18.0, 20.0, 30.0])
+    >>> measured.sizes().tolist(), measured.medians().tolist()
+    ([1.0, 2.0, 4.0], [10.0, 19.0, 30.0])
     """
 
     model: str
@@ -106,6 +112,12 @@ class ScalabilityFit:
         What was fitted, by name.
     warnings
         For whoever measured.
+
+    Examples
+    --------
+    >>> fit = fit_scalability(Throughputs("bert", [1, 2, 4], [10.0, 20.0, 30.0]), sizes=[1, 4, 8])
+    >>> fit.curve.ps.tolist(), fit.beyond, fit.efficiency().tolist()
+    ([0.0, 10.0, 30.0, 30.0], [8], [1.0, 0.75, 0.375])
     """
 
     model: str

@@ -41,6 +41,12 @@ class ThroughputParameters:
         The same within one node.
     gamma
         How far computing and synchronising overlap, in [1, 10].
+
+    Examples
+    --------
+    >>> step = ThroughputParameters(0.1, 0.01, 0.2, 0.0, 0.05, 0.0, gamma=1.0)
+    >>> step.step_time([1, 1, 2], [1, 2, 2], 10).round(3).tolist()  # alone, on one node, on two
+    [0.2, 0.25, 0.4]
     """
 
     alpha_c: float
@@ -108,6 +114,12 @@ class Observations:
     ------
     ValueError
         Naming the array and the first entry that is wrong.
+
+    Examples
+    --------
+    >>> Observations([1, 2], [1, 1], [32, 32], [0.5, 0.6])
+    Traceback (most recent call last):
+    ValueError: replicas: expected 1 <= nodes <= replicas, but entry 2 has 1 replicas on 2 nodes
     """
 
     nodes: FloatArray

@@ -92,6 +92,12 @@ class StepTimes:
     ------
     ValueError
         When seconds are no finite numbers > 0, or times are not as many.
+
+    Examples
+    --------
+    >>> steps = StepTimes(np.array([0.5, 0.4, 0.6]), np.full(3, np.nan), per="step", samples=64.0)
+    >>> len(steps), steps.median_s
+    (3, 0.5)
     """
 
     seconds: FloatArray

@@ -45,6 +45,12 @@ class NodeTrace:
         Instants of the rows (of a matrix) or distinct times (of a native file) that it was read from, unchanged and
         repeated ones included, int64, ascending: what `--skip-rows` counts. None where these are the start, the events
         and the end.
+
+    Examples
+    --------
+    >>> trace = always_idle(4, 0, 3600 * SECOND_NS)
+    >>> trace.duration_s, trace.joins(0).tolist(), trace.idle_counts().tolist(), trace.idle_node_seconds()
+    (3600.0, [0, 1, 2, 3], [4], 14400.0)
     """
 
     nodes: tuple[str, ...]

@@ -45,6 +45,17 @@ def read_trace(
     ------
     InputError
         When the file is not a trace; names file, row and column.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> import pandas as pd
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "idle.csv")
+    ...     rows = {"time": ["2021-02-10T00:00:00Z", "2021-02-10T01:00:00Z"], "node": "n0", "idle": [True, False]}
+    ...     pd.DataFrame(rows).to_csv(file, index=False)
+    ...     read_trace(file).idle_node_seconds()
+    3600.0
     """
     for label, value in (("-nis", first_node), ("-nN", 1 if node_count is None else node_count)):
         if value < (1 if label == "-nN" else 0):
