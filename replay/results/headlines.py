@@ -48,12 +48,28 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
             "time without units",
             f"longest {_span(waits['longest'])}, p99 {_span(waits['p99'])} of all jobs submitted",
         )
+    yield from _served(metrics)
     statuses = ", ".join(f"{count} {status}" for status, count in metrics["decisions_by_status"].items())
     yield "decisions", f"{metrics['decisions']}" + (f" ({statuses})" if statuses else "")
     if "verified" in metrics:
         yield "verified", f"{metrics['verified']} by the exact dynamic programme, {metrics['verify_mismatches']} differ"
     if "preemptions" in metrics:
         yield "preemptions, rescales", f"{metrics['preemptions']}, {metrics['rescales']}"
+
+
+def _served(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Who was served worse than by equal shares, and later than wanted."""
+    if metrics.get("finish_time_fairness"):
+        found = metrics["finish_time_fairness"]
+        unfair = metrics["finish_time_unfair_share"]
+        yield (
+            "finish-time fairness",
+            f"rho mean {found['mean']:.2f}, p95 {found['p95']:.2f}, largest {found['largest']:.2f}; {unfair:.0%} of the "
+            "finished jobs did worse than on an equal share",
+        )
+    if metrics.get("deadlines"):
+        due = metrics["deadlines"]
+        yield "deadlines", f"{due['met']} of {due['jobs']} met, {due['missed']} missed, {due['open']} still open"
 
 
 def _beside_bound(metrics: dict[str, Any]) -> str:

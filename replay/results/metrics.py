@@ -6,18 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bft.replay.engine.ledger import BOOKS, JobRecord, Outcome
 from bft.replay.results.dedicated import equivalent_nodes, usefulness
+from bft.replay.results.fairness import fairness, jain_fairness, without_units_s
+from bft.replay.results.spreads import spread, spread_to
 from bft.replay.trace.node_trace import SECOND_NS
 from bft.replay.trace.trace_statistics import STARTUPS_S, fragments, iso_exact, usable_share
-
-
-def jain_fairness(shares: NDArray[np.float64]) -> float | None:
-    """Jain's index (sum x)² / (n · sum x²): 1 when all have the same, 1/n when one has all; None for no x > 0."""
-    squares = float(np.dot(shares, shares))
-    return float(shares.sum()) ** 2 / (len(shares) * squares) if squares else None
 
 
 def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, Any]:
@@ -79,8 +74,8 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
         "jobs_finished": len(finished),
         "jct_s": spread([_seconds(record.finish_ns, record.job.tsub_ns) for record in finished]),
         "queueing_s": spread([_seconds(record.start_ns, record.job.tsub_ns) for record in started]),
-        "without_units_s": _longest(
-            [without_units_s(record, end) for record in submitted if not record.left_out],
+        "without_units_s": spread_to(
+            "longest", [without_units_s(record, end) for record in submitted if not record.left_out]
         ),
         "makespan_s": _makespan(finished) if finished and len(finished) == len(records) else None,
         "restarts_per_job": _mean([record.starts - 1 for record in started]),
@@ -88,6 +83,7 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
         "jain_fairness_of_mean_units": jain_fairness(
             np.array([mean_units(record, outcome.start_ns, outcome.end_ns) for record in submitted])
         ),
+        **fairness(outcome),
         "share_outliving_startup": _startup_shares(outcome),
         "interrupted": outcome.interrupted,
     }
@@ -98,26 +94,6 @@ def mean_units(record: JobRecord, start_ns: int, end_ns: int) -> float:
     until = end_ns if record.finish_ns is None else record.finish_ns
     seconds = (until - max(record.job.tsub_ns, start_ns)) / SECOND_NS
     return record.unit_seconds / seconds if seconds > 0 else 0.0
-
-
-def without_units_s(record: JobRecord, end_ns: int) -> float:
-    """Seconds from a job's submission to its finish, or to `end_ns`, during which it held no units."""
-    until = end_ns if record.finish_ns is None else record.finish_ns
-    return _seconds(until, record.job.tsub_ns) - record.run_seconds
-
-
-def _longest(values: list[float]) -> dict[str, float] | None:
-    """As `spread`, and the longest."""
-    found = spread(values)
-    return None if found is None else {**found, "longest": max(values)}
-
-
-def spread(values: list[float]) -> dict[str, float] | None:
-    """Mean, median, p95 and p99, or None where there are no values."""
-    if not values:
-        return None
-    p50, p95, p99 = (float(q) for q in np.percentile(values, (50, 95, 99)))
-    return {"mean": float(np.mean(values)), "median": p50, "p95": p95, "p99": p99}
 
 
 def _startup_shares(outcome: Outcome) -> dict[str, float | None]:

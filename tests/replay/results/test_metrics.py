@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,18 @@ from hypothesis import strategies as st
 
 from bft.milp import Solution
 from bft.models import Curve, Job, JobTable
+from bft.replay.cli.main import run
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.policies import Decision, EqualShare, MilpPolicy, Policy, State
+from bft.replay.policies.fifo import Fifo
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.results.dedicated import dedicated_traces, equivalent_nodes
-from bft.replay.results.metrics import jain_fairness, mean_units, spread, summarise, without_units_s
+from bft.replay.results.fairness import ideal_rate, jain_fairness, without_units_s
+from bft.replay.results.metrics import mean_units, summarise
 from bft.replay.results.run_directory import plain
+from bft.replay.results.spreads import spread
 from bft.replay.trace.node_trace import NodeTrace, always_idle, from_changes
 
 SECOND = 1_000_000_000
@@ -58,6 +63,123 @@ def test_time_without_units_is_all_waiting_until_the_finish_or_the_end() -> None
     never = summarise(replay(nodes, job("a", at=-60, jmax=1), job("b", at=20, jmax=1), max_jobs=1))
     assert never["without_units_s"]["longest"] == pytest.approx(380)
     assert never["without_units_s"]["mean"] == pytest.approx((110 + 380) / 2)
+
+
+# --- who waits, and for how long --------------------------------------------------------------------------------------
+
+
+def rigid(name: str, at: float, seconds: float, units: int = 1, user: str = "", **more: Any) -> Job:
+    """A job that takes so long on so many units and runs on no others."""
+    curve = Curve(np.array([0, units]), np.array([0.0, 1.0]))
+    return Job(name, round(at * SECOND), units, units, seconds, 0, 0, curve, curve, user=user, **more)
+
+
+def test_alone_on_all_it_can_use_a_job_is_served_as_fairly_as_on_dedicated_units() -> None:
+    found = summarise(replay(always_idle(4, 0, 999 * SECOND), job("a", at=100, pmax=4000)))
+    assert found["finish_time_fairness"] == dict.fromkeys(("mean", "median", "p95", "p99", "largest"), 1.0)
+    assert (found["finish_time_unfair_share"], found["longest_wait_s"], found["longest_wait_job"]) == (0.0, 0.0, None)
+    assert found["waiting_over_length"] == {"1 x": 0.0, "3 x": 0.0, "10 x": 0.0}
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_of_equal_jobs_in_turn_the_first_is_served_better_than_its_share_and_the_last_as_by_it(count: int) -> None:
+    # Job k of n (from 0) is done after 10 (k + 1) s. By then n - i jobs were there in turn i; on an equal share of the
+    # unit it would run for 1 / (their mean) of the time.
+    jobs = [rigid(f"j{k}", 0, 10) for k in range(count)]
+    found = summarise(replay(always_idle(1, 0, 999 * SECOND), *jobs, policy=Fifo()))
+    there = [np.mean([count - turn for turn in range(k + 1)]) for k in range(count)]
+    ratios = [(k + 1) / there[k] for k in range(count)]
+    assert found["finish_time_fairness"] == pytest.approx(
+        {**(spread([float(ratio) for ratio in ratios]) or {}), "largest": max(ratios)}
+    )
+    assert found["finish_time_unfair_share"] == pytest.approx(sum(ratio > 1 for ratio in ratios) / count)
+    assert (found["longest_wait_s"], found["longest_wait_job"]) == (10.0 * (count - 1), f"j{count - 1}")
+    longer = sum(k > 1 for k in range(count)) / count, sum(k > 3 for k in range(count)) / count
+    assert found["waiting_over_length"] == {"1 x": longer[0], "3 x": longer[1], "10 x": 0.0}
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 30)), min_size=1, max_size=6), st.integers(1, 3))
+def test_finish_time_fairness_is_that_of_its_definition(rows: list[tuple[int, int]], nodes: int) -> None:
+    """Against sums over seconds: all instants of these jobs are whole seconds."""
+    jobs = [rigid(f"j{k}", at, seconds) for k, (at, seconds) in enumerate(rows)]
+    idle = trace([(0, k, True) for k in range(nodes)] + [(15, 0, False), (25, 0, True)], 9999)
+    outcome = replay(idle, *jobs, policy=Fifo())
+    spans = [(r.job.tsub_ns // SECOND, (r.finish_ns or 0) // SECOND) for r in outcome.records]
+    ratios = []
+    for (begin, end), record in zip(spans, outcome.records, strict=True):
+        units = sum(nodes - (15 <= t < 25) for t in range(begin, end))
+        present = sum(a <= t < b for t in range(begin, end) for a, b in spans)
+        ratios.append((end - begin) * min(1.0, units / present) / record.job.pmax)
+    found = summarise(outcome)["finish_time_fairness"]
+    assert found["largest"] == pytest.approx(max(ratios))
+    assert found["mean"] == pytest.approx(np.mean(ratios))
+
+
+@pytest.mark.parametrize(
+    ("units", "rate"),
+    [(0.0, 0.0), (0.5, 16 * 0.5 / 3), (2.0, 16 * 2 / 3), (3.0, 16.0), (4.0, 16.0), (5.0, 22 * 5 / 6), (99.0, 22.0)],
+)
+def test_a_share_of_units_is_used_at_the_best_size_for_a_part_of_the_time(units: float, rate: float) -> None:
+    """A third unit yields more than the first two: two units are used best as three for two thirds of the time."""
+    curve = Curve(np.array([0, 2, 3, 4, 5, 6]), np.array([0.0, 10.0, 16.0, 16.0, 18.0, 22.0]))
+    assert ideal_rate(Job("a", 0, 2, 6, 1.0, 0, 0, curve, curve), units) == pytest.approx(rate)
+
+
+def test_the_longest_wait_is_one_stretch_while_all_waits_add_up() -> None:
+    nodes = trace([(5, 0, True), (20, 0, False), (30, 0, True), (35, 0, False), (48, 0, True)], end=60)
+    found = summarise(replay(nodes, job("a", jmax=1), job("early", at=-2, pmax=10.0, jmax=1), job("never", at=70)))
+    # `early` has the unit from 5 to 6 s; a from then on, but not in [20, 30) and [35, 48).
+    assert (found["longest_wait_s"], found["longest_wait_job"]) == (13.0, "a")
+    assert found["without_units_s"]["longest"] == 6 + 10 + 13
+    # Without a finish the wait lasts until the end.
+    found = summarise(replay(nodes, job("a", jmax=1), job("waits", at=10), max_jobs=1))
+    assert (found["longest_wait_s"], found["longest_wait_job"]) == (50.0, "waits")
+
+
+def test_users_share_by_what_they_hold_while_they_have_jobs() -> None:
+    # ann: 1 unit for 10 s of the 10 s in which she has jobs; bob: 2 units of 10 in 10 to 20 s, and 1 from 20 to 30 s.
+    jobs = [
+        rigid("a", 0, 10, user="ann", vc="x"),
+        rigid("b", 10, 10, user="bob", vc="x"),
+        rigid("c", 10, 10, user="bob", vc="x"),
+        rigid("d", 20, 10, user="bob", vc="y"),
+        rigid("e", 0, 30),
+    ]
+    found = summarise(replay(always_idle(9, 0, 999 * SECOND), *jobs, policy=Fifo()))
+    ann, bob = 1.0, 30 / 20
+    assert found["jain_fairness_of_users"] == pytest.approx((ann + bob) ** 2 / 2 / (ann**2 + bob**2))
+    x, y = 30 / 20, 1.0
+    assert found["jain_fairness_of_virtual_clusters"] == pytest.approx((x + y) ** 2 / 2 / (x**2 + y**2))
+    nobody = summarise(replay(always_idle(1, 0, 999 * SECOND), job("a")))
+    assert nobody["jain_fairness_of_users"] is nobody["jain_fairness_of_virtual_clusters"] is None
+
+
+def test_deadlines_are_met_missed_or_open() -> None:
+    due = [("met", 10), ("late", 19), ("later", 21), ("early", 60), ("over", 45), ("open", 60)]
+    jobs = [rigid(name, 0, 10, deadline_ns=at * SECOND) for name, at in due]
+    found = summarise(replay(always_idle(1, 0, 50 * SECOND - 1), *jobs, policy=Fifo()))["deadlines"]
+    late = found.pop("late_s")
+    assert found == {"jobs": 6, "met": 2, "missed": 3, "open": 1}
+    assert late["longest"] == pytest.approx(9)
+    assert late["mean"] == pytest.approx((1 + 9 + 5) / 3)
+    assert summarise(replay(always_idle(1, 0, 50 * SECOND), rigid("a", 0, 10), policy=Fifo()))["deadlines"] is None
+
+
+def test_virtual_clusters_share_their_own_units(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each job has a whole virtual cluster to itself, of which one is a hundred times as large."""
+    monkeypatch.chdir(tmp_path)
+    Path("vcs.csv").write_text("vc,nodes,units_per_node\nsmall,1,1\nlarge,100,1\n")
+    Path("jobs.csv").write_text(
+        "name,vc,Tsub,Jmin,Jmax,Pmax,Tcup,Tcdw,Ns,Ps,Os\n"
+        'a,small,2021-01-01,1,1,100,0,0,"[0,1]","[0,1]","[0,1]"\n'
+        'b,large,2021-01-01,50,100,100,0,0,"[0,100]","[0,1]","[0,1]"\n'
+    )
+    assert run(["--cluster", "vcs.csv", "--jobs", "jobs.csv", "--policy", "equal-share", "--json"]) == 0
+    metrics = json.loads(capsys.readouterr().out)["metrics"]
+    assert metrics["finish_time_fairness"]["largest"] == metrics["finish_time_fairness"]["mean"] == pytest.approx(1.0)
 
 
 # --- fairness and spreads ---------------------------------------------------------------------------------------------

@@ -1,0 +1,19 @@
+"""Many values of one kind in a few numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def spread(values: list[float]) -> dict[str, float] | None:
+    """Mean, median, p95 and p99, or None where there are no values."""
+    if not values:
+        return None
+    p50, p95, p99 = (float(q) for q in np.percentile(values, (50, 95, 99)))
+    return {"mean": float(np.mean(values)), "median": p50, "p95": p95, "p99": p99}
+
+
+def spread_to(top: str, values: list[float]) -> dict[str, float] | None:
+    """As `spread`, and the largest value, under the name `top`."""
+    found = spread(values)
+    return None if found is None else {**found, top: max(values)}
