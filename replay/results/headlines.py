@@ -64,8 +64,8 @@ def _served(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
         unfair = metrics["finish_time_unfair_share"]
         yield (
             "finish-time fairness",
-            f"rho mean {found['mean']:.2f}, p95 {found['p95']:.2f}, largest {found['largest']:.2f}; {unfair:.0%} of the "
-            "finished jobs did worse than on an equal share",
+            f"rho mean {found['mean']:.2f}, p95 {found['p95']:.2f}, largest {found['largest']:.2f}; {unfair:.0%} of "
+            "the finished jobs did worse than on an equal share",
         )
     if metrics.get("deadlines"):
         due = metrics["deadlines"]
