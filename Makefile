@@ -6,7 +6,7 @@ PACKAGES := milp models datasets replay
 # pytest-xdist workers
 WORKERS ?= 2
 
-.PHONY: demo test slow lowest check format clean
+.PHONY: demo test slow sandbox lowest check format clean
 
 ## demo: replay the bundled data set and print a summary
 demo: $(VENV)/core.stamp
@@ -19,6 +19,12 @@ test: $(VENV)/dev.stamp
 ## slow: run the slow tests; what `make lowest` runs is among them
 slow: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow
+
+## sandbox: install what slow tests run of other people's programs: Slurm and its data base (Debian, as root); tests
+## that miss them are skipped
+sandbox:
+	command -v slurmctld slurmdbd munged mariadbd >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+		apt-get install -y -qq slurm-wlm slurmdbd munge mariadb-server; }
 
 ## lowest: install the lowest versions of all dependencies that pyproject.toml allows, in an environment of its own
 ## below the temporary directory, and run the demo, `solve` and `jobs fit` there; skipped where no package index answers

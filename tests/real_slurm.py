@@ -1,0 +1,190 @@
+"""A real Slurm of a few nodes on this machine, loopback only, in a folder of its own: for tests from end to end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+NEEDED = ("munged", "mariadbd", "mariadb-install-db", "slurmctld", "slurmd", "slurmdbd", "sbatch", "sacct", "sacctmgr")
+_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+# Seconds that anything here may take on a machine that does much else.
+PATIENCE_S = 120
+
+
+def require_slurm() -> None:
+    """Skip the test where Slurm cannot be run."""
+    missing = [name for name in NEEDED if shutil.which(name, path=_PATH) is None]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} not installed: make sandbox installs Slurm (Debian, as root)")
+    if os.geteuid() != 0:
+        pytest.skip("Slurm's daemons start jobs of users: the test runs as root only")
+
+
+@dataclass(frozen=True, slots=True)
+class Slurm:
+    """A running cluster.
+
+    Parameters
+    ----------
+    folder
+        Where its configuration, state and logs are.
+    env
+        Environment in which commands talk to it.
+    """
+
+    folder: Path
+    env: dict[str, str]
+
+    def run(self, *command: str) -> str:
+        """What a command prints; its failure is the test's."""
+        done = subprocess.run(
+            command, env=self.env, cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        return done.stdout
+
+    def wait_idle(self) -> None:
+        """Wait until no job is left in the queue and no node is completing one."""
+        _until(lambda: not self.run("squeue", "-h").strip() and "comp" not in self.run("sinfo", "-N", "-h", "-o", "%t"))
+
+
+@contextmanager
+def slurm_cluster(folder: Path, nodes: int) -> Iterator[Slurm]:
+    """Start munged, MariaDB, slurmdbd, slurmctld and one slurmd a node; end them all."""
+    require_slurm()
+    folder.mkdir(parents=True, exist_ok=True)
+    env = {**os.environ, "PATH": _PATH, "SLURM_CONF": str(folder / "slurm.conf"), "LC_ALL": "C"}
+    slurm = Slurm(folder, env)
+    ports = _free_ports(3 + nodes)
+    _configure(folder, nodes, ports)
+    with ExitStack() as stack:
+
+        def daemon(*command: str) -> None:
+            log = (folder / f"{Path(command[0]).name}.out").open("ab")
+            stack.callback(log.close)
+            process = subprocess.Popen(command, env=env, cwd=folder, stdout=log, stderr=log)
+            stack.callback(_end, process)
+
+        daemon("munged", "--foreground", "--force", f"--socket={folder}/munge.sock", f"--key-file={folder}/munge.key",
+               f"--pid-file={folder}/munge.pid", f"--seed-file={folder}/seed")  # fmt: skip
+        _until((folder / "munge.sock").exists)
+        subprocess.run(
+            ("mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={folder}/db", "--skip-test-db",
+             "--auth-root-authentication-method=normal"), env=env, cwd=folder, capture_output=True, check=True,
+        )  # fmt: skip
+        daemon("mariadbd", "--no-defaults", "--user=root", f"--datadir={folder}/db", f"--socket={folder}/db.sock",
+               "--bind-address=127.0.0.1", f"--port={ports[0]}", f"--pid-file={folder}/db.pid",
+               "--innodb-buffer-pool-size=32M")  # fmt: skip
+        sql = "CREATE USER 'slurm'@'%' IDENTIFIED BY 'slurm'; GRANT ALL ON slurm_acct_db.* TO 'slurm'@'%';"
+        _until(lambda: _works(slurm, "mariadb", "--no-defaults", "-S", f"{folder}/db.sock", "-u", "root", "-e", sql))
+        daemon("slurmdbd", "-D")
+        _until(lambda: _works(slurm, "sacctmgr", "-i", "-n", "show", "cluster"))
+        slurm.run("sacctmgr", "-i", "add", "cluster", "sandbox")
+        daemon("slurmctld", "-D", "-f", env["SLURM_CONF"])
+        for node in range(1, nodes + 1):
+            daemon("slurmd", "-D", "-N", f"n{node}", "-f", env["SLURM_CONF"])
+        _until(lambda: _works(slurm, "sinfo") and slurm.run("sinfo", "-N", "-h", "-t", "idle").count("\n") == nodes)
+        yield slurm
+
+
+def _configure(folder: Path, nodes: int, ports: list[int]) -> None:
+    """Write the configuration of all daemons, and the key that they share."""
+    for name in ("state", "spool", "db"):
+        (folder / name).mkdir()
+    (folder / "munge.key").write_bytes(os.urandom(1024))
+    (folder / "munge.key").chmod(0o400)
+    folder.chmod(0o755)  # munged refuses a socket that others cannot reach
+    host = socket.gethostname()
+    database, accounting, controller, *daemons = ports
+    (folder / "slurmdbd.conf").write_text(f"""\
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.sock
+DbdHost={host}
+DbdAddr=127.0.0.1
+DbdPort={accounting}
+SlurmUser=root
+PidFile={folder}/slurmdbd.pid
+LogFile={folder}/slurmdbd.log
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort={database}
+StorageUser=slurm
+StoragePass=slurm
+""")
+    (folder / "slurmdbd.conf").chmod(0o600)
+    names = "\n".join(
+        f"NodeName=n{node} NodeAddr=127.0.0.1 NodeHostname={host} Port={port} CPUs=1"
+        for node, port in enumerate(daemons, 1)
+    )
+    (folder / "slurm.conf").write_text(f"""\
+ClusterName=sandbox
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.sock
+CredType=cred/munge
+SlurmctldPort={controller}
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+SelectType=select/cons_tres
+JobAcctGatherType=jobacct_gather/none
+JobCompType=jobcomp/none
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={accounting}
+AccountingStoragePass={folder}/munge.sock
+ReturnToService=2
+MaxArraySize=1001
+SchedulerParameters=sched_interval=1
+{names}
+PartitionName=batch Nodes=ALL Default=YES State=UP OverSubscribe=NO
+""")
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def _works(slurm: Slurm, *command: str) -> bool:
+    return not subprocess.run(
+        command, env=slurm.env, cwd=slurm.folder, capture_output=True, timeout=PATIENCE_S, check=False
+    ).returncode
+
+
+def _until(done: Callable[[], bool]) -> None:
+    """Wait for something to hold."""
+    end = time.monotonic() + PATIENCE_S
+    while not done():
+        assert time.monotonic() < end, "Slurm's daemons did not come up: see their logs in the test's folder"
+        time.sleep(0.2)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,96 @@
+"""What a real Slurm writes of its jobs is read as it happened: sacct, sacct --json and snapshots of sinfo agree."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from real_slurm import Slurm, slurm_cluster
+
+from bft.replay.cli.main import run
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+from bft.replay.trace.trace_files import read_trace
+
+NODES = 3
+# Nodes and seconds of the jobs, submitted together; Slurm places them one after the other.
+JOBS = ((1, 8), (2, 10), (3, 6), (1, 12), (1, 7))
+# Seconds by which Slurm's own states of nodes lag behind its accounting: a node completes before it is idle.
+LAG_S = 6
+
+
+class _Cron(threading.Thread):
+    """Takes a snapshot every second, as the recipe's line does, into a file."""
+
+    def __init__(self, slurm: Slurm) -> None:
+        super().__init__()
+        self.slurm, self.over = slurm, threading.Event()
+
+    def run(self) -> None:
+        with (self.slurm.folder / "nodes.snapshots").open("w") as file:
+            while not self.over.is_set():
+                states = self.slurm.run("sinfo", "-N", "-h", "-o", "%N %T")
+                file.write(f"{int(time.time())}\n{states}")
+                self.over.wait(1)
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what a real Slurm wrote of `JOBS`."""
+    folder = tmp_path_factory.mktemp("slurm")
+    with slurm_cluster(folder, NODES) as slurm:
+        cron = _Cron(slurm)
+        cron.start()
+        try:
+            for nodes, seconds in JOBS:
+                slurm.run("sbatch", "-N", str(nodes), "-o", "/dev/null", "--wrap", f"sleep {seconds}")
+            slurm.wait_idle()
+            time.sleep(3)  # so that snapshots see the end
+        finally:
+            cron.over.set()
+            cron.join()
+        (folder / "nodes.txt").write_text(slurm.run("scontrol", "-o", "show", "node"))
+        columns = "--format=JobID,NodeList,AllocNodes,Start,End,State"
+        slurm.env["SLURM_TIME_FORMAT"] = "%s"
+        (folder / "sacct.txt").write_text(slurm.run("sacct", "-a", "-X", "-D", "-P", "-S", "now-1days", columns))
+        del slurm.env["SLURM_TIME_FORMAT"]
+        (folder / "sacct.json").write_text(slurm.run("sacct", "-a", "-D", "-S", "now-1days", "--json"))
+    return folder
+
+
+def _trace(logs: Path, kind: str, file: str, target: Path, *more: str) -> NodeTrace:
+    arguments = ["ingest", kind, str(logs / file), "--nodes", str(logs / "nodes.txt"), "-o", str(target)]
+    assert run([*arguments, "--min-gap", "0", *more]) == 0
+    return read_trace(target)
+
+
+def _idle(trace: NodeTrace, start_s: int, end_s: int) -> np.ndarray:
+    """Whether each node, in the order of names, is idle in each second."""
+    idle = np.zeros((len(trace.nodes), end_s - start_s), dtype=bool)
+    for event, time_ns in enumerate(trace.times.tolist()):
+        second = max(0, time_ns // SECOND_NS - start_s)
+        idle[trace.leaves(event), second:] = False
+        idle[trace.joins(event), second:] = True
+    return idle[np.argsort(np.array(trace.nodes))]
+
+
+@pytest.mark.slow
+def test_three_exports_of_a_real_slurm_agree(logs: Path, here: Path) -> None:
+    sampled = _trace(logs, "snapshots", "nodes.snapshots", here / "snapshots.parquet")
+    start, end = sampled.start // SECOND_NS, sampled.end // SECOND_NS
+    window = ("--from", str(start), "--to", str(end), "--allow-few")
+    table = _trace(logs, "slurm", "sacct.txt", here / "table.parquet", *window)
+    json = _trace(logs, "slurm-json", "sacct.json", here / "json.parquet", *window)
+    assert table.nodes == json.nodes == sampled.nodes == ("n1", "n2", "n3")
+    exact = _idle(table, start, end)
+    assert np.array_equal(exact, _idle(json, start, end))
+    assert (~exact).sum() >= sum(nodes * seconds for nodes, seconds in JOBS)  # all of them ran
+    # A snapshot may be wrong next to a change only: by its own period, and by how long Slurm takes to clean a node.
+    stamps = [int(line) for line in (logs / "nodes.snapshots").read_text().splitlines() if line.isdecimal()]
+    slack = LAG_S + int(np.diff(stamps).max())
+    for node, seen in zip(exact, _idle(sampled, start, end), strict=True):
+        changes = np.flatnonzero(np.diff(node)) + 1
+        wrong = np.flatnonzero(node != seen)
+        assert all(np.abs(changes - second).min() <= slack for second in wrong)
