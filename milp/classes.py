@@ -8,13 +8,14 @@ may share them, is a class of its own. A class is posed once, however many its m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import attrgetter
 
 import numpy as np
 
-from bft.milp.problem import IntArray, Problem
+from bft.milp.problem import IntArray, Job, Problem
 
-_waiting_key, _tcup = attrgetter("waiting_key"), attrgetter("tcup")
+_waiting_key = attrgetter("waiting_key")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,18 +46,31 @@ class Classes:
 
 def classes_of(problem: Problem) -> Classes:
     """Group the jobs of a problem."""
-    keys: list[object] = list(map(_waiting_key, problem.jobs))
-    if problem.cost_model == "stall":
-        tcup = np.fromiter(map(_tcup, problem.jobs), np.float64, len(keys))
-        keys = list(zip(keys, np.maximum(problem.tfwd - tcup, 0.0).tolist(), strict=True))
-    for j in problem.holders:
-        keys[j] = j
-    for pair in problem.pairs:
-        keys[pair.a], keys[pair.b] = pair.a, pair.b
-    classes = {key: c for c, key in enumerate(dict.fromkeys(keys))}
-    first = dict(zip(reversed(keys), range(len(keys) - 1, -1, -1), strict=True))
-    of = np.fromiter(map(classes.__getitem__, keys), np.int64, len(keys))
-    return Classes(of, tuple(first[key] for key in classes))
+    kinds, jobs = _kinds(problem.jobs, problem.tfwd if problem.cost_model == "stall" else None), len(problem.jobs)
+    alone = sorted({*problem.holders, *(j for pair in problem.pairs for j in (pair.a, pair.b))})
+    if alone:
+        kinds = kinds.copy()
+        kinds[alone] = np.arange(jobs, jobs + len(alone))
+    first = np.full(2 * jobs, jobs, dtype=np.int64)
+    first[kinds[::-1]] = np.arange(jobs)[::-1]  # of equal indices the last counts
+    present = np.flatnonzero(first < jobs)
+    present = present[np.argsort(first[present])]
+    number = np.empty(2 * jobs, dtype=np.int64)
+    number[present] = np.arange(len(present))
+    return Classes(number[kinds], tuple(first[present].tolist()))
+
+
+@lru_cache(maxsize=2)
+def _kinds(jobs: tuple[Job, ...], tfwd: float | None) -> IntArray:
+    """A number for each job, the same for those that are interchangeable while they wait; `tfwd` under `stall`.
+
+    Kept, as the jobs of one decision mostly are those of the last.
+    """
+    keys: list[object] = list(map(_waiting_key, jobs))
+    if tfwd is not None:
+        keys = list(zip(keys, [max(tfwd - job.tcup, 0.0) for job in jobs], strict=True))
+    numbers = {key: kind for kind, key in enumerate(dict.fromkeys(keys))}
+    return np.fromiter(map(numbers.__getitem__, keys), np.int64, len(keys))
 
 
 def apart(problem: Problem) -> Classes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import attrgetter
 from typing import Literal
 
@@ -124,6 +124,12 @@ class Job:
         return float(np.interp(float(units), self.ns, self.os))
 
 
+@lru_cache(maxsize=2)
+def _unique_names(jobs: tuple[Job, ...]) -> bool:
+    """Whether no two jobs have one name; kept, as the jobs of one decision mostly are those of the last."""
+    return len(set(map(_name, jobs))) == len(jobs)
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """Two jobs that may share units, and how much that slows each down (docs/model.md).
@@ -197,6 +203,7 @@ class Problem:
     pairs: tuple[Pair, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "jobs", tuple(self.jobs))
         if self.units < 0:
             raise ProblemError(f"units must be >= 0, not {self.units}")
         if not (np.isfinite(self.tfwd) and self.tfwd > 0):
@@ -211,7 +218,7 @@ class Problem:
             self._check_pairs()
         if self.held > self.units:
             raise ProblemError(f"the jobs hold {self.held} units, but only {self.units} are idle")
-        if len(set(map(_name, self.jobs))) != len(self.jobs):
+        if not _unique_names(self.jobs):
             raise ProblemError("job names must be unique")
         if self.cost_model not in ("bftrainer", "stall"):
             raise ProblemError(f"cost_model must be 'bftrainer' or 'stall', not {self.cost_model!r}")

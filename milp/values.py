@@ -142,9 +142,7 @@ def tamed(problem: Problem) -> Problem:
     together can gain, twice, is never part of an optimum, and what it costs beyond does not matter. Where a job holds
     more than it may keep, a change must be paid for: that shifts all answers alike.
     """
-    modest = all(
-        max(job.tcup, job.tcdw) <= problem.tfwd for job, held in zip(problem.jobs, problem.current, strict=True) if held
-    )
+    modest = all(max(job.tcup, job.tcdw) <= problem.tfwd for job in map(problem.jobs.__getitem__, problem.holders))
     if modest or problem.cost_model != "bftrainer":
         return problem
     rates, stake, largest = [], 0.0, 0.0

@@ -14,12 +14,17 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bft.milp.classes import Classes, classes_of
-from bft.milp.problem import FloatArray, IntArray, Problem
+from bft.milp.problem import FloatArray, IntArray, Job, Problem
+
+if TYPE_CHECKING:
+    from bft.milp.exact.blocks import Stretches
 
 # Steps (choices x units, summed over jobs) up to which the plain programme takes half a millisecond. (The core
 # programme takes less from a tenth of that, but seconds to be compiled when it is first used.)
@@ -27,6 +32,8 @@ PLAIN_STEPS = 2**19
 # The first bound on the total loss, as a part of that of the start, and the factor to the next.
 FIRST = 64
 WIDEN = 8
+# Steps of a search up to which no timer is started: they take some 20 ms, and to start a thread up to 2 ms.
+QUICK_STEPS = 2**24
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,28 +221,51 @@ def _core(scores: Scores, capacity: int, time_limit: float | None) -> tuple[IntA
     within the bound has been looked at. In the worst case nothing can be left out, and each of the last two rounds
     costs O(points x capacity) time and O(sqrt(jobs) x capacity) memory.
     """
+    _compile_core()
+    return _search(scores, capacity, time_limit)
+
+
+def _search(scores: Scores, capacity: int, time_limit: float | None) -> tuple[IntArray, int | None]:
+    """What `_core` answers, by kernels that may still have to be compiled."""
     from bft.milp.exact.blocks import blocks, give_out
     from bft.milp.exact.core import improve, losses, price_of, start, survivors
 
     units, slopes, offsets, of, sizes = scores.units, scores.slopes, scores.offsets, scores.of, scores.sizes
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-    with _alarm(time_limit) as stop:
-        price = price_of(units, scores.scores, offsets, sizes, capacity)
-        loss, max_units = losses(units, scores.scores, slopes, offsets, sizes, price, capacity)
-        base, total = start(of, units, slopes, loss, offsets, scores.kept, price, capacity)
-        bound, excluded = total if total <= capacity * FIRST else total // FIRST, 0
-        while True:
-            stop[0] |= time.monotonic() >= deadline
-            choices = survivors(units, slopes, loss, offsets, max_units, price, bound)
-            counts, undecided, begins, stretches = blocks(of, sizes, *choices, bound)
-            totals = improve(*stretches, capacity - int(counts.sum()), price, bound, stop)
-            if totals is not None:
-                give_out(counts, undecided, begins, stretches, totals)
-                return counts, None
-            if stop[0]:
-                return base, total - excluded
-            excluded = bound + 1
-            bound = total if total < 2 * WIDEN * bound else bound * WIDEN
+    price = price_of(units, scores.scores, offsets, sizes, capacity)
+    loss, max_units = losses(units, scores.scores, slopes, offsets, sizes, price, capacity)
+    base, total = start(of, units, slopes, loss, offsets, scores.kept, price, capacity)
+    bound, excluded = total if total <= capacity * FIRST else total // FIRST, 0
+    while time.monotonic() < deadline:
+        choices = survivors(units, slopes, loss, offsets, max_units, price, bound)
+        counts, undecided, begins, stretches = blocks(of, sizes, *choices, bound)
+        left = capacity - int(counts.sum())
+        with _alarm(deadline if _steps(stretches, left) > QUICK_STEPS else math.inf) as stop:
+            totals = improve(*stretches, left, price, bound, stop)
+        if totals is not None:
+            give_out(counts, undecided, begins, stretches, totals)
+            return counts, None
+        if stop[0]:
+            break
+        excluded = bound + 1
+        bound = total if total < 2 * WIDEN * bound else bound * WIDEN
+    return base, total - excluded
+
+
+def _steps(stretches: Stretches, capacity: int) -> int:
+    """At most so many steps are taken to search these stretches."""
+    from bft.milp.exact.core import SHORT
+
+    _, low, high, _, _ = stretches
+    return int(np.minimum(high - low + 1, SHORT).sum()) * (capacity + 1)
+
+
+@cache
+def _compile_core() -> None:
+    """Compile what `_search` calls, or load it compiled: that takes seconds, which no time limit means."""
+    curve = np.arange(3.0)
+    jobs = tuple(Job(name, 1, 2, curve, curve, 0.0, 0.0) for name in "abc")
+    _search(scores_of(Problem(2, 1.0, jobs, (0, 0, 0))), 2, None)
 
 
 def _worth(scores: Scores, lost: int, capacity: int) -> float:
@@ -246,17 +276,17 @@ def _worth(scores: Scores, lost: int, capacity: int) -> float:
 
 
 @contextmanager
-def _alarm(seconds: float | None) -> Iterator[NDArray[np.uint8]]:
+def _alarm(deadline: float) -> Iterator[NDArray[np.uint8]]:
     """A flag that is set when the time has come: compiled code looks at it, and lets threads run meanwhile."""
     flag = np.zeros(1, dtype=np.uint8)
-    if seconds is None:
+    if deadline == math.inf:
         yield flag
         return
 
     def ring() -> None:
         flag[0] = 1
 
-    timer = threading.Timer(seconds, ring)
+    timer = threading.Timer(max(deadline - time.monotonic(), 0.0), ring)
     timer.daemon = True
     timer.start()
     try:

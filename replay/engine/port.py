@@ -246,6 +246,11 @@ class State:
             object.__setattr__(self, "jobs", Jobs(self.jobs))
 
     @property
+    def counts(self) -> IntArray:
+        """Units that each of `jobs` holds: int64 of shape (jobs,)."""
+        return self._looked_up.counts
+
+    @property
     def running(self) -> Sequence[int]:
         """Positions in `jobs` of those that hold units, ascending."""
         return self._looked_up.running

@@ -100,14 +100,11 @@ class MilpPolicy:
 
     def problem(self, state: State) -> milp.Problem:
         """The decision as an allocation problem."""
-        current = [0] * len(state.jobs)
-        for position in state.running:
-            current[position] = state.jobs[position].units
         return milp.Problem(
             units=state.idle,
             tfwd=self.tfwd_s,
             jobs=self._posed(state),
-            current=tuple(current),
+            current=tuple(state.counts.tolist()),
             cost_model=self.cost_model,
             pairs=self.pairs(state),
         )

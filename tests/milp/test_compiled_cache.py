@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -105,3 +106,29 @@ def test_without_any_folder_for_a_cache_kernels_are_compiled_and_it_is_said(tmp_
     said = solve(tmp_path / "file" / "cache", NUMBA_CACHE_LOCATOR_CLASSES="UserProvidedCacheLocator")
     assert "warning: cache of compiled kernels, in no folder: " in said
     assert "each run compiles anew" in said
+
+
+COMPILED = """
+import numpy as np
+from bft.milp import Job, Problem
+from bft.milp.exact import blocks, core, dp
+
+def kernels():
+    return {name: len(each.signatures) for of in (core, blocks) for name, each in vars(of).items()
+            if hasattr(each, "signatures")}
+
+dp._compile_core()
+before = kernels()
+concave, steps = np.arange(301.0) ** 0.8, np.floor(np.arange(301) / 8)
+jobs = [Job(f"j{j}", 1, 300, np.arange(301.0), (concave, steps)[j % 2], 9.0, 5.0) for j in range(40)]
+for cost_model in ("bftrainer", "stall"):
+    problem = Problem(900, 120.0, tuple(jobs), (7,) * 20 + (0,) * 20, cost_model)
+    assert dp.scores_of(problem).steps(900) > dp.PLAIN_STEPS
+    assert dp.optimum(problem, 600.0).proven
+assert kernels() == before, (before, kernels())
+"""
+
+
+def test_what_a_search_calls_is_compiled_before_its_time_limit_counts() -> None:
+    """Else the first large decision of a first run takes its time limit for compiling, and its answer is no optimum."""
+    subprocess.run([sys.executable, "-c", COMPILED], check=True, timeout=AMPLE_S)
