@@ -67,10 +67,10 @@ def assign_nodes(holes: Holes, *, nodes: int, rng: np.random.Generator) -> Chang
         if event < n:
             take = min(int(size[hole]), waiting)
             spare = waiting - take
-            at = spare if recent[hole] else int(where[hole] * (spare + 1))
-            members[hole] = busy[at : at + take].copy()
-            tail = busy[max(at + take, spare) : waiting].copy()
-            busy[at : at + len(tail)] = tail
+            index = spare if recent[hole] else int(where[hole] * (spare + 1))
+            members[hole] = busy[index : index + take].copy()
+            tail = busy[max(index + take, spare) : waiting].copy()
+            busy[index : index + len(tail)] = tail
             waiting = spare
         else:
             busy[waiting : waiting + len(members[hole])] = members[hole]

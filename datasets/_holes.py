@@ -106,10 +106,10 @@ def draw_holes(*, nodes: int, days: float, outages: bool, rng: np.random.Generat
     return Holes(polls=polls, nodes=size, join=(leave - length) % polls, length=length)
 
 
-def _quantile(knots: tuple[tuple[float, float], ...], at: Floats) -> Floats:
+def _quantile(knots: tuple[tuple[float, float], ...], shares: Floats) -> Floats:
     """Invert a distribution given by knots (probability, value), log-linear between them."""
     probability, value = np.array(knots).T
-    return np.asarray(np.exp(np.interp(at, probability, np.log(value))), dtype=np.float64)
+    return np.asarray(np.exp(np.interp(shares, probability, np.log(value))), dtype=np.float64)
 
 
 def _strata(n: int, rng: np.random.Generator) -> Floats:
@@ -145,8 +145,8 @@ def _lengths(size: Ints, polls: int, rng: np.random.Generator) -> Ints:
     of a small machine, so of several starts of the sequence the first whose mean length per node is right is taken.
     """
 
-    def lengths(at: Floats) -> Ints:
-        polled = np.rint(_quantile(summit.FRAGMENT_S, at % 1.0) * 8 / summit.POLL_EIGHTHS_S)
+    def lengths(shares: Floats) -> Ints:
+        polled = np.rint(_quantile(summit.FRAGMENT_S, shares % 1.0) * 8 / summit.POLL_EIGHTHS_S)
         whole: Ints = np.clip(polled, summit.MIN_FRAGMENT_POLLS, polls // 2).astype(np.int64)
         return whole
 
@@ -171,18 +171,18 @@ def _activity(polls: int, rng: np.random.Generator) -> Floats:
         knots = max(1, round(polls / polls_in(correlation_s)))
         value = np.array([NormalDist().inv_cdf((i + 0.5) / knots) for i in range(knots)])
         rng.shuffle(value)
-        at = (np.linspace(0, knots, bins, endpoint=False) + rng.random()) % knots
-        activity += sigma * np.interp(at, np.arange(knots + 1), np.r_[value, value[:1]])
+        knot = (np.linspace(0, knots, bins, endpoint=False) + rng.random()) % knots
+        activity += sigma * np.interp(knot, np.arange(knots + 1), np.r_[value, value[:1]])
     return activity
 
 
 def _place(n: int, log_density: Floats, polls: int, rng: np.random.Generator) -> Ints:
     """Draw n polls in random order, spread over the circle as exp(`log_density`)."""
     cumulative = np.r_[0.0, np.cumsum(np.exp(log_density))]
-    at = _strata(n, rng)
-    rng.shuffle(at)
+    shares = _strata(n, rng)
+    rng.shuffle(shares)
     edges = np.linspace(0, polls, len(cumulative))
-    placed: Ints = np.interp(at * cumulative[-1], cumulative, edges).astype(np.int64)
+    placed: Ints = np.interp(shares * cumulative[-1], cumulative, edges).astype(np.int64)
     return np.minimum(placed, polls - 1)
 
 

@@ -96,9 +96,9 @@ class Number:
         return self.high is None or not (value > self.high or (self.below and value == self.high))
 
 
-def seconds(*, zero: bool = False, most: float = MAX_S) -> Number:
+def seconds(*, zero: bool = False, high: float = MAX_S) -> Number:
     """A number of seconds, above 0 or (with `zero`) at least 0."""
-    return Number(0, most, above=not zero, seconds=True)
+    return Number(0, high, above=not zero, seconds=True)
 
 
 def whole(low: int) -> Number:
@@ -261,7 +261,7 @@ class SecondsBySize:
         if isinstance(value, Real):
             value = ((sys.maxsize, value),)
         try:
-            pairs = sorted((whole(1)(units), seconds(zero=True, most=MAX_LIMIT_S)(spent)) for units, spent in value)
+            pairs = sorted((whole(1)(units), seconds(zero=True, high=MAX_LIMIT_S)(spent)) for units, spent in value)
         except (TypeError, ValueError):
             raise ValueError(f"expected seconds, or pairs of units and seconds, not {value!r}") from None
         if len({units for units, _ in pairs}) < len(pairs):

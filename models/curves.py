@@ -52,8 +52,8 @@ class Curve:
         if ns[0] != 0:
             raise ValueError(f"the curve starts at {ns[0]:g} units; expected Ns[0] = 0")
         if (np.diff(ns) <= 0).any():
-            at = int(np.argmax(np.diff(ns) <= 0))
-            raise ValueError(f"Ns must increase, but {ns[at + 1]:g} follows {ns[at]:g}")
+            index = int(np.argmax(np.diff(ns) <= 0))
+            raise ValueError(f"Ns must increase, but {ns[index + 1]:g} follows {ns[index]:g}")
         if (ps < 0).any():
             raise ValueError(f"rates must be >= 0, not {ps.min():g}")
 

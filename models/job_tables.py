@@ -210,8 +210,8 @@ def _rows(frame: pd.DataFrame, file: str, columns: Sequence[str]) -> Rows:
 
 
 def _by_name(rows: Rows) -> dict[str, Row]:
-    found: dict[str, Row] = {}
+    by_name: dict[str, Row] = {}
     for row in rows:
-        if found.setdefault(row.job, row) is not row:
+        if by_name.setdefault(row.job, row) is not row:
             raise row.error("name", "the name appears twice; expected unique names")
-    return found
+    return by_name

@@ -202,13 +202,13 @@ def _expect(head: bytes, expected: str | None, suffix: str, file: str) -> None:
     """
     if not head:
         raise InputError("is empty", file=file)
-    found = _sniffed(head)
+    form = _sniffed(head)
     sure = expected in ("gzip-compressed", "a Parquet file")
-    if found != expected and (sure or found is not None):
+    if form != expected and (sure or form is not None):
         raise InputError(
-            f"is {found or 'not ' + str(expected)}, though its name ends in {suffix}",
+            f"is {form or 'not ' + str(expected)}, though its name ends in {suffix}",
             file=file,
-            hint="rename it to what it is" if found and not found.startswith("a Git") else "fetch it again",
+            hint="rename it to what it is" if form and not form.startswith("a Git") else "fetch it again",
         )
 
 
@@ -430,7 +430,7 @@ def _with_numbers(frame: pd.DataFrame, file: str) -> pd.DataFrame:
     }
     numeric = {name for name, column in cells.items() if (like[name] | column.isna() | (column == "")).all()}
     commas = {name: like[name] & column.str.contains(",", regex=False, na=False) for name, column in cells.items()}
-    decimal = next((name for name, found in commas.items() if found.any()), None)
+    decimal = next((name for name, matches in commas.items() if matches.any()), None)
     for name, column in cells.items():
         points = like[name] & column.str.contains(".", regex=False, na=False)
         if decimal is not None and name in numeric and points.any():

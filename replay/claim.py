@@ -76,7 +76,7 @@ def _marks(path: Path, kind: str) -> list[str]:
     """Marks of the hidden files of a kind beside `path`."""
     ours = re.compile(rf"\.{re.escape(path.name)}\.{kind}-(\w{{8}})")
     names = os.listdir(path.parent) if path.parent.is_dir() else []  # noqa: PTH208 - names are all we need
-    return sorted(found[1] for name in names if (found := ours.fullmatch(name)))
+    return sorted(match[1] for name in names if (match := ours.fullmatch(name)))
 
 
 @contextmanager

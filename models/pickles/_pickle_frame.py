@@ -161,12 +161,12 @@ def _manager(node: Made) -> tuple[object, list[tuple[object, object]]]:
     """Give the axes of a block manager, and (values, placement) of its blocks."""
     if not node.has_state:
         blocks, axes = sequence(node.args, 2)
-        found = []
+        contents = []
         for block in sequence(blocks):
             block = made(block, "unpickle_block")
             values, placement, _ = sequence(block.args, 3)
-            found.append((values, placement))
-        return axes, found
+            contents.append((values, placement))
+        return axes, contents
     state = mapping(mapping(sequence(node.state, 4)[3]).get("0.14.1"))
     parts = [mapping(block) for block in sequence(state.get("blocks"))]
     return state.get("axes"), [(part.get("values"), part.get("mgr_locs")) for part in parts]
@@ -283,8 +283,8 @@ def _arrow_strings(node: object) -> list[str | None]:
     bounds = np.frombuffer(ends, kind_of_ends, last + 1)[first:]
     if bounds[0] < 0 or bounds[-1] > len(text) or bool((np.diff(bounds) < 0).any()):
         raise MalformedError("an Arrow array in it has offsets outside of its text")
-    at = bounds.tolist()
-    texts: list[str | None] = [text[a:b].decode() for a, b in itertools.pairwise(at)]
+    offsets = bounds.tolist()
+    texts: list[str | None] = [text[a:b].decode() for a, b in itertools.pairwise(offsets)]
     if present:
         bits = np.unpackbits(np.frombuffer(present, np.uint8), bitorder="little")[first:last]
         for i in np.flatnonzero(bits == 0).tolist():

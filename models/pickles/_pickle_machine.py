@@ -152,13 +152,13 @@ class _Machine:
 
     def _items(self) -> list[object]:
         """Pop everything above the topmost mark, and the mark."""
-        at = len(self.stack) - 1
-        while self.stack[at] is not _MARK:
-            at -= 1
-            if at < 0:
+        index = len(self.stack) - 1
+        while self.stack[index] is not _MARK:
+            index -= 1
+            if index < 0:
                 raise IndexError
-        items = self.stack[at + 1 :]
-        del self.stack[at:]
+        items = self.stack[index + 1 :]
+        del self.stack[index:]
         return items
 
     def _pop(self) -> object:

@@ -33,11 +33,11 @@ def floats(document: Any, key: str) -> FloatArray:
     return _array(part(document, key, list), key)
 
 
-def wholes(document: Any, key: str, *, least: int, below: int) -> NDArray[np.int64]:
+def wholes(document: Any, key: str, *, low: int, below: int) -> NDArray[np.int64]:
     """Whole numbers in [least, below): int64 of shape (n,)."""
     values = part(document, key, list)
-    if not all(type(value) is int and least <= value < below for value in values):
-        raise InputError(f"not a model that can be used: {key!r} should hold whole numbers in {least}..{below - 1}")
+    if not all(type(value) is int and low <= value < below for value in values):
+        raise InputError(f"not a model that can be used: {key!r} should hold whole numbers in {low}..{below - 1}")
     return np.array(values, dtype=np.int64)
 
 

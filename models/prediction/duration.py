@@ -227,9 +227,9 @@ def split_in_time(
     if not len(jobs):
         raise InputError("no jobs", file=source or None)
     submit = Rows(jobs, source).all_seconds("submit_time")
-    at = np.sort(submit)[int(len(submit) * (1 - share))]
-    known = past.finish_s < at
-    return jobs[known], jobs[submit >= at], jobs[~known]
+    instant = np.sort(submit)[int(len(submit) * (1 - share))]
+    known = past.finish_s < instant
+    return jobs[known], jobs[submit >= instant], jobs[~known]
 
 
 def _levels(optional: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -82,7 +82,7 @@ class AdditiveModel:
         """The model that plain data state, checked, for so many features."""
         terms = []
         for written in part(document, "terms", list):
-            used = tuple(wholes(written, "features", least=0, below=features).tolist())
+            used = tuple(wholes(written, "features", low=0, below=features).tolist())
             axes = {str(axis): values for axis, values in enumerate(part(written, "cuts", list))}
             cuts = tuple(floats(axes, axis) for axis in axes)
             scores = floats(written, "scores")

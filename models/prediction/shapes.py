@@ -20,7 +20,7 @@ SHOWN: Final = (0.01, 0.99)
 
 
 def write_shapes(
-    model: Regressor, features: Sequence[str], x: FloatArray, path: str | Path, *, target: str, most: int = 9
+    model: Regressor, features: Sequence[str], x: FloatArray, path: str | Path, *, target: str, max_shapes: int = 9
 ) -> None:
     """Draw the terms that matter most, the largest mean contribution first; the same model gives the same bytes.
 
@@ -37,7 +37,7 @@ def write_shapes(
         A .png file. OSErrors are the caller's.
     target
         What the model predicts, for the axes.
-    most
+    max_shapes
         How many terms are drawn.
 
     Raises
@@ -49,7 +49,7 @@ def write_shapes(
         raise InputError("only a GA2M has shapes to draw", hint="train with kind ga2m")
     figure_module, agg = extra("matplotlib.figure", "report"), extra("matplotlib.backends.backend_agg", "report")
     weights = importance(model, x)
-    order = np.argsort(-weights, kind="stable")[:most]
+    order = np.argsort(-weights, kind="stable")[:max_shapes]
     rows = -(-len(order) // COLUMNS)
     figure = figure_module.Figure(figsize=(3.6 * COLUMNS, 2.8 * rows), dpi=100, layout="constrained")
     agg.FigureCanvasAgg(figure)
@@ -57,10 +57,10 @@ def write_shapes(
     bounds = [_span(term.scores) for term in singles] or [(-1.0, 1.0)]
     low, high = min(bound[0] for bound in bounds), max(bound[1] for bound in bounds)
     margin = 0.05 * (high - low) or 1.0
-    for place, at in enumerate(order.tolist(), start=1):
+    for place, index in enumerate(order.tolist(), start=1):
         axes = figure.add_subplot(rows, COLUMNS, place)
-        term = model.terms[at]
-        axes.set_title(f"mean effect {weights[at]:.2f}", fontsize=9)
+        term = model.terms[index]
+        axes.set_title(f"mean effect {weights[index]:.2f}", fontsize=9)
         axes.tick_params(labelsize=8)
         if len(term.features) == 1:
             _draw_curve(axes, term, x[:, term.features[0]])
@@ -88,8 +88,8 @@ def _draw_curve(axes: Any, term: Term, values: FloatArray) -> None:
 def _draw_pair(axes: Any, term: Term, x: FloatArray) -> Any:
     across, up = (_edges(cuts, x[:, feature]) for cuts, feature in zip(term.cuts, term.features, strict=True))
     scores = term.scores[np.ix_(_bins(term.cuts[0], across), _bins(term.cuts[1], up))]
-    most = float(np.abs(scores).max()) or 1.0
-    return axes.pcolormesh(across, up, scores.T, cmap="RdBu_r", vmin=-most, vmax=most)
+    limit = float(np.abs(scores).max()) or 1.0
+    return axes.pcolormesh(across, up, scores.T, cmap="RdBu_r", vmin=-limit, vmax=limit)
 
 
 def _edges(cuts: FloatArray, values: FloatArray) -> FloatArray:

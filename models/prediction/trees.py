@@ -85,11 +85,11 @@ class Trees:
     def from_document(cls, document: Any, features: int) -> Trees:
         """The trees that plain data state, checked, for so many features; none of them can lead in a circle."""
         nodes = len(part(document, "feature", list))
-        feature = wholes(document, "feature", least=LEAF, below=features)
-        left, right = (wholes(document, side, least=0, below=nodes) for side in ("left", "right"))
+        feature = wholes(document, "feature", low=LEAF, below=features)
+        left, right = (wholes(document, side, low=0, below=nodes) for side in ("left", "right"))
         threshold, value = floats(document, "threshold"), floats(document, "value")
         same_length("trees", feature, left, right, threshold, value)
-        roots = wholes(document, "roots", least=0, below=nodes)
+        roots = wholes(document, "roots", low=0, below=nodes)
         own = np.arange(nodes)
         leaf = feature == LEAF
         if (

@@ -185,8 +185,8 @@ def _run_together(commands: tuple[Sequence[str], Sequence[str]], plan: Plan) -> 
         _await((a, b), (0, 0), plan, plan.warmup, 0.0, deadline, "of warm-up beside the other")
         since = len(a.lines), len(b.lines)
         # The step under way when the second one was warm began before: one more is needed, and dropped.
-        found = _await((a, b), since, plan, plan.steps + 1, plan.at_least_s, deadline, "beside the other")
-        return [mean_step_s(seconds[1:]) for seconds in found]
+        paces = _await((a, b), since, plan, plan.steps + 1, plan.at_least_s, deadline, "beside the other")
+        return [mean_step_s(seconds[1:]) for seconds in paces]
 
 
 def _await(
@@ -328,12 +328,12 @@ def _descendants(pid: int) -> list[int]:
         with contextlib.suppress(OSError, ValueError):
             fields = entry.read_text(errors="replace").rpartition(")")[2].split()
             parents.setdefault(int(fields[1]), []).append(int(entry.parent.name))
-    found, left = [], [pid]
+    pids, left = [], [pid]
     while left:
         children = parents.get(left.pop(), [])
-        found += children
+        pids += children
         left += children
-    return found
+    return pids
 
 
 def _alive(pid: int) -> bool:

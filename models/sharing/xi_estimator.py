@@ -109,7 +109,7 @@ class XiEstimator:
         self._range = {model: self._measured_range(model) for model in self._models}
         self._anywhere = _span(points)
         self._effects = self._fit(logs)
-        self._residuals = {pair: found.logs - self._trend(*pair, found.points) for pair, found in self._pairs.items()}
+        self._residuals = {pair: rows.logs - self._trend(*pair, rows.points) for pair, rows in self._pairs.items()}
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -163,21 +163,24 @@ class XiEstimator:
         rows = []
         ordered = sorted(set(kinds), key=lambda kind: (kind[0], kind[1] or 0.0))
         for (model_a, batch_a), (model_b, batch_b) in itertools.combinations_with_replacement(ordered, 2):
-            found = self.estimate(model_a, model_b, batch_a, batch_b)
-            if found is not None and found.flag != MEASURED and (guess or found.flag != GUESSED):
-                rows.append(Measurement(model_a, model_b, found.xi_a, found.xi_b, batch_a, batch_b, flag=found.flag))
+            estimate = self.estimate(model_a, model_b, batch_a, batch_b)
+            if estimate is not None and estimate.flag != MEASURED and (guess or estimate.flag != GUESSED):
+                rows.append(
+                    Measurement(model_a, model_b, estimate.xi_a, estimate.xi_b, batch_a, batch_b, flag=estimate.flag)
+                )
         return rows
 
-    def _beside(self, victim: str, partner: str, at: tuple[float, float, float]) -> tuple[float, str]:
+    def _beside(self, victim: str, partner: str, point: tuple[float, float, float]) -> tuple[float, str]:
         """ξ of a victim beside a partner at log2 of (its batch, the partner's, units), NaN where not known."""
-        query = np.array(at)
+        query = np.array(point)
         pair = self._pairs.get((victim, partner))
         if pair is not None:
             fits = (np.isnan(pair.points) | np.isnan(query) | (pair.points == query)).all(axis=1)
             if fits.any():
                 return math.exp(pair.logs[fits].max()), MEASURED
         asked = [
-            (value,) if not math.isnan(value) else self._values(victim, partner, axis) for axis, value in enumerate(at)
+            (value,) if not math.isnan(value) else self._values(victim, partner, axis)
+            for axis, value in enumerate(point)
         ]
         answers = [self._unmeasured(victim, partner, np.array(place), pair) for place in itertools.product(*asked)]
         flag = max((flag for _, flag in answers), key=FLAGS.index)
@@ -200,8 +203,8 @@ class XiEstimator:
             inside = query.copy()
             inside[PARTNER_BATCH] = last
             fits = (np.isnan(pair.points) | (pair.points == inside)).all(axis=1)
-            least = pair.logs[fits].max() if fits.any() else self._unmeasured(victim, partner, inside, pair)[0]
-            value = max(value, float(least))
+            floor = pair.logs[fits].max() if fits.any() else self._unmeasured(victim, partner, inside, pair)[0]
+            value = max(value, float(floor))
         return value, CLAMPED
 
     def _values(self, victim: str, partner: str, axis: int) -> tuple[float, ...]:
@@ -210,13 +213,13 @@ class XiEstimator:
         column = pair.points[:, axis] if pair is not None else np.empty(0)
         if np.isnan(column).all() and axis != UNITS:
             model = victim if axis == VICTIM_BATCH else partner
-            pairs = (found.points[:, VICTIM_BATCH] for (other, _), found in self._pairs.items() if other == model)
+            pairs = (rows.points[:, VICTIM_BATCH] for (other, _), rows in self._pairs.items() if other == model)
             column = np.concatenate([np.empty(0), *pairs])
         return tuple(np.unique(column[~np.isnan(column)]).tolist()) or (math.nan,)
 
     def _measured_range(self, model: str) -> tuple[float, float]:
         """Least and largest log2 batch of a model; NaN when none is stated."""
-        batches = [found.points[:, VICTIM_BATCH] for (victim, _), found in self._pairs.items() if victim == model]
+        batches = [rows.points[:, VICTIM_BATCH] for (victim, _), rows in self._pairs.items() if victim == model]
         low, high = _span(np.concatenate(batches)[:, None])
         return float(low[0]), float(high[0])
 
@@ -231,18 +234,18 @@ class XiEstimator:
 
     def _columns(self, victim: str, partner: str, points: FloatArray) -> FloatArray:
         """The regression's columns for points (n, 3): mean, 3 common slopes, then 4 of each model."""
-        at = np.nan_to_num(self._believed(victim, partner, points) - self._centre)
+        centred = np.nan_to_num(self._believed(victim, partner, points) - self._centre)
         columns = np.zeros((len(points), 4 + 4 * len(self._models)))
-        columns[:, 0], columns[:, 1:4] = 1.0, at
+        columns[:, 0], columns[:, 1:4] = 1.0, centred
         for model, axis, first in ((victim, VICTIM_BATCH, 4), (partner, PARTNER_BATCH, 6)):
             if model in self._models:
                 own = first + 4 * self._models[model]
-                columns[:, own], columns[:, own + 1] = 1.0, at[:, axis]
+                columns[:, own], columns[:, own + 1] = 1.0, centred[:, axis]
         return columns
 
     def _fit(self, logs: FloatArray) -> FloatArray:
         """Ridge regression: effects (4 + 4 models,) that minimise |logs - X e|² + Σ penalty e²."""
-        design = np.vstack([self._columns(*pair, found.points) for pair, found in self._pairs.items()])
+        design = np.vstack([self._columns(*pair, rows.points) for pair, rows in self._pairs.items()])
         penalties = np.array(
             [MEAN_PENALTY, *[COMMON_PENALTY] * 3, *[EFFECT_PENALTY, SLOPE_PENALTY] * (2 * len(self._models))]
         )

@@ -43,12 +43,12 @@ def grid(table: XiTable, *, by_batch: bool) -> Grid:
         names = tuple(model if batch is None else f"{model}@{batch:g}" for model, batch in ordered)
     else:
         names = tuple(sorted({name for pair in cells for name in pair}))
-    at = {name: index for index, name in enumerate(names)}
+    positions = {name: index for index, name in enumerate(names)}
     ratios = np.full((len(names), len(names)), np.nan)
     estimated = np.zeros(ratios.shape, dtype=np.bool_)
     for (victim, partner), (xi, guessed) in cells.items():
-        ratios[at[victim], at[partner]] = xi
-        estimated[at[victim], at[partner]] = guessed
+        ratios[positions[victim], positions[partner]] = xi
+        estimated[positions[victim], positions[partner]] = guessed
     return Grid(names, ratios, estimated)
 
 
@@ -73,8 +73,8 @@ def write_png(shown: Grid, path: Path) -> None:
     axes = figure.add_subplot()
     axes.set_facecolor("0.88")
     known = shown.ratios[~np.isnan(shown.ratios)]
-    most = max(TURNS, float(known.max())) if len(known) else TURNS
-    image = axes.imshow(shown.ratios, vmin=1.0, vmax=most, cmap="YlOrRd")
+    limit = max(TURNS, float(known.max())) if len(known) else TURNS
+    image = axes.imshow(shown.ratios, vmin=1.0, vmax=limit, cmap="YlOrRd")
     small = 8 if count <= MOST_NUMBERS else 6
     axes.set_xticks(range(count), shown.names, rotation=90, fontsize=small)
     axes.set_yticks(range(count), shown.names, fontsize=small)
@@ -84,7 +84,7 @@ def write_png(shown: Grid, path: Path) -> None:
         for (row, column), xi in np.ndenumerate(shown.ratios):
             if not np.isnan(xi):
                 text = f"{'~' if shown.estimated[row, column] else ''}{xi:.2f}"
-                bright = (xi - 1) / (most - 1) < 0.6
+                bright = (xi - 1) / (limit - 1) < 0.6
                 axes.text(column, row, text, ha="center", va="center", fontsize=7, color="black" if bright else "white")
     notes = ["~ estimated"] * bool(shown.estimated.any()) + ["grey: not known"] * bool(np.isnan(shown.ratios).any())
     axes.set_title("; ".join(["ξ: takes so many times as long", *notes]), fontsize=10, loc="left")

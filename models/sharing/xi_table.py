@@ -160,12 +160,12 @@ class XiTable:
 
 def _side(rows: Sequence[tuple[float | None, float]]) -> SizedRatio:
     """One side of the rows of a pair, each its units and ratio."""
-    at: dict[float, float] = {}
+    sized: dict[float, float] = {}
     for units, ratio in rows:
         if units is not None:
-            at[units] = max(ratio, at.get(units, 1.0))
+            sized[units] = max(ratio, sized.get(units, 1.0))
     open_ended = [ratio for units, ratio in rows if units is None] or [ratio for _, ratio in rows]
-    return SizedRatio(max(open_ended), tuple(sorted(at.items())))
+    return SizedRatio(max(open_ended), tuple(sorted(sized.items())))
 
 
 def read_xi(path: str | Path) -> XiTable:

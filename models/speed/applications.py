@@ -224,7 +224,7 @@ def canonical(placement: Iterable[int]) -> tuple[int, ...]:
     ring = tuple(int(count) for count in placement if count)
     if not ring or min(ring) < 0:
         raise ValueError(f"expected at least one replica on a node, not {ring}")
-    return min(ring[at:] + ring[:at] for at in range(len(ring)))
+    return min(ring[index:] + ring[:index] for index in range(len(ring)))
 
 
 def read_application(folder: str | Path, *, atomic_max: int | None = None) -> Application:
@@ -279,16 +279,16 @@ def _read_placements(path: Path) -> dict[tuple[int, ...], FloatArray]:
     columns = ("local_bsz", "step_time", "sync_time")
     rows = Rows(read_table(path), path).require(("placement", *columns))
     rows.all_wholes("local_bsz", min=1)
-    found: dict[tuple[int, ...], list[FloatArray]] = {}
+    placements: dict[tuple[int, ...], list[FloatArray]] = {}
     for row, values in zip(rows, _numbers(rows, columns), strict=True):
         digits = row.name("placement")
         if not re.fullmatch("[1-9]+", digits):
             raise row.error("placement", f"expected digits 1 to 9, the replicas on each node, not {digits!r}")
         if values[2] >= values[1]:
             raise row.error("sync_time", f"expected less than step_time ({values[1]:g}), not {values[2]:g}")
-        found.setdefault(canonical(map(int, digits)), []).append(values)
+        placements.setdefault(canonical(map(int, digits)), []).append(values)
     steps = {}
-    for ring, measured in found.items():
+    for ring, measured in placements.items():
         table = np.array(sorted(measured, key=lambda values: float(values[0])))
         if (np.diff(table[:, 0]) == 0).any():
             raise rows.error(f"placement {''.join(map(str, ring))} has two rows of one local_bsz")

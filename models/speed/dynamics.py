@@ -78,8 +78,8 @@ def split_batch(batch: int, replicas: int, limits: BatchLimits) -> Split:
 
 def _within(split: Split, replicas: int, limits: BatchLimits) -> Split:
     """Rounding up may pass M_max."""
-    most = limits.most // (replicas * (split.accumulation + 1))
-    return Split(max(min(split.atomic, most), 1), split.accumulation)
+    max_atomic = limits.most // (replicas * (split.accumulation + 1))
+    return Split(max(min(split.atomic, max_atomic), 1), split.accumulation)
 
 
 class _Stretch(NamedTuple):

@@ -137,10 +137,10 @@ class Goodput:
         if ((nodes < 1) | (replicas < nodes)).any():
             raise ValueError("expected 1 <= nodes <= replicas")
         limits = self.limits
-        least = np.maximum(limits.initial, limits.atomic_min * replicas).astype(np.float64)
+        lowest = np.maximum(limits.initial, limits.atomic_min * replicas).astype(np.float64)
         # exp and log, not geomspace: the ends must not depend on what else is in the array.
         steps = np.linspace(0.0, 1.0, CANDIDATES)[:, None]
-        local = least * (max(limits.most, 1) / least) ** steps / replicas
+        local = lowest * (max(limits.most, 1) / lowest) ** steps / replicas
         if limits.accumulation:
             passes = np.ceil(local / limits.atomic_max - ROUNDING)
             alone = (replicas == 1) & (local > limits.initial + ROUNDING)
@@ -150,13 +150,13 @@ class Goodput:
         atomic = np.ceil(local / passes - ROUNDING)
         # Rounding up may pass M_max.
         atomic = np.minimum(atomic, np.floor(limits.most / (replicas * passes)))
-        allowed = (atomic >= limits.atomic_min) & (atomic <= limits.atomic_max) & (least <= limits.most)
+        allowed = (atomic >= limits.atomic_min) & (atomic <= limits.atomic_max) & (lowest <= limits.most)
         atomic = np.maximum(atomic, 1)
-        found = np.where(allowed, self.at(nodes, replicas, atomic, passes - 1), 0.0)
-        best = np.argmax(found, axis=0), np.arange(len(replicas))
+        goodput = np.where(allowed, self.at(nodes, replicas, atomic, passes - 1), 0.0)
+        best = np.argmax(goodput, axis=0), np.arange(len(replicas))
         some = allowed.any(axis=0)
         return (
-            found[best].reshape(shape),
+            goodput[best].reshape(shape),
             np.where(some, atomic[best], 0).astype(np.int64).reshape(shape),
             np.where(some, passes[best] - 1, 0).astype(np.int64).reshape(shape),
         )

@@ -395,7 +395,7 @@ def _verdict(text: str, match: re.Match[str], fact: Fact, phases: list[re.Match[
 
 def _counter(text: str, taken: list[tuple[int, int]]) -> Counter | None:
     """Where the training is; a global step before others, a name before a fraction, and then the first."""
-    found: list[tuple[bool, int, Counter]] = []
+    counters: list[tuple[bool, int, Counter]] = []
     for match in _COUNTER.finditer(text):
         if any(match.start("step") < end and start < match.end("step") for start, end in taken):
             continue
@@ -410,9 +410,9 @@ def _counter(text: str, taken: list[tuple[int, int]]) -> Counter | None:
         word = match["word"].lower().rstrip("s").replace("-", "_").replace(" ", "_")
         best = "global" in word or bool(named and named[-1][0].lower() == "global")
         total = _whole(match["total"]) if match["total"] else None
-        found.append((not best, match.start(), Counter(_whole(match["step"]), total, word, *match.span("step"))))
-    if found:
-        return min(found, key=lambda entry: entry[:2])[2]
+        counters.append((not best, match.start(), Counter(_whole(match["step"]), total, word, *match.span("step"))))
+    if counters:
+        return min(counters, key=lambda entry: entry[:2])[2]
     for match in _OF_TOTAL.finditer(text):
         before = text[: match.start("step")]
         if _NO_STEPS.search(before):

@@ -169,9 +169,9 @@ class Log:
             kept = {first}
         else:
             for key in (first, longest):
-                at = streams[key][0]
+                example = streams[key][0]
                 why = f"of training? other bars go to {_others(streams, key)}"
-                self.doubts.append((at, at.fact(means, looks), why))
+                self.doubts.append((example, example.fact(means, looks), why))
             return []
         strangers = {id(line): f"bars to {key[1]:,}" for key, own in streams.items() if key not in kept for line in own}
         self._strangers.update(strangers)
@@ -243,13 +243,13 @@ class Log:
             fine = fine or not (fact.whole if means == "stamp" else fact.value.is_integer())
             points.append((since, line.counter.step, line))
         chosen = Chosen(means, f"{looks} and {name or 'a counter'}")
-        least = SPAN_PER_RESOLUTION * (1e-3 if fine else 1.0)
+        min_span = SPAN_PER_RESOLUTION * (1e-3 if fine else 1.0)
         anchor = points[0][:2]
         for now, step, line in points[1:]:
             if now < anchor[0] or step < anchor[1]:  # a restart, or the next epoch
                 chosen.ignored += 1
                 anchor = now, step
-            elif step > anchor[1] and now - anchor[0] >= least:
+            elif step > anchor[1] and now - anchor[0] >= min_span:
                 chosen.add((now - anchor[0]) / (step - anchor[1]), line)
                 anchor = now, step
         now, step, line = points[-1]
@@ -267,8 +267,10 @@ class Log:
     def stamped_median_s(self) -> float | None:
         """Median seconds a step by the time stamps, where there are some; to hold against what lines state."""
         stamped = [line for line in self.lines if _steps(line) and line.fact("stamp")]
-        found = self._differences(stamped, "stamp", "a time stamp") if stamped else None
-        return None if found is None or len(found.seconds) < RISES else float(np.median(found.seconds))
+        differences = self._differences(stamped, "stamp", "a time stamp") if stamped else None
+        return (
+            None if differences is None or len(differences.seconds) < RISES else float(np.median(differences.seconds))
+        )
 
 
 def _steps(line: Line) -> bool:
@@ -294,10 +296,10 @@ def _others(streams: dict[tuple[str, int], list[Line]], key: tuple[str, int]) ->
     return " and ".join(f"{total:,}" for label, total in list(streams)[:LISTED] if (label, total) != key)
 
 
-def place(line: Line, most: int = 90) -> str:
+def place(line: Line, max_chars: int = 90) -> str:
     """A line as messages name it."""
     text = line.text.strip()
-    quoted = repr(text if len(text) <= most else text[: most - 3] + "...")
+    quoted = repr(text if len(text) <= max_chars else text[: max_chars - 3] + "...")
     return f"line {line.row} {quoted}" if line.row else quoted
 
 
@@ -344,7 +346,7 @@ def _counting(lines: Sequence[Line]) -> str:
     """How stamped lines without a counter that is known could count steps: by a number that rises from line to line."""
     texts = [line.text[fact.end :] for line in lines[: 2 * RISES] if (fact := line.fact("stamp"))]
     numbered = [list(re.finditer(r"(?<![\w:.,/-])\d+(?![\w:.,-])", text)) for text in texts]
-    if len({len(found) for found in numbered}) == 1 and len(numbered) > 1:
+    if len({len(numbers) for numbers in numbered}) == 1 and len(numbered) > 1:
         for index, match in enumerate(numbered[0]):
             before = re.search(r"(?:[A-Za-z_]+|^|\s)([^\w\s]*)\s*$", texts[0][: match.start()])
             rises = all(int(after[index][0]) > int(value[index][0]) for value, after in pairwise(numbered))

@@ -68,7 +68,7 @@ class Throughputs:
     sync_s: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        for column, least in (("units", 1.0), ("throughput", 0.0), ("batch", 0.0), ("nodes", 1.0), ("sync_s", 0.0)):
+        for column, low in (("units", 1.0), ("throughput", 0.0), ("batch", 0.0), ("nodes", 1.0), ("sync_s", 0.0)):
             values = getattr(self, column)
             if values is None:
                 continue
@@ -79,7 +79,7 @@ class Throughputs:
                     f"{self.model}: expected as many values as units ({len(self.units)}), at least one", column=column
                 )
             whole, zero = column in ("units", "nodes"), column == "sync_s"
-            wrong = ~np.isfinite(values) | (values < least) | ((values == 0) & (not zero)) | (whole & (values % 1 != 0))
+            wrong = ~np.isfinite(values) | (values < low) | ((values == 0) & (not zero)) | (whole & (values % 1 != 0))
             if wrong.any():
                 what = f"{'whole ' * whole}numbers {'>= 0' if zero else '>= 1' if whole else '> 0'}"
                 bad = int(np.argmax(wrong))
@@ -278,35 +278,37 @@ def _by_throughput(
 
 def _warnings(measured: Throughputs, kind: Kind) -> list[str]:
     sizes, medians = measured.sizes(), measured.medians()
-    found = []
+    warnings = []
     needed, count = SIZES_NEEDED.get(kind, 0), len(sizes)
     measured_at = ", ".join(f"{size:g}" for size in sizes)
     if count < needed:
-        found.append(
+        warnings.append(
             f"{kind} takes {needed} sizes to be determined, and {count} {'was' if count == 1 else 'were'} measured "
             f"({measured_at}): piecewise instead, constant beyond them"
         )
     elif count == needed:
-        found.append(f"{kind} goes through any {needed} sizes: its error of 0 tells nothing of other sizes")
+        warnings.append(f"{kind} goes through any {needed} sizes: its error of 0 tells nothing of other sizes")
     elif kind == "throughput" and len(sizes[sizes > 1]) < 2:
-        found.append(
+        warnings.append(
             f"synchronisation was seen at {measured_at} units only: what was not is taken to be as fast as possible"
         )
     if len(sizes) == 1:
-        found.append(f"one size only ({sizes[0]:g}): nothing is known of scaling")
-    for at in np.flatnonzero(np.diff(medians) < 0):
-        found.append(
-            f"not monotone: {sizes[at + 1]:g} units give {medians[at + 1]:.4g} samples/s, "
-            f"{sizes[at]:g} give {medians[at]:.4g}"
+        warnings.append(f"one size only ({sizes[0]:g}): nothing is known of scaling")
+    for index in np.flatnonzero(np.diff(medians) < 0):
+        warnings.append(
+            f"not monotone: {sizes[index + 1]:g} units give {medians[index + 1]:.4g} samples/s, "
+            f"{sizes[index]:g} give {medians[index]:.4g}"
         )
     for size, median in zip(sizes, medians, strict=True):
         spread = np.ptp(measured.throughput[measured.units == size]) / median
         if spread > NOISE:
-            found.append(f"noisy: repetitions at {size:g} units spread over {spread:.0%} of their median")
+            warnings.append(f"noisy: repetitions at {size:g} units spread over {spread:.0%} of their median")
     gains = (medians / sizes) / (medians[0] / sizes[0]) - 1
-    for at in np.flatnonzero(gains > SUPERLINEAR):
-        found.append(f"superlinear: a unit of {sizes[at]:g} gives {gains[at]:.0%} more than one of {sizes[0]:g}")
-    return found
+    for index in np.flatnonzero(gains > SUPERLINEAR):
+        warnings.append(
+            f"superlinear: a unit of {sizes[index]:g} gives {gains[index]:.0%} more than one of {sizes[0]:g}"
+        )
+    return warnings
 
 
 def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throughputs]:
@@ -366,9 +368,9 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
     return result
 
 
-def sizes_up_to(measured: Throughputs, most: int | None = None) -> list[int]:
-    """Measured sizes up to `most` (the largest one when None), powers of two between and beyond, and `most` itself."""
+def sizes_up_to(measured: Throughputs, max_units: int | None = None) -> list[int]:
+    """Measured sizes up to `max_units` (default: the largest one), powers of two between and beyond, and itself."""
     sizes = list(map(int, measured.sizes()))
-    last = sizes[-1] if most is None else most
+    last = sizes[-1] if max_units is None else max_units
     powers = [2**k for k in range(last.bit_length())]
     return sorted({n for n in (*sizes, *powers) if sizes[0] <= n < last} | {last})

@@ -71,7 +71,7 @@ def read_tensor_sizes(path: str | Path) -> dict[str, list[float]]:
     InputError
         Naming file, row and column.
     """
-    found: dict[str, list[float]] = {}
+    sizes: dict[str, list[float]] = {}
     for row in Rows(read_table(path), path).require(("model", "size"), ("tensor",)):
-        found.setdefault(row.name("model"), []).append(row.number("size", above=0))
-    return found
+        sizes.setdefault(row.name("model"), []).append(row.number("size", above=0))
+    return sizes

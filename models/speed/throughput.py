@@ -139,13 +139,13 @@ class Observations:
                 raise ValueError(f"{name}: expected as many values as nodes ({len(self.nodes)}), at least one")
             wrong = ~(np.isfinite(values) & (values > 0))
             if wrong.any():
-                at = int(np.argmax(wrong))
-                raise ValueError(f"{name}: expected numbers > 0, but entry {at + 1} is {values[at]}")
+                index = int(np.argmax(wrong))
+                raise ValueError(f"{name}: expected numbers > 0, but entry {index + 1} is {values[index]}")
         if (self.nodes < 1).any() or (self.replicas < self.nodes).any():
-            at = int(np.argmax((self.nodes < 1) | (self.replicas < self.nodes)))
+            index = int(np.argmax((self.nodes < 1) | (self.replicas < self.nodes)))
             raise ValueError(
-                f"replicas: expected 1 <= nodes <= replicas, but entry {at + 1} has {self.replicas[at]:g} replicas "
-                f"on {self.nodes[at]:g} nodes"
+                f"replicas: expected 1 <= nodes <= replicas, but entry {index + 1} has "
+                f"{self.replicas[index]:g} replicas on {self.nodes[index]:g} nodes"
             )
 
     def __len__(self) -> int:
@@ -204,7 +204,7 @@ def fit_throughput(observed: Observations) -> ThroughputParameters:
         return value, slope * np.r_[values[:6], 1.0]
 
     start = _start(observed, gradient)
-    found = minimize(
+    result = minimize(
         in_logs,
         np.clip(np.r_[np.log(start[:6]), start[6]], *scaled),
         method="L-BFGS-B",
@@ -212,7 +212,7 @@ def fit_throughput(observed: Observations) -> ThroughputParameters:
         bounds=list(zip(*scaled, strict=True)),
     )
     # exp and log may miss a bound by a rounding error.
-    values = np.clip(np.r_[np.exp(found.x[:6]), found.x[6]], lower, upper)
+    values = np.clip(np.r_[np.exp(result.x[:6]), result.x[6]], lower, upper)
     if not across:
         values[2] = max(values[2], UNSEEN_NODES * values[4])
         values[3] = max(values[3], UNSEEN_NODES * values[5])
@@ -283,11 +283,11 @@ def _objective(
 
     total += WEIGHT_GAMMA * (gamma - 1) ** 2
     slope[6] += 2 * WEIGHT_GAMMA * (gamma - 1)
-    for at, (alpha, beta) in ((2, (alpha_n, beta_n)), (4, (alpha_r, beta_r))):
+    for index, (alpha, beta) in ((2, (alpha_n, beta_n)), (4, (alpha_r, beta_r))):
         ratio = beta / alpha
         total += WEIGHT_RETROGRESSION * ratio**2
-        slope[at] -= 2 * WEIGHT_RETROGRESSION * ratio**2 / alpha
-        slope[at + 1] += 2 * WEIGHT_RETROGRESSION * ratio / alpha
+        slope[index] -= 2 * WEIGHT_RETROGRESSION * ratio**2 / alpha
+        slope[index + 1] += 2 * WEIGHT_RETROGRESSION * ratio / alpha
     return float(total), slope
 
 

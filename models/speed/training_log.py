@@ -249,19 +249,19 @@ _TIMELY: Final = re.compile(
 
 def _read(lines: Iterable[str]) -> Log:
     """What all lines say."""
-    found: list[Line] = []
+    kept: list[Line] = []
     unread: list[Line] = []
     for row, text in _texts(lines):
         line = read_line(text, row)
         if line is not None:
-            found.append(line)
+            kept.append(line)
         if (
             (line is None or not (line.facts or line.other))
             and len(unread) < LISTED
             and _TIMELY.search(text[:MOST_LINE])
         ):
             unread.append(Line(text, row))
-    return Log(found, unread)
+    return Log(kept, unread)
 
 
 def _texts(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
@@ -322,11 +322,11 @@ def _matches(lines: Iterable[str], pattern: re.Pattern[str], source: str) -> Ite
         # \r overwrites a line on a terminal: each part is a record.
         for part in text.replace("\r", "\n").split("\n"):
             match = pattern.search(part)
-            found = {name: value for name, value in match.groupdict().items() if value is not None} if match else {}
-            if match is None or not found.keys() & GROUPS.keys():
+            fields = {name: value for name, value in match.groupdict().items() if value is not None} if match else {}
+            if match is None or not fields.keys() & GROUPS.keys():
                 continue
             facts, counter = [], None
-            for name, value in found.items():
+            for name, value in fields.items():
                 try:
                     stated = instant(value) if name == "time" else number(value)
                 except ValueError:

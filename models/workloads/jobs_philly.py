@@ -61,14 +61,14 @@ def read_philly_jobs(path: str | Path, *, zone: str = ZONE) -> JobTable:
     for index, entry in enumerate(entries, start=1):
         if not isinstance(entry, dict):
             raise InputError(f"expected a JSON object, not {type(entry).__name__}", file=path, row=index)
-    found = RigidTable(path)
+    table = RigidTable(path)
     for row in Rows.of(entries, path, job="jobid"):
         job = _job(row, clock)
         if job is None:
-            found.leave_out("without an attempt that has GPUs, start and end")
+            table.leave_out("without an attempt that has GPUs, start and end")
         else:
-            found.add(job, row.number_in_file)
-    return found.table()
+            table.add(job, row.number_in_file)
+    return table.table()
 
 
 def _job(row: Row, clock: tzinfo) -> Job | None:

@@ -105,17 +105,17 @@ def read_pollux_jobs(
 def _applications(path: Path) -> Path:
     """The folder of measurements as the artifact lays it out."""
     beside = [path.resolve().parent / "traces", path.resolve().parent.parent / "traces"]
-    found = next((folder for folder in beside if folder.is_dir()), None)
-    if found is None:
+    nearest = next((folder for folder in beside if folder.is_dir()), None)
+    if nearest is None:
         raise InputError(
             "no folder `traces` with the measured applications beside it or its folder", file=path, hint="name it"
         )
-    return found
+    return nearest
 
 
-def _curve(profile: ApplicationProfile, most: int, units_per_node: int) -> Curve:
-    """Rate on 0, 1, ..., `most` units: such that a training takes as long as it does at this batch size."""
+def _curve(profile: ApplicationProfile, max_units: int, units_per_node: int) -> Curve:
+    """Rate on 0, 1, ..., `max_units` units: such that a training takes as long as it does at this batch size."""
     application, batch = profile.application, profile.batch
-    measured = application.curve(batch, most, units_per_node)
+    measured = application.curve(batch, max_units, units_per_node)
     useful = profile.total_samples / application.samples(batch)
-    return Curve(np.arange(most + 1.0), measured.table(most) * useful)
+    return Curve(np.arange(max_units + 1.0), measured.table(max_units) * useful)

@@ -75,7 +75,7 @@ def read_swf_jobs(path: str | Path, *, processors_per_unit: int | None = None) -
         Naming file, line and field; also when no job is left.
     """
     header: dict[str, int] = {}
-    found = RigidTable(path)
+    table = RigidTable(path)
     with opened(path, _weigh) as stream:
         rows = lines(stream.read1, str(path), first=lambda block: _refuse_binary(block, path))
         for line, text in enumerate(rows, start=1):
@@ -84,8 +84,8 @@ def read_swf_jobs(path: str | Path, *, processors_per_unit: int | None = None) -
                 if entry:
                     header[entry[1]] = int(entry[2])
             elif text.strip():
-                _take(text.split(), line, str(path), header, processors_per_unit, found)
-    return found.table()
+                _take(text.split(), line, str(path), header, processors_per_unit, table)
+    return table.table()
 
 
 def _weigh(block: bytes) -> int:
@@ -134,7 +134,7 @@ def _take(
     begin_s = 0 if submit_s >= _EPOCHS_FROM_S else header.get("UnixStartTime", 0)
     if begin_s + submit_s + seconds >= MAX_SECONDS:
         raise wrong(2, "it would run until after the year 2261")
-    extra: dict[str, Any] = {name: fields[at - 1] for name, at in _FURTHER if fields[at - 1] != _UNKNOWN}
+    extra: dict[str, Any] = {name: fields[column - 1] for name, column in _FURTHER if fields[column - 1] != _UNKNOWN}
     if "requested_s" in extra:
         extra["requested_s"] = number(9)
     job = rigid_job(

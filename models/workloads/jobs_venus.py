@@ -91,7 +91,7 @@ def read_colocation(path: str | Path, *, indifferent: Iterable[str] = INDIFFEREN
     apart = sorted(_label(model, mixed=amp) for model in indifferent for amp in (False, True))
     # No row twice: a pair of indifferent models is the same from either side.
     others = sorted({name for row in measured for name in (row.model_a, row.model_b)} - set(apart))
-    pairs = [(a, b) for at, a in enumerate(apart) for b in (*apart[at:], *others)]
+    pairs = [(a, b) for index, a in enumerate(apart) for b in (*apart[index:], *others)]
     return XiTable([*measured, *(Measurement(a, b, 1.0, 1.0) for a, b in pairs)])
 
 

@@ -89,7 +89,7 @@ def jobs_of_rows(rows: Rows, job: Callable[[Row], Job | None], columns: Mapping[
     InputError
         What `job` raises; also for a name that is taken, and when no job is left.
     """
-    found = RigidTable(rows.file)
+    table = RigidTable(rows.file)
     for row in rows:
         row.name(rows.job)
         try:
@@ -97,7 +97,7 @@ def jobs_of_rows(rows: Rows, job: Callable[[Row], Job | None], columns: Mapping[
         except InputError as error:
             raise row.placed(error, columns.get(error.column or "")) from error
         if made is None:
-            found.leave_out("without GPUs or duration")
+            table.leave_out("without GPUs or duration")
         else:
-            found.add(made, row.number_in_file)
-    return found.table()
+            table.add(made, row.number_in_file)
+    return table.table()

@@ -28,33 +28,33 @@ def bound(as_json: bool, **given: Any) -> None:
 
     options = Options.of(**{name: given[name] for name in FIELDS if name in given})
     bounds, inputs = bounds_by(options, PlainLines())
-    found = {**asdict(bounds), "max_jobs": options.rules.max_jobs, "jobs": len(inputs.jobs)}
+    result = {**asdict(bounds), "max_jobs": options.rules.max_jobs, "jobs": len(inputs.jobs)}
     if as_json:
-        click.echo(json.dumps(found, indent=2, sort_keys=True))
+        click.echo(json.dumps(result, indent=2, sort_keys=True))
         return
     if bounds.why_none:
         click.echo(bounds.why_none)
         return
-    lines = _lines(found)
+    lines = _lines(result)
     width = max(len(label) for label, _ in lines)
     for label, value in lines:
         click.echo(f"{label:<{width}}  {value}")
 
 
-def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
-    in_play = f"{found['max_jobs']} jobs in play" if found["max_jobs"] else "all jobs in play"
+def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
+    in_play = f"{result['max_jobs']} jobs in play" if result["max_jobs"] else "all jobs in play"
     samples = {
-        "outcome": found["outcome"],
-        "from unit-time alone": found["unit_time"],
-        f"with {in_play}": found["fluid"],
-        "a mix of allocations attains": found["fluid_attained"],
-        "with two jobs on a unit": found["shared"],
+        "outcome": result["outcome"],
+        "from unit-time alone": result["unit_time"],
+        f"with {in_play}": result["fluid"],
+        "a mix of allocations attains": result["fluid_attained"],
+        "with two jobs on a unit": result["shared"],
     }
     lines = [(label, f"{value:,.0f} samples") for label, value in samples.items() if value is not None]
     lines[0] = lines[0][0], f"at most {lines[0][1]}"
-    if found["jct_mean_s"] is not None:
-        hours = f"at least {found['jct_mean_s'] / 3600:,.2f} h"
+    if result["jct_mean_s"] is not None:
+        hours = f"at least {result['jct_mean_s'] / 3600:,.2f} h"
         lines.append(("mean job completion time", f"{hours}, jobs not done counted to the end"))
-    makespan = found["makespan_s"]
+    makespan = result["makespan_s"]
     lines.append(("makespan", "not all jobs can be done" if makespan is None else f"at least {makespan / 3600:,.2f} h"))
     return lines

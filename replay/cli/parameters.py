@@ -51,8 +51,8 @@ class Checked(_AnyType):
 class Seconds(Checked):
     """A number of seconds, above 0 or (with `zero`) at least 0, and not beyond `most`."""
 
-    def __init__(self, *, zero: bool = False, most: float = MAX_S) -> None:
-        super().__init__(seconds(zero=zero, most=most))
+    def __init__(self, *, zero: bool = False, high: float = MAX_S) -> None:
+        super().__init__(seconds(zero=zero, high=high))
 
 
 class Finite(Checked):

@@ -24,7 +24,9 @@ class PlainLines:
     def __enter__(self) -> PlainLines:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._tell(None)
 
     def stage(self, name: str, start_ns: int, end_ns: int) -> None:
@@ -81,7 +83,9 @@ class Bar:
         self._progress.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._progress.stop()
 
     def stage(self, name: str, start_ns: int, end_ns: int) -> None:

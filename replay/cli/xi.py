@@ -155,11 +155,11 @@ def show(file: str, by: str, png: str | None) -> None:
 @click.option(
     "--steps", type=click.IntRange(min=1), default=50, show_default=True, help="Least step times of each run."
 )
-@click.option("--at-least", "at_least_s", type=Seconds(zero=True, most=MAX_LIMIT_S), default=5.0, show_default=True,
+@click.option("--at-least", "at_least_s", type=Seconds(zero=True, high=MAX_LIMIT_S), default=5.0, show_default=True,
               help="Seconds over which they are read: jobs that take turns need many turns.")  # fmt: skip
 @click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True,
               help="Step times at the start of each run that do not count.")  # fmt: skip
-@click.option("--time-limit", "time_limit_s", type=Seconds(most=MAX_LIMIT_S), default=600.0, show_default=True,
+@click.option("--time-limit", "time_limit_s", type=Seconds(high=MAX_LIMIT_S), default=600.0, show_default=True,
               help="Seconds that a run may take.")  # fmt: skip
 @click.option("--confidence", type=Finite(min=0.5, max=0.9999), default=0.95, show_default=True,
               help="Of the intervals.")  # fmt: skip
@@ -209,12 +209,12 @@ def measure(commands: tuple[str, ...], output: str | None, as_json: bool, **give
 
 def _two(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """The two commands around the double dash between them."""
-    at = [index for index, word in enumerate(words) if word == "--"]
-    if len(at) != 1 or at[0] in (0, len(words) - 1):
+    cuts = [index for index, word in enumerate(words) if word == "--"]
+    if len(cuts) != 1 or cuts[0] in (0, len(words) - 1):
         raise click.UsageError(
             "expected two commands, each after a double dash: bft-replay xi measure [OPTIONS] -- CMD_A -- CMD_B"
         )
-    return list(words[: at[0]]), list(words[at[0] + 1 :])
+    return list(words[: cuts[0]]), list(words[cuts[0] + 1 :])
 
 
 def _row(sides: tuple[Slowdown, Slowdown], given: dict[str, Any]) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class Rules:
     checkpoint_interval_s: float = checked("--checkpoint-interval", seconds(zero=True), 600.0)
     start_overhead_s: float = checked("--start-overhead", seconds(zero=True), 0.0)
     restart_overhead: tuple[tuple[int, float], ...] = checked("--restart-overhead", SecondsBySize(), ())
-    policy_time_limit_s: float | None = checked("--policy-time-limit", Maybe(seconds(most=MAX_LIMIT_S)), None)
+    policy_time_limit_s: float | None = checked("--policy-time-limit", Maybe(seconds(high=MAX_LIMIT_S)), None)
 
     def __post_init__(self) -> None:
         check_fields(self)

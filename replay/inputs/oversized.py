@@ -63,11 +63,13 @@ def fit_sizes(jobs: JobTable, pools: Sequence[Pool], mode: Mode, *, rigid: bool)
     for pool in pools:
         largest = most_idle(pool.trace)
         positions = [
-            at for at, job in zip(pool.positions, pool.jobs, strict=True) if needed(job, rigid=rigid) > largest
+            position
+            for position, job in zip(pool.positions, pool.jobs, strict=True)
+            if needed(job, rigid=rigid) > largest
         ]
         if not positions:
             continue
-        what = _sentence([jobs.jobs[at] for at in positions], pool, largest, rigid=rigid)
+        what = _sentence([jobs.jobs[position] for position in positions], pool, largest, rigid=rigid)
         if mode == "refuse":
             raise InputError(
                 what,
@@ -76,13 +78,13 @@ def fit_sizes(jobs: JobTable, pools: Sequence[Pool], mode: Mode, *, rigid: bool)
                 hint="--oversized skip leaves them out, --oversized cap runs them on what there is",
             )
         if mode == "skip":
-            never_run += [jobs.jobs[at].name for at in positions]
+            never_run += [jobs.jobs[position].name for position in positions]
             notes.append(f"{what}; they never run (--oversized skip)")
         elif not largest:
             raise InputError(f"{what}, so no size can be capped to it", file=jobs.source or None)
         else:
-            for at in positions:
-                made[at] = capped(made[at], largest)
+            for position in positions:
+                made[position] = capped(made[position], largest)
             notes.append(f"{what}; they run on {largest} (--oversized cap)")
     table = replace(jobs, jobs=tuple(made))
     return Fitted(table, tuple(pool.of(table) for pool in pools), tuple(never_run), tuple(notes))

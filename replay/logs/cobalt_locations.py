@@ -84,4 +84,4 @@ def _box(machine: str, low: str, high: str, size: str) -> tuple[str, ...]:
     # A block that is wrapped around the torus has a corner below the other; how long the torus is, is not stated.
     if prod(map(len, sides)) != int(size):
         raise Unusable("LOCATION is a block whose corners do not hold as many nodes as it says", f"{low}-{high}-{size}")
-    return tuple(f"{machine}-{''.join(f'{at:X}' for at in corner)}" for corner in product(*sides))
+    return tuple(f"{machine}-{''.join(f'{digit:X}' for digit in corner)}" for corner in product(*sides))

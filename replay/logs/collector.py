@@ -195,13 +195,13 @@ class Collector:
         try:
             return array("i", map(names.__getitem__, hosts))
         except KeyError:
-            found = array("i", (names.setdefault(host, len(names)) for host in hosts))
+            indices = array("i", (names.setdefault(host, len(names)) for host in hosts))
         if len(names) > self.most_nodes:
             raise InputError(
                 f"the logs name more than {self.most_nodes:,} nodes, the last one {next(reversed(names))!r}",
                 hint="--max-nodes raises the limit",
             )
-        return found
+        return indices
 
     def busy(self, hosts: Sequence[str], start_ns: int, end_ns: int | None) -> None:
         """A job ran on these nodes. Repeated calls are not found to be repeated, see `job`."""
@@ -327,8 +327,8 @@ class Collector:
         """Earliest start of a job with names of nodes after this time, as far as files were read."""
         starts = self.busy_intervals.merged()[1]
         later = starts[starts > after_ns]
-        found = [start_ns for start_ns in self.job_runs.open_starts() if start_ns > after_ns]
-        return min([*found, int(later.min())] if len(later) else found, default=None)
+        to_come = [start_ns for start_ns in self.job_runs.open_starts() if start_ns > after_ns]
+        return min([*to_come, int(later.min())] if len(later) else to_come, default=None)
 
     def settle(self, diagnosis: Diagnosis) -> None:
         """Resolve records that repeat or close others, when all files were read; further calls change nothing."""
@@ -427,26 +427,26 @@ def merge(node: IndexArray, start: TimeArray, end: TimeArray, *, gap_ns: int = 0
     span = (top - low) // unit + 2
     if span * (int(node.max()) + 1) >= 2**63:
         return _merge_by_rank(node, start, end, gap_ns)
-    at = node.astype(np.int64) * span
+    begin = node.astype(np.int64) * span
     until = (end - low) // unit
     until[open_ended] = span - 1
-    until += at
-    at += (start - low) // unit
-    order = np.argsort(at, kind="stable")
-    at, until = at[order], until[order]
+    until += begin
+    begin += (start - low) // unit
+    order = np.argsort(begin, kind="stable")
+    begin, until = begin[order], until[order]
     del order
     np.maximum.accumulate(until, out=until)
-    opens = np.ones(len(at), dtype=bool)
+    opens = np.ones(len(begin), dtype=bool)
     # The last end so far is that of this node, as later nodes are above all before; a new node opens of itself.
-    opens[1:] = at[1:] > until[:-1]
+    opens[1:] = begin[1:] > until[:-1]
     if gap_ns:
-        opens[1:] &= (at[1:] - until[:-1] >= -(-gap_ns // unit)) | (at[1:] // span != at[:-1] // span)
+        opens[1:] &= (begin[1:] - until[:-1] >= -(-gap_ns // unit)) | (begin[1:] // span != begin[:-1] // span)
     closes = np.append(opens[1:], True)
-    at, until = at[opens], until[closes]
-    which = at // span
-    at -= which * span
+    begin, until = begin[opens], until[closes]
+    which = begin // span
+    begin -= which * span
     until -= which * span
-    return which.astype(np.int32), at * unit + low, np.where(until == span - 1, OPEN, until * unit + low)
+    return which.astype(np.int32), begin * unit + low, np.where(until == span - 1, OPEN, until * unit + low)
 
 
 def _merge_by_rank(node: IndexArray, start: TimeArray, end: TimeArray, gap_ns: int) -> Columns:

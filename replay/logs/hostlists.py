@@ -24,7 +24,7 @@ class HostListError(ValueError):
     """A text that is no host list, or one of more hosts than any job has."""
 
 
-def expand(text: str, *, most: int = MOST_HOSTS) -> tuple[str, ...]:
+def expand(text: str, *, max_hosts: int = MOST_HOSTS) -> tuple[str, ...]:
     """Host names of a host list, in its order, each once.
 
     Brackets hold numbers and ranges with leading zeros kept (`[08-11]`), with an optional step (`[0-8/2]`); several
@@ -35,7 +35,7 @@ def expand(text: str, *, most: int = MOST_HOSTS) -> tuple[str, ...]:
     ------
     HostListError
         When brackets do not match, a range is none or runs backwards, a name has characters no host has or is longer
-        than any, or there are more than `most` hosts, those named twice counted twice.
+        than any, or there are more than `max_hosts` hosts, those named twice counted twice.
     """
     if text in NO_HOSTS:
         return ()
@@ -43,8 +43,8 @@ def expand(text: str, *, most: int = MOST_HOSTS) -> tuple[str, ...]:
         _check_name(text)
         return (text,)
     words = _words(text)
-    if _size(words) > most:
-        raise HostListError(f"{_short(text)} has more than {most:,} hosts")
+    if _size(words) > max_hosts:
+        raise HostListError(f"{_short(text)} has more than {max_hosts:,} hosts")
     return _written(words)
 
 
@@ -67,24 +67,24 @@ class _Part:
 
     def texts(self) -> list[str]:
         """All that it stands for: 08-10,12 is 08 09 10 12."""
-        found: list[str] = []
+        texts: list[str] = []
         for piece in self._pieces:
             if isinstance(piece, str):
-                found.append(piece)
+                texts.append(piece)
             else:
-                found.extend(map(f"{{:0{piece[1]}}}".format, piece[0]))
-        return found
+                texts.extend(map(f"{{:0{piece[1]}}}".format, piece[0]))
+        return texts
 
 
 def _words(text: str) -> list[list[_Part]]:
     """The comma-separated words of a host list, each as its parts."""
     words: list[list[_Part]] = [[]]
-    at = 0
-    while at < len(text):
-        part = _PARTS.match(text, at)
+    index = 0
+    while index < len(text):
+        part = _PARTS.match(text, index)
         if part is None:
             raise HostListError(f"brackets do not match in {_short(text)}")
-        at = part.end()
+        index = part.end()
         bracket, plain, _ = part.groups()
         if bracket is not None:
             words[-1].append(_numbers(bracket))
@@ -169,8 +169,8 @@ class NodeLists:
         HostListError
             When it is none.
         """
-        found = self._known.get(text)
-        if found is None:
+        nodes = self._known.get(text)
+        if nodes is None:
             if self._bytes > CACHE_BYTES:  # as good as dropping the oldest, and free for what is found
                 self._known.clear()
                 self._pieces.clear()
@@ -178,12 +178,12 @@ class NodeLists:
             prefix, _, rest = text.partition("[")
             # Each piece is checked when it is met first; a second bracket would not belong to all pieces.
             if "," in rest and "[" not in rest and rest.endswith("]"):
-                found = self._together(prefix, rest[:-1].split(","))
+                nodes = self._together(prefix, rest[:-1].split(","))
             else:
-                found = self._indices(expand(text))
-            self._bytes += 300 + len(text) + 4 * len(found)
-            self._known[text] = found
-        return found
+                nodes = self._indices(expand(text))
+            self._bytes += 300 + len(text) + 4 * len(nodes)
+            self._known[text] = nodes
+        return nodes
 
     def _together(self, prefix: str, pieces: list[str]) -> array[int]:
         known = self._pieces.setdefault(prefix, {})
@@ -200,8 +200,8 @@ class NodeLists:
                 known[piece] = self._indices(_written(words)).tobytes()
                 self._bytes += 300 + len(known[piece])
             parts = [known[piece] for piece in pieces]
-        found = array("i")
-        if sum(map(len, parts)) > MOST_HOSTS * found.itemsize:
+        nodes = array("i")
+        if sum(map(len, parts)) > MOST_HOSTS * nodes.itemsize:
             raise HostListError(f"{_short(prefix)}[...] has more than {MOST_HOSTS:,} hosts")
-        found.frombytes(b"".join(parts))
-        return found if len(set(found)) == len(found) else array("i", dict.fromkeys(found))
+        nodes.frombytes(b"".join(parts))
+        return nodes if len(set(nodes)) == len(nodes) else array("i", dict.fromkeys(nodes))

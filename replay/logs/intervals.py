@@ -117,16 +117,16 @@ class _Table:
 
 def _header(line: str, delimiter: str, settings: Settings, file: str, number: int) -> dict[str, int]:
     names = [name.strip().lower() for name in settings.fields or split_fields(line, delimiter)]
-    at = {
+    columns = {
         column: next(names.index(alias) for alias in aliases if alias in names)
         for column, aliases in _NAMES.items()
         if set(aliases) & set(names)
     }
     for column in ("node", "start", "end"):
-        if column not in at:
+        if column not in columns:
             raise InputError(
                 f"line {number}: no column {column}; expected a header node,start,end[,state]",
                 file=file,
                 hint=layout(line, settings.delimiter) or None,
             )
-    return at
+    return columns

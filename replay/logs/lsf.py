@@ -36,18 +36,18 @@ def read(reading: Reading) -> None:
             if row[0] in _OTHERS:
                 raise LeftOut(_OTHERS[row[0]])
             raise Foreign("is no record of lsb.acct, such as JOB_FINISH", ascii(row[0][:40]))
-        asked, at = _asked(row)
+        asked, index = _asked(row)
         job = f"job {row[_JOB][:40]}"
-        if asked and at + 1 < len(row) and _FLOAT.fullmatch(row[at + 1]):
+        if asked and index + 1 < len(row) and _FLOAT.fullmatch(row[index + 1]):
             diagnosis.note("numExHosts is missing: the hosts of askedHosts count as execHosts", file, line, job)
             hosts = asked
         else:
-            hosts, at = hosts_at(row, at)
+            hosts, index = hosts_at(row, index)
         if not hosts:
             raise LeftOut("a job that never started")
         end_ns = time_at(row, _EVENT_TIME, "event time", clock)
         lost = row[_START] == "0"
-        start_ns = end_ns - _run_time_ns(row, at) if lost else time_at(row, _START, "startTime", clock)
+        start_ns = end_ns - _run_time_ns(row, index) if lost else time_at(row, _START, "startTime", clock)
         in_order(start_ns, end_ns)
         if any("@" in host for host in hosts):
             diagnosis.note("hosts of another cluster (host@cluster) count as nodes of their own", file, line, job)
@@ -134,17 +134,17 @@ def _asked(row: list[str]) -> tuple[tuple[str, ...], int]:
     return host_names(hosts, "askedHosts"), _ASKED + 1 + asked
 
 
-def _texts(row: list[str], at: int, count: int) -> list[str] | None:
+def _texts(row: list[str], index: int, count: int) -> list[str] | None:
     """So many quoted fields, each text once; None where there are fewer."""
-    hosts = row[at : at + max(0, count)]
+    hosts = row[index : index + max(0, count)]
     if len(hosts) != count or any(field[0] != '"' for field in hosts):
         return None
     return [unquoted(field) for field in dict.fromkeys(hosts)]
 
 
-def _run_time_ns(row: list[str], at: int) -> int:
-    """RunTime, for a job whose start LSF has lost (startTime 0) though it names hosts; `at` is where jStatus is."""
-    at += _TO_EXTENSIONS
-    at += 1 + 2 * max(0, number_at(row, at, "the number of -R extensions"))
-    at += 1 + 5 * max(0, number_at(row, at, "numHostRusage"))
-    return max(0, number_at(row, at + _TO_RUN_TIME, "runTime of a job with startTime 0")) * SECOND_NS
+def _run_time_ns(row: list[str], index: int) -> int:
+    """RunTime, for a job whose start LSF has lost (startTime 0) though it names hosts; `index` is where jStatus is."""
+    index += _TO_EXTENSIONS
+    index += 1 + 2 * max(0, number_at(row, index, "the number of -R extensions"))
+    index += 1 + 5 * max(0, number_at(row, index, "numHostRusage"))
+    return max(0, number_at(row, index + _TO_RUN_TIME, "runTime of a job with startTime 0")) * SECOND_NS

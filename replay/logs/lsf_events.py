@@ -63,10 +63,10 @@ class _Events:
     def _started(self, row: list[str], event_ns: int, line: int) -> None:
         # version time jobId jStatus jobPid jobPGid hostFactor numExHosts execHosts
         # queuePreCmd queuePostCmd jFlags userGroup idx
-        hosts, at = hosts_at(row, 8)
+        hosts, index = hosts_at(row, 8)
         if not hosts:
             raise Unusable("a job starts on no host", f"job {row[_JOB][:40]}")
-        job = number_at(row, _JOB, "jobId"), number_at(row, at + 4, "idx")
+        job = number_at(row, _JOB, "jobId"), number_at(row, index + 4, "idx")
         if self.jobs.begin(job, hosts, event_ns, self.file, line):
             why = "a job starts again without having ended: its nodes count as taken until then"
             self.diagnosis.note(why, self.file, line, f"job {row[_JOB][:40]}")

@@ -127,30 +127,30 @@ def _cells(line: str, mark: str) -> list[str]:
 
 def _table(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
     """A table with a header, which may come again."""
-    mark, names, at = " ", [""], -1
+    mark, names, column = " ", [""], -1
     for number, line in lines:
         sink.line(line)
         header = _header(line)
-        if header and (at < 0 or header[1] == names):
+        if header and (column < 0 or header[1] == names):
             mark, names = header
-            at = next(names.index(name) for name in _HEADERS if name in names)
+            column = next(names.index(name) for name in _HEADERS if name in names)
             continue
         cells = _cells(line, mark)
-        if at < 0 or not line.strip() or line.startswith(("#", "CLUSTER:")):
+        if column < 0 or not line.strip() or line.startswith(("#", "CLUSTER:")):
             continue
         whole = len(cells) == len(names)
         text = ""
-        if whole or at == 0 or (mark != " " and at < len(cells)):
-            text = cells[at].strip()
-        elif at == len(names) - 1 and mark == " ":  # a column before it is empty, or holds blanks
+        if whole or column == 0 or (mark != " " and column < len(cells)):
+            text = cells[column].strip()
+        elif column == len(names) - 1 and mark == " ":  # a column before it is empty, or holds blanks
             text = cells[-1]
-        if not text or (names[at] == "NODES" and text.isdecimal()):
-            sink.bad(f"column {names[at]} names no node", number, ascii(line[:80]))
+        if not text or (names[column] == "NODES" and text.isdecimal()):
+            sink.bad(f"column {names[column]} names no node", number, ascii(line[:80]))
         else:
             state = _state(dict(zip(names, cells, strict=True))) if whole else ""
             if whole and "CLUSTER" in names:
                 sink.cluster = cells[names.index("CLUSTER")].strip()
-            sink.take(text, number, state, vnode=names[at] == "VNODE")
+            sink.take(text, number, state, vnode=names[column] == "VNODE")
 
 
 def _state(row: dict[str, str]) -> str:
@@ -231,13 +231,13 @@ def _json(lines: Iterable[tuple[int, str]], sink: Sink, file: str) -> None:
         number = begun + place - 1
         try:
             entry = json.loads(text)
-            found, state = _entry(entry, name)
+            names, state = _entry(entry, name)
             sink.cluster = str(entry.get("cluster") or "")
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
             sink.line()
             sink.bad("is no JSON of nodes", number, repr(error))
         else:
-            for node in found:  # an element counts as a line, as in other JSON
+            for node in names:  # an element counts as a line, as in other JSON
                 sink.line()
                 sink.take(node, number, state, vnode=bool(name))
 
@@ -247,6 +247,6 @@ def _entry(entry: dict[str, Any], name: str) -> tuple[list[str], str]:
     if name:
         return [name], _with_jobs(str(entry.get("state", "")), entry.get("jobs"))
     inner = entry.get("nodes")
-    found = inner["nodes"] if isinstance(inner, dict) else [entry.get("name") or entry["hostname"]]
+    names = inner["nodes"] if isinstance(inner, dict) else [entry.get("name") or entry["hostname"]]
     state = (entry.get("node") or entry).get("state", "")
-    return [str(node) for node in found], "+".join(map(str, state)) if isinstance(state, list) else str(state)
+    return [str(node) for node in names], "+".join(map(str, state)) if isinstance(state, list) else str(state)

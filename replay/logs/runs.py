@@ -205,14 +205,14 @@ class Runs:
     def _starts_by_key(self, hashes: Iterable[int]) -> dict[int, set[int]]:
         """Starts of the records with an end, by the hash of their key, of these keys only."""
         wanted = np.fromiter(set(hashes), dtype=np.int64)
-        found: dict[int, set[int]] = {}
+        by_key: dict[int, set[int]] = {}
         if len(wanted):
             table = self._table()
             keys, starts = table["key"], table["start"]
             rows = np.flatnonzero(np.isin(keys, wanted))
             for key, start_ns in zip(keys[rows].tolist(), starts[rows].tolist(), strict=True):
-                found.setdefault(key, set()).add(start_ns)
-        return found
+                by_key.setdefault(key, set()).add(start_ns)
+        return by_key
 
     def _place(self, row: int) -> tuple[str, int]:
         """File and line of a record."""

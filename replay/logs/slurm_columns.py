@@ -124,7 +124,7 @@ class Order:
                 self._right.add(k)
             else:
                 self._odd.setdefault(k, text)
-        start, end = (fields[at] if at >= 0 else "" for at in self._ends)
+        start, end = (fields[index] if index >= 0 else "" for index in self._ends)
         if len(start) == len(end) and start != end and _STAMP.match(start) and _STAMP.match(end):
             self._ordered.add(start < end)
 

@@ -60,10 +60,10 @@ def elements(lines: Iterable[str], keys: Collection[str], file: str, command: st
         When there is no such list, or an object in it has no end within reason.
     """
     depth = begun = size = 0
-    last, name, inside, found = "", "", False, False
+    last, name, inside, seen = "", "", False, False
     pieces: list[str] = []
     for number, line in enumerate(lines, 1):
-        at = 0  # what of this line belongs to the object begun
+        begin = 0  # what of this line belongs to the object begun
         for token in _TOKENS.finditer(line):
             kind = token[0][0]
             if kind == '"':
@@ -75,24 +75,24 @@ def elements(lines: Iterable[str], keys: Collection[str], file: str, command: st
                 depth += 1
                 if depth == 2:
                     inside = last in keys
-                    found = found or inside
+                    seen = seen or inside
                 elif depth == 3 and inside and kind == "{":
-                    begun, at, size = number, token.start(), 0
+                    begun, begin, size = number, token.start(), 0
             else:
                 depth -= 1
                 if depth == 1:
                     inside = False
                 elif depth == 2 and begun:
-                    yield begun, name, "\n".join([*pieces, line[at : token.end()]])
+                    yield begun, name, "\n".join([*pieces, line[begin : token.end()]])
                     begun, pieces = 0, []
         if begun:
-            pieces.append(line[at:])
-            size += len(line) - at + 1
+            pieces.append(line[begin:])
+            size += len(line) - begin + 1
             if size > MOST_ELEMENT:
                 raise InputError(f"line {begun}: an object here has no end", file=file)
     if begun:
         yield begun, name, "\n".join(pieces)
-    if not found:
+    if not seen:
         wanted = " or ".join(map(repr, keys))
         raise InputError(f"is not JSON with a list {wanted}", file=file, hint=f"export with {command}")
 

@@ -92,7 +92,7 @@ class Table:
 
     def _ordered(self, records: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
         """The records, of which the first are held against the columns that the user has named."""
-        order = Order(self.columns, {at for at in self.at.values() if at >= 0}, self._file, self._diagnosis)
+        order = Order(self.columns, {index for index in self.at.values() if index >= 0}, self._file, self._diagnosis)
         for number, fields in islice(records, CHECKED):
             order.see(fields)
             yield number, fields
@@ -313,7 +313,7 @@ class _Aligner:
         ((_, path),) = best[excess][1].items()
         aligned: list[str] = []
         for k in range(len(self._columns)):
-            segment = sum(k > at for at in self._free)
+            segment = sum(k > index for index in self._free)
             begin = k + path[segment]
             end = k + path[segment + 1] + 1 if k in self._free else begin + 1
             aligned.append(self._delimiter.join(fields[begin:end]))

@@ -135,7 +135,7 @@ def node_trace(
     given = busy.given + unavailable.given + idle.given
     merged = len(busy_read[0]) + len(unavailable_read[0]) + len(idle_read[0])
     foreign = _foreign(collected, index, _joined(busy_read, idle_read), unavailable_read, diagnosis, source)
-    busy_now, unavailable_now = (_clip(found, index, start, end) for found in (busy_read, unavailable_read))
+    busy_now, unavailable_now = (_clip(columns, index, start, end) for columns in (busy_read, unavailable_read))
     if len(unavailable_read[0]) and not len(unavailable_now[0]):
         diagnosis.note("no outage or reservation falls into the window of observation and on a node of the machine", "",
                        0, loud=True)  # fmt: skip
@@ -200,9 +200,9 @@ def _unstated(
     return rest
 
 
-def _node_ns(found: Columns) -> int:
+def _node_ns(columns: Columns) -> int:
     """Length of all intervals together. In one sum, 64 bits of nanoseconds hold no more than 292 node-years."""
-    lengths = found[2] - found[1]
+    lengths = columns[2] - columns[1]
     return int((lengths // SECOND_NS).sum()) * SECOND_NS + int((lengths % SECOND_NS).sum())
 
 
@@ -324,9 +324,9 @@ def _natural(name: str) -> list[str | int]:
     return [int(part) if k % 2 else part for k, part in enumerate(re.split(r"(\d+)", name))]
 
 
-def _clip(found: Columns, index: NDArray[np.int64], start: int, end: int) -> Columns:
+def _clip(columns: Columns, index: NDArray[np.int64], start: int, end: int) -> Columns:
     """The intervals of the machine's nodes inside the window, with the nodes renumbered; disjoint as those given."""
-    node, begins, ends = index[found[0]], np.maximum(found[1], start), np.minimum(found[2], end)
+    node, begins, ends = index[columns[0]], np.maximum(columns[1], start), np.minimum(columns[2], end)
     inside = (node >= 0) & (begins < ends)
     clipped = node[inside].astype(np.int32), begins[inside], ends[inside]
     one_name_each = np.count_nonzero(index >= 0) == index.max(initial=-1) + 1

@@ -20,7 +20,7 @@ class Nodes:
 
     def __init__(self, state: State, keeping: Collection[int]) -> None:
         self._per = state.machine.units_per_node
-        taken = {unit for at in keeping for unit in state.jobs[at].held}
+        taken = {unit for position in keeping for unit in state.jobs[position].held}
         self._free: list[list[int]] = [
             [
                 unit

@@ -76,33 +76,33 @@ class Moment:
         """
         used = states > 0
         spread = used & (np.count_nonzero(used, axis=2) > 1)[:, :, None]
-        at, node = np.nonzero(np.count_nonzero(spread, axis=1) > 1)
-        if len(at):
-            taken = spread[at, :, node]
-            column = states[at, :, node]
+        row, node = np.nonzero(np.count_nonzero(spread, axis=1) > 1)
+        if len(row):
+            taken = spread[row, :, node]
+            column = states[row, :, node]
             column[taken & (np.cumsum(taken, axis=1) > 1)] = 0
-            states[at, :, node] = column
+            states[row, :, node] = column
 
         replicas = states.sum(axis=2, dtype=np.int16)
         wrong = replicas > self.most
         if states.shape[2] > self.most_nodes:
             wrong |= np.count_nonzero(states, axis=2) > self.most_nodes
-        at, job = np.nonzero(wrong)
-        if len(at):
-            states[at, job] = self._cut(states[at, job], self.most[job, None], rng)
+        row, job = np.nonzero(wrong)
+        if len(row):
+            states[row, job] = self._cut(states[row, job], self.most[job, None], rng)
 
-        at, node = np.nonzero(states.sum(axis=1, dtype=np.int16) > self.capacity)
-        if len(at):
-            filled = np.minimum(np.cumsum(states[at, :, node], axis=1), self.capacity[node, None])
-            states[at, :, node] = np.diff(filled, axis=1, prepend=0)
+        row, node = np.nonzero(states.sum(axis=1, dtype=np.int16) > self.capacity)
+        if len(row):
+            filled = np.minimum(np.cumsum(states[row, :, node], axis=1), self.capacity[node, None])
+            states[row, :, node] = np.diff(filled, axis=1, prepend=0)
 
         states[states.sum(axis=2, dtype=np.int16) < self.least] = 0
 
-    def _cut(self, rows: States, most: IntArray, rng: np.random.Generator) -> States:
+    def _cut(self, rows: States, max_units: IntArray, rng: np.random.Generator) -> States:
         """Rows with at most so many replicas and nodes, the nodes in an order left to chance."""
         order = np.argsort(rng.random(rows.shape), axis=1)
         shuffled = np.take_along_axis(rows, order, axis=1)
-        shuffled = np.diff(np.minimum(np.cumsum(shuffled, axis=1), most), axis=1, prepend=0)
+        shuffled = np.diff(np.minimum(np.cumsum(shuffled, axis=1), max_units), axis=1, prepend=0)
         shuffled[np.cumsum(shuffled > 0, axis=1) > self.most_nodes] = 0
         cut = np.empty_like(rows)
         np.put_along_axis(cut, order, shuffled, axis=1)
@@ -116,23 +116,23 @@ class Moment:
         others, to anything up to the capacity of the node.
         """
         rows = states.shape[:2]
-        at, job = np.nonzero(rng.random(rows) < BACK)
-        states[at, job] = self.current[job]
-        at, job = np.nonzero(rng.random(rows) < THINNED)
-        thinned = states[at, job]
+        row, job = np.nonzero(rng.random(rows) < BACK)
+        states[row, job] = self.current[job]
+        row, job = np.nonzero(rng.random(rows) < THINNED)
+        thinned = states[row, job]
         thinned[rng.random(thinned.shape) < THINNED] = 0
-        states[at, job] = thinned
+        states[row, job] = thinned
 
         room = states.sum(axis=1, dtype=np.int16) < self.capacity
         raised = (rng.random(states.shape, dtype=np.float32) < 1 / rows[1]) & room[:, None, :]
         own = states > 0
         crowd = np.count_nonzero(own, axis=1)
-        at, job, node = np.nonzero(own & room[:, None, :])
-        nearby = rng.random(len(at)) * crowd[at, node] < 1
-        raised[at[nearby], job[nearby], node[nearby]] = True
-        at, job, node = np.nonzero(raised)
-        low = states[at, job, node]
-        states[at, job, node] = rng.integers(low, np.maximum(self.capacity[node], low) + 1)
+        row, job, node = np.nonzero(own & room[:, None, :])
+        nearby = rng.random(len(row)) * crowd[row, node] < 1
+        raised[row[nearby], job[nearby], node[nearby]] = True
+        row, job, node = np.nonzero(raised)
+        low = states[row, job, node]
+        states[row, job, node] = rng.integers(low, np.maximum(self.capacity[node], low) + 1)
 
 
 def mean_term(speedup: FloatArray, power: float) -> FloatArray:
@@ -182,11 +182,11 @@ def search(
 def _new(states: States, known: set[bytes]) -> list[int]:
     """Positions of candidates that are neither known nor the same as an earlier one."""
     fresh = []
-    for at, state in enumerate(states):
+    for row, state in enumerate(states):
         key = state.tobytes()
         if key not in known:
             known.add(key)
-            fresh.append(at)
+            fresh.append(row)
     return fresh
 
 

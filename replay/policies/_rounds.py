@@ -21,6 +21,6 @@ def next_round(now_ns: int, interval_s: float) -> int | None:
 def keep_what_is_left(state: State, *, wake_ns: int | None) -> Decision:
     """Change nothing but what cannot stay: a job that has lost so much that it cannot run gives the rest back."""
     stopped: dict[int, tuple[int, ...]] = {
-        at: () for at in state.running if state.jobs[at].units < state.jobs[at].job.jmin
+        position: () for position in state.running if state.jobs[position].units < state.jobs[position].job.jmin
     }
     return Decision.placed(stopped, wake_ns=wake_ns)

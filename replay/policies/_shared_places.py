@@ -69,16 +69,16 @@ class SharedPlaces:
             return first if len(first) == units else None
         line = list(self._free)
         places = Places(line, self._per)
-        found = places.take(units, spread=spread)
+        units_taken = places.take(units, spread=spread)
         for host in hosts:
-            if found is not None:
+            if units_taken is not None:
                 break
             line.extend(self._open[host])
             places.give_back(self._open[host])
-            found = places.take(units, spread=spread)
-        if found is None:
+            units_taken = places.take(units, spread=spread)
+        if units_taken is None:
             return None
-        wanted = Counter(unit // self._per for unit in found)
+        wanted = Counter(unit // self._per for unit in units_taken)
         chosen = []
         for unit in line:
             if wanted[unit // self._per]:
@@ -129,8 +129,8 @@ class Refused:
 
     def surely(self, job: Job) -> bool:
         """Whether a job will find none either."""
-        least = self._least.get(self._kind(job))
-        return least is not None and job.request >= least
+        fewest = self._least.get(self._kind(job))
+        return fewest is not None and job.request >= fewest
 
     def _kind(self, job: Job) -> object:
         if self._interference is None:  # nobody shares: all are alike

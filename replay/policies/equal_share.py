@@ -30,20 +30,20 @@ class EqualShare:
 
     def decide(self, state: State) -> Decision:
         """Allocate equal shares."""
-        least, most = state.bounds
-        counts = np.minimum(state.idle // len(most) if len(most) else 0, most)
-        counts[counts < least] = 0
+        low, high = state.bounds
+        counts = np.minimum(state.idle // len(high) if len(high) else 0, high)
+        counts[counts < low] = 0
         left, first = state.idle - int(counts.sum()), 0
         while left:
-            able = first + np.flatnonzero((counts < most)[first:] & (counts + left >= least)[first:])
-            until = np.cumsum(most[able] - counts[able])  # what those up to each can take
+            able = first + np.flatnonzero((counts < high)[first:] & (counts + left >= low)[first:])
+            until = np.cumsum(high[able] - counts[able])  # what those up to each can take
             filled = int(np.searchsorted(until, left, side="right"))
-            counts[able[:filled]] = most[able[:filled]]
+            counts[able[:filled]] = high[able[:filled]]
             left -= int(until[filled - 1]) if filled else 0
             if filled == len(able):
                 break
             first = int(able[filled])  # the first that cannot be filled: it takes the rest, if that is enough to run on
-            if counts[first] + left >= least[first]:
+            if counts[first] + left >= low[first]:
                 counts[first] += left
                 break
             first += 1

@@ -32,9 +32,9 @@ class ServiceDistribution:
 
     def learn(self, sample: float) -> None:
         """Another job has finished."""
-        at = bisect_right(self.samples, sample)
-        self.samples.insert(at, sample)
-        self._sums = np.concatenate([self._sums[: at + 1], self._sums[at:] + sample])
+        index = bisect_right(self.samples, sample)
+        self.samples.insert(index, sample)
+        self._sums = np.concatenate([self._sums[: index + 1], self._sums[index:] + sample])
 
     def index(self, attained: float) -> float:
         """The index of a job that has attained so many unit-seconds; 0 beyond the largest sample.
@@ -59,10 +59,10 @@ class ServiceDistribution:
         number, so that more indices are equal.
         """
         samples, n = self.samples, len(self.samples)
-        at = bisect_right(samples, attained)
-        if at == n:
+        index = bisect_right(samples, attained)
+        if index == n:
             return 0.0
-        before = samples[at] - 1
+        before = samples[index] - 1
         first, last = bisect_right(samples, before), min(bisect_right(samples, before + self.delta), n - 1)
         chance = round((last - first) / (n - first), 5)
         return round(chance * 1e6 / (self._service(first, last) // (n - first)), 4)

@@ -39,10 +39,11 @@ class Optimus:
         if state.machine.units_per_node == 1:  # all placements are alike: the engine moves least
             return Decision(tuple(counts), wake_ns=wake_ns)
         changed = sorted(
-            (at for at, view in enumerate(state.jobs) if counts[at] != view.units), key=lambda at: counts[at]
+            (position for position, view in enumerate(state.jobs) if counts[position] != view.units),
+            key=lambda position: counts[position],
         )
         nodes = Nodes(state, set(range(len(state.jobs))) - set(changed))
-        placement = {at: nodes.take(nodes.emptiest(counts[at])) for at in changed}
+        placement = {position: nodes.take(nodes.emptiest(counts[position])) for position in changed}
         return Decision.placed(placement, wake_ns=wake_ns)
 
 
@@ -50,27 +51,27 @@ def share(state: State) -> list[int]:
     """Units for each job, by the drop in remaining time that one more brings."""
     per, left = state.machine.units_per_node, state.idle
     counts = [0] * len(state.jobs)
-    for at in sorted(range(len(counts)), key=lambda at: state.jobs[at].job.jmin):
-        least = max(state.jobs[at].job.jmin, 1)
-        if least <= left:
-            counts[at] = least
-            left -= least
+    for position in sorted(range(len(counts)), key=lambda position: state.jobs[position].job.jmin):
+        fewest = max(state.jobs[position].job.jmin, 1)
+        if fewest <= left:
+            counts[position] = fewest
+            left -= fewest
     heap: list[tuple[float, int]] = []
 
-    def offer(at: int) -> None:
-        view, count = state.jobs[at], counts[at]
+    def offer(position: int) -> None:
+        view, count = state.jobs[position], counts[position]
         if count and count < _most(view):
             saved = remaining_s(view, count, per) - remaining_s(view, count + 1, per)
             if saved > 0:
-                heapq.heappush(heap, (-saved, at))
+                heapq.heappush(heap, (-saved, position))
 
-    for at in range(len(counts)):
-        offer(at)
+    for position in range(len(counts)):
+        offer(position)
     while left and heap:
-        at = heapq.heappop(heap)[1]
-        counts[at] += 1
+        position = heapq.heappop(heap)[1]
+        counts[position] += 1
         left -= 1
-        offer(at)
+        offer(position)
     return counts
 
 

@@ -63,12 +63,12 @@ class Pollux:
     _states: States = field(default_factory=lambda: np.zeros((0, 0, 0), np.int16), init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for option, least in (
+        for option, low in (
             ("interval_s", 0), ("delay_s", 0), ("population", 2), ("generations", 1), ("most_nodes", 1),
             ("most_replicas", 1), ("seed", 0),
         ):  # fmt: skip
-            if not getattr(self, option) >= least:
-                raise ValueError(f"{option}: expected at least {least}, not {getattr(self, option)}")
+            if not getattr(self, option) >= low:
+                raise ValueError(f"{option}: expected at least {low}, not {getattr(self, option)}")
 
     def decide(self, state: State) -> Decision:
         """Place all jobs at a round; between rounds they keep what they have."""
@@ -85,12 +85,12 @@ class Pollux:
         """Units for each job that maximise the mean: as a sum of terms, a multiple-choice knapsack."""
         views, penalty = state.jobs, self._penalties(state, state.jobs)
         tables = []
-        for at, view in enumerate(views):
-            most = min(self._most(view), state.idle)
-            by_nodes = speedup_table(_speed(view), 2, most, FAIR_NODES, _fair(state))
+        for position, view in enumerate(views):
+            max_units = min(self._most(view), state.idle)
+            by_nodes = speedup_table(_speed(view), 2, max_units, FAIR_NODES, _fair(state))
             speedup = np.concatenate([by_nodes[1, :2], by_nodes[2, 2:]])
-            others = np.arange(most + 1) != view.units
-            speedup[others] *= penalty[at]
+            others = np.arange(max_units + 1) != view.units
+            speedup[others] *= penalty[position]
             table = mean_term(speedup, self.power)
             table[1 : view.job.jmin] = -np.inf
             tables.append(table)
@@ -102,8 +102,11 @@ class Pollux:
         """The units of each job that moves, by the best candidate."""
         per = state.machine.units_per_node
         # Who has had least comes first, and has precedence where room is short.
-        order = sorted(range(len(state.jobs)), key=lambda at: (state.jobs[at].unit_seconds, state.jobs[at].job.tsub_ns))
-        views = [state.jobs[at] for at in order]
+        order = sorted(
+            range(len(state.jobs)),
+            key=lambda position: (state.jobs[position].unit_seconds, state.jobs[position].job.tsub_ns),
+        )
+        views = [state.jobs[position] for position in order]
         idle = np.array(state.machine.idle_by_node(), dtype=np.int64)
         nodes = np.flatnonzero(idle)
         moment = Moment(
@@ -120,11 +123,11 @@ class Pollux:
         names = tuple(view.job.name for view in views)
         # A seed of its own for each round: what is resumed goes on as it would have.
         rng = np.random.default_rng([self.seed, state.time_ns])
-        found, _ = search(
+        result, _ = search(
             moment, self._remembered(names, nodes), rng, population=self.population, generations=self.generations
         )
-        self._jobs, self._nodes, self._states = names, tuple(nodes.tolist()), found
-        best = found[0]
+        self._jobs, self._nodes, self._states = names, tuple(nodes.tolist()), result
+        best = result[0]
         moved = [row for row in range(len(order)) if (best[row] != moment.current[row]).any()]
         free = Nodes(state, set(order) - {order[row] for row in moved})
         return {
@@ -136,8 +139,8 @@ class Pollux:
 
     def _speedups(self, state: State, views: Sequence[JobView]) -> FloatArray:
         """Speed-up by job, nodes (none, one, several) and replicas."""
-        most = max(self._most(view) for view in views)
-        return np.stack([speedup_table(_speed(view), 2, most, FAIR_NODES, _fair(state)) for view in views])
+        max_units = max(self._most(view) for view in views)
+        return np.stack([speedup_table(_speed(view), 2, max_units, FAIR_NODES, _fair(state)) for view in views])
 
     def _remembered(self, names: Sequence[str], nodes: IntArray) -> States:
         """The last population for the jobs and nodes of today."""

@@ -44,7 +44,7 @@ def with_estimates(jobs: JobTable, model: str | Path) -> JobTable:
     from bft.models.prediction.saved_models import read_model
 
     estimator = read_model(model, DurationEstimator)
-    wanted = [at for at, job in enumerate(jobs) if ESTIMATE not in job.extra]
+    wanted = [position for position, job in enumerate(jobs) if ESTIMATE not in job.extra]
     return _with_column(jobs, ESTIMATE, wanted, lambda frame: estimator.predict(frame, source=jobs.source), _submission)
 
 
@@ -70,7 +70,9 @@ def with_scores(jobs: JobTable, model: str | Path) -> JobTable:
 
     analyser = read_model(model, PackingAnalyser)
     wanted = [
-        at for at, job in enumerate(jobs) if SCORE not in job.extra and all(column in job.extra for column in _PROFILE)
+        position
+        for position, job in enumerate(jobs)
+        if SCORE not in job.extra and all(column in job.extra for column in _PROFILE)
     ]
     return _with_column(
         jobs, SCORE, wanted, lambda frame: analyser.scores(frame, source=jobs.source), lambda job: dict(job.extra)
@@ -111,8 +113,10 @@ def _with_column(
 
     if not wanted:
         return jobs
-    predicted = predict(pd.DataFrame([row(jobs.jobs[at]) for at in wanted])).tolist()
-    found = list(jobs.jobs)
-    for at, value in zip(wanted, predicted, strict=True):
-        found[at] = replace(found[at], extra=MappingProxyType({**found[at].extra, column: value}))
-    return JobTable(tuple(found), jobs.source)
+    predicted = predict(pd.DataFrame([row(jobs.jobs[position]) for position in wanted])).tolist()
+    completed = list(jobs.jobs)
+    for position, value in zip(wanted, predicted, strict=True):
+        completed[position] = replace(
+            completed[position], extra=MappingProxyType({**completed[position].extra, column: value})
+        )
+    return JobTable(tuple(completed), jobs.source)

@@ -49,7 +49,7 @@ class QuasiShortestServiceFirst:
         for view in state.jobs:
             if view.job.name not in self._priority:
                 self._priority[view.job.name] = self._predicted_s(view.job) * view.job.request
-        waiting = sorted(state.waiting, key=lambda at: self._priority[state.jobs[at].job.name])
+        waiting = sorted(state.waiting, key=lambda position: self._priority[state.jobs[position].job.name])
         return start(state, waiting, spreads=lambda job: not self.consolidate, blocks=not self.backfill)
 
     def state(self) -> dict[str, Any]:

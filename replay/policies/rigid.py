@@ -37,14 +37,14 @@ def start(state: State, waiting: Iterable[int], *, spreads: Spreads, blocks: boo
     places = state.machine.places()
     refused = _Refused()
     placed: dict[int, tuple[int, ...]] = {}
-    for at in waiting:
-        job = state.jobs[at].job
+    for position in waiting:
+        job = state.jobs[position].job
         spread = spreads(job)
         units = None
         if not refused.surely(job.request, spread):
             units = places.take(job.request, spread=spread)
         if units is not None:
-            placed[at] = units
+            placed[position] = units
         elif blocks:
             break
         else:
@@ -90,16 +90,18 @@ def run_by_quota(state: State, order: Sequence[int], *, spreads: Spreads) -> Dec
         Which jobs may lie on more nodes than they need.
     """
     runs = within_quota(state, order)
-    placed: dict[int, tuple[int, ...]] = {at: () for at in set(order).difference(runs) if state.jobs[at].units}
+    placed: dict[int, tuple[int, ...]] = {
+        position: () for position in set(order).difference(runs) if state.jobs[position].units
+    }
     places = state.machine.places()
-    for at in placed:
-        places.give_back(state.jobs[at].held)
-    for at in runs:
-        job = state.jobs[at].job
-        if not state.jobs[at].units:
+    for position in placed:
+        places.give_back(state.jobs[position].held)
+    for position in runs:
+        job = state.jobs[position].job
+        if not state.jobs[position].units:
             units = places.take(job.request, spread=spreads(job))
             if units is not None:
-                placed[at] = units
+                placed[position] = units
     return Decision.placed(placed)
 
 
@@ -129,10 +131,10 @@ def run(state: State, order: Sequence[int], *, spreads: Spreads) -> Decision:
     refused = _Refused()
     placed: dict[int, tuple[int, ...]] = {}
     left = state.idle
-    for turn, at in enumerate(order):
-        view = state.jobs[at]
+    for turn, position in enumerate(order):
+        view = state.jobs[position]
         if view.units:
-            left -= view.units if at not in placed else 0
+            left -= view.units if position not in placed else 0
             continue
         needed = view.job.request
         spread = spreads(view.job)
@@ -149,11 +151,11 @@ def run(state: State, order: Sequence[int], *, spreads: Spreads) -> Decision:
         if units is None:
             refused.note(needed, spread)
             continue
-        placed[at] = units
+        placed[position] = units
         left -= needed
         if not left:
             break
-    elsewhere = any(not units and state.jobs[at].units <= len(places) for at, units in placed.items())
+    elsewhere = any(not units and state.jobs[position].units <= len(places) for position, units in placed.items())
     return Decision.placed(placed, wake_ns=state.time_ns + 1 if elsewhere else None)
 
 
@@ -162,13 +164,13 @@ def _excess(state: State, order: Sequence[int]) -> set[int] | None:
     left = state.idle
     starts = False
     running = set(state.running)
-    for at in order:
-        view = state.jobs[at]
+    for position in order:
+        view = state.jobs[position]
         needed = view.units or view.job.request
         if needed <= left:
             left -= needed
             starts = starts or not view.units
-            running.discard(at)
+            running.discard(position)
             if not left:
                 break
     return running if starts else None
@@ -180,24 +182,24 @@ def _giving_way(
     """Of running jobs, most important first, those whose units make room for a newcomer: none if all are too few."""
     room = places.by_node()
 
-    def change(at: int, sign: int) -> None:
-        for unit in state.jobs[at].held:
+    def change(position: int, sign: int) -> None:
+        for unit in state.jobs[position].held:
             room[unit // per] = room.get(unit // per, 0) + sign
 
     chosen: list[int] = []
-    for at in reversed(behind):
-        change(at, 1)
-        chosen.append(at)
+    for position in reversed(behind):
+        change(position, 1)
+        chosen.append(position)
         if _fits(room, needed, spread=spread, per=per):
             break
     else:
         return []
-    for at in chosen[::-1]:  # the most important first: is it needed at all?
-        change(at, -1)
+    for position in chosen[::-1]:  # the most important first: is it needed at all?
+        change(position, -1)
         if _fits(room, needed, spread=spread, per=per):
-            chosen.remove(at)
+            chosen.remove(position)
         else:
-            change(at, 1)
+            change(position, 1)
     return chosen
 
 

@@ -34,7 +34,7 @@ class ShortestFirst:
         """Start the shortest."""
         if not state.free:
             return Decision.keep()
-        waiting = sorted(state.waiting, key=lambda at: self._total_s(state.jobs[at].job))
+        waiting = sorted(state.waiting, key=lambda position: self._total_s(state.jobs[position].job))
         return start(state, waiting, spreads=lambda job: not self.consolidate, blocks=not self.backfill)
 
     def _total_s(self, job: Job) -> float:
@@ -67,7 +67,7 @@ class ShortestRemainingFirst:
 
     def decide(self, state: State) -> Decision:
         """Run the shortest; of equals those that run already, then those with fewer units or submitted earlier."""
-        order = sorted(range(len(state.jobs)), key=lambda at: self._key(state.jobs[at]))
+        order = sorted(range(len(state.jobs)), key=lambda position: self._key(state.jobs[position]))
         walk = run_by_quota if self.compat else run
         return walk(state, order, spreads=lambda job: not self.consolidate)
 

@@ -52,9 +52,9 @@ class _Walk:
         self._policy, self._state, self._jobs = policy, state, state.jobs
         self._seconds = [seconds_at_request(view.job, view.remaining) for view in state.jobs]
         self._pace = [1.0] * len(state.jobs)  # how many times longer than alone each runs
-        for at, view in enumerate(state.jobs):
+        for position, view in enumerate(state.jobs):
             for partner, _ in view.partners:
-                self._slow_down(at, partner)
+                self._slow_down(position, partner)
         self._room = self._opened()
 
     def decision(self, waiting: list[int]) -> Decision:
@@ -62,20 +62,20 @@ class _Walk:
         room = self._room
         refused = Refused(self._policy.interference)
         placed = {}
-        for at in sorted(waiting, key=self._seconds.__getitem__):
-            job = self._jobs[at].job
+        for position in sorted(waiting, key=self._seconds.__getitem__):
+            job = self._jobs[position].job
             if job.request > len(room) or refused.surely(job):
                 continue
-            units = room.find(job.request, self._ranked(at), spread=not self._policy.consolidate)
+            units = room.find(job.request, self._ranked(position), spread=not self._policy.consolidate)
             if units is None:
                 refused.note(job)
                 continue
-            placed[at] = units
+            placed[position] = units
             shared = room.take(units)
-            room.open(at, (unit for unit in units if unit not in shared))
+            room.open(position, (unit for unit in units if unit not in shared))
             for host in dict.fromkeys(shared.values()):
-                self._slow_down(at, host)
-                self._slow_down(host, at)
+                self._slow_down(position, host)
+                self._slow_down(host, position)
             if not len(room):
                 break
         return Decision.placed(placed)
@@ -85,8 +85,8 @@ class _Walk:
         holders = Counter(unit for view in self._jobs for unit in view.held)
         machine = self._state.machine
         room = SharedPlaces(free_units(self._state, machine.places(), holders), machine.units_per_node)
-        for at, view in enumerate(self._jobs):
-            room.open(at, (unit for unit in view.held if holders[unit] == 1))
+        for position, view in enumerate(self._jobs):
+            room.open(position, (unit for unit in view.held if holders[unit] == 1))
         return room
 
     def _ranked(self, newcomer: int) -> list[int]:
@@ -103,10 +103,10 @@ class _Walk:
                 mean_s[host] = together_s(*pair)
         return sorted(mean_s, key=mean_s.__getitem__)
 
-    def _slow_down(self, at: int, beside: int) -> None:
-        ratios = self._xi(at, beside)
+    def _slow_down(self, position: int, beside: int) -> None:
+        ratios = self._xi(position, beside)
         if ratios is not None:
-            self._pace[at] = max(self._pace[at], ratios[0])
+            self._pace[position] = max(self._pace[position], ratios[0])
 
     def _xi(self, a: int, b: int) -> tuple[float, float] | None:
         interference, job_a, job_b = self._policy.interference, self._jobs[a].job, self._jobs[b].job

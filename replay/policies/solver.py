@@ -59,7 +59,7 @@ class SolverOptions:
     backend: str = checked("--backend", Name(_BACKENDS.names), "cbc")
     formulation: str = checked("--formulation", Name(FORMULATIONS), "auto")
     strict_reference: bool = checked("--strict-reference", Flag(), default=False)
-    time_limit_s: float | None = checked("-optTL", Maybe(seconds(most=MAX_LIMIT_S)), None)
+    time_limit_s: float | None = checked("-optTL", Maybe(seconds(high=MAX_LIMIT_S)), None)
     gap: float = checked("--gap", Number(0, 1, below=True), 0.0)
     threads: int = checked("--threads", whole(1), 1)
     ties: Literal["canonical", "solver"] = checked("--ties", Name(TIES), "canonical")

@@ -96,7 +96,9 @@ class _Walk:
         self._policy, self._state, self._jobs = policy, state, state.jobs
         self._seconds = [seconds_at_request(view.job, view.remaining) for view in state.jobs]
         # Of equals those that run already, then those admitted first: as srtf.
-        self._order = sorted(range(len(state.jobs)), key=lambda at: (self._seconds[at], not state.jobs[at].units))
+        self._order = sorted(
+            range(len(state.jobs)), key=lambda position: (self._seconds[position], not state.jobs[position].units)
+        )
         self._placed: Placement = {}
         self._sharing: set[int] = set()  # positions of jobs that have a partner in the end
 
@@ -104,11 +106,11 @@ class _Walk:
         """Who runs where."""
         views, order = _owners(self._jobs, self._order)
         alone = run(replace(self._state, jobs=views), order, spreads=lambda job: not self._policy.consolidate)
-        self._placed.update((at, tuple(units)) for at, units in (alone.placement or {}).items())
+        self._placed.update((position, tuple(units)) for position, units in (alone.placement or {}).items())
         if any(not units for units in self._placed.values()):
             self._stay()
         else:
-            self._sharing.update(at for at, view in enumerate(self._jobs) if view.partners)
+            self._sharing.update(position for position, view in enumerate(self._jobs) if view.partners)
         elsewhere = self._join()
         if alone.wake_ns is not None:  # somebody gave way though there are other units
             elsewhere = elsewhere or any(not units for units in self._placed.values())
@@ -116,10 +118,10 @@ class _Walk:
 
     def _stay(self) -> None:
         """Of the running jobs whose units newcomers get, let those stay that may share with them; stop the others."""
-        on: dict[int, list[int]] = {unit: [at] for at, units in self._placed.items() for unit in units}
+        on: dict[int, list[int]] = {unit: [position] for position, units in self._placed.items() for unit in units}
         joined: set[int] = set()
-        for at in self._order:
-            view = self._jobs[at]
+        for position in self._order:
+            view = self._jobs[position]
             if not view.units:
                 continue
             beside = {other for unit in view.held for other in on.get(unit, ())}
@@ -127,63 +129,63 @@ class _Walk:
             if (
                 any(len(on.get(unit, ())) > 1 for unit in view.held)
                 or not joined.isdisjoint(beside)
-                or (newcomers and (len(beside) > 1 or self._worth(at, *newcomers) is None))
+                or (newcomers and (len(beside) > 1 or self._worth(position, *newcomers) is None))
             ):
-                self._placed[at] = ()
+                self._placed[position] = ()
                 continue
-            self._placed.pop(at, None)
+            self._placed.pop(position, None)
             for unit in view.held:
-                on.setdefault(unit, []).append(at)
+                on.setdefault(unit, []).append(position)
             if newcomers:
-                joined.add(at)
+                joined.add(position)
             if beside:
-                self._sharing |= {at, *beside}
+                self._sharing |= {position, *beside}
 
     def _join(self) -> bool:
         """Let waiting jobs share; return whether a stopped job would find room elsewhere, at its next turn."""
-        hosts_left = [at for at in self._order if at not in self._sharing and self._held(at)]
+        hosts_left = [position for position in self._order if position not in self._sharing and self._held(position)]
         if self._policy.interference is None or not hosts_left:
             return False
         room = self._room(hosts_left)
         refused = Refused(self._policy.interference)
         elsewhere = False
-        for at in self._order:
+        for position in self._order:
             if not len(room):
                 break
-            job = self._jobs[at].job
-            if self._held(at) or job.request > len(room) or refused.surely(job):
+            job = self._jobs[position].job
+            if self._held(position) or job.request > len(room) or refused.surely(job):
                 continue
-            units = room.find(job.request, self._ranked(at, room.hosts()), spread=not self._policy.consolidate)
+            units = room.find(job.request, self._ranked(position, room.hosts()), spread=not self._policy.consolidate)
             if units is None:
                 refused.note(job)
                 continue
             for host in set(room.take(units).values()):
                 room.close(host)
-            if self._jobs[at].units:  # it is being stopped and cannot move in the same decision
+            if self._jobs[position].units:  # it is being stopped and cannot move in the same decision
                 elsewhere = True
                 continue
-            self._placed[at] = units
+            self._placed[position] = units
         return elsewhere
 
-    def _held(self, at: int) -> tuple[int, ...]:
+    def _held(self, position: int) -> tuple[int, ...]:
         """What a job holds in the end."""
-        return self._placed.get(at, self._jobs[at].held)
+        return self._placed.get(position, self._jobs[position].held)
 
     def _room(self, hosts: Iterable[int]) -> SharedPlaces:
         """What is free, and the units of those that run without a partner."""
-        taken = {unit for at in range(len(self._jobs)) for unit in self._held(at)}
+        taken = {unit for position in range(len(self._jobs)) for unit in self._held(position)}
         free = free_units(self._state, self._state.machine.places(), taken)
-        stopped = (unit for at, units in self._placed.items() if not units for unit in self._jobs[at].held)
+        stopped = (unit for position, units in self._placed.items() if not units for unit in self._jobs[position].held)
         room = SharedPlaces(
             [*free, *(unit for unit in stopped if unit not in taken)], self._state.machine.units_per_node
         )
-        for at in hosts:
-            room.open(at, self._held(at))
+        for position in hosts:
+            room.open(position, self._held(position))
         return room
 
-    def _ranked(self, at: int, hosts: Iterable[int]) -> list[int]:
+    def _ranked(self, position: int, hosts: Iterable[int]) -> list[int]:
         """Running jobs that a newcomer may join, best first."""
-        worth = {host: self._worth(at, host) for host in hosts}
+        worth = {host: self._worth(position, host) for host in hosts}
         able = {host: value for host, value in worth.items() if value is not None}
         return sorted(able, key=lambda host: -able[host])
 
@@ -203,13 +205,13 @@ def _owners(jobs: Sequence[JobView], order: Sequence[int]) -> tuple[tuple[JobVie
     views = list(jobs)
     owned: set[int] = set()
     left = []
-    for at in order:
-        view = jobs[at]
+    for position in order:
+        view = jobs[position]
         if view.partners:
             own = tuple(unit for unit in view.held if unit not in owned)
             owned.update(own)
             if len(own) < view.units:
-                views[at] = JobView(view.job, len(own), view.unit_seconds, own)
-        if views[at].units or not view.units:
-            left.append(at)
+                views[position] = JobView(view.job, len(own), view.unit_seconds, own)
+        if views[position].units or not view.units:
+            left.append(position)
     return tuple(views), left

@@ -105,20 +105,20 @@ class TiresiasL:
         """Walk the queues."""
         if not is_round(state.time_ns, self.interval_s):
             return Decision.keep(wake_ns=next_round(state.time_ns, self.interval_s))
-        at = state.positions
-        self._admit(at)
+        positions = state.positions
+        self._admit(positions)
         for view in state.jobs:
             if view.starts:
                 self._place(view, state.time_ns)
-        self._sort(state, at)
+        self._sort(state, positions)
         if self.compat:
             for queue in self._queues:
-                queue.sort(key=at.__getitem__)  # jobs in play are in order of submission
+                queue.sort(key=positions.__getitem__)  # jobs in play are in order of submission
         walk = run_by_quota if self.compat else run
-        decision = walk(state, [at[name] for queue in self._queues for name in queue], spreads=self._spreads)
+        decision = walk(state, [positions[name] for queue in self._queues for name in queue], spreads=self._spreads)
         counts = decision.counts_in(state)
         for queue in self._queues:
-            queue.sort(key=lambda name: not counts[at[name]])  # stable: waiting ones go behind
+            queue.sort(key=lambda name: not counts[positions[name]])  # stable: waiting ones go behind
         for view, units in zip(state.jobs, counts, strict=True):
             one = self._standings[view.job.name]
             if units and one.counted_ns is None:
@@ -133,11 +133,11 @@ class TiresiasL:
         """Go on from what `state` says."""
         remember(self, state, inner=True)
 
-    def _admit(self, at: Mapping[str, int]) -> None:
+    def _admit(self, positions: Mapping[str, int]) -> None:
         """Forget those that have finished; new ones enter the first queue."""
-        self._queues = [[name for name in queue if name in at] for queue in self._queues]
-        self._standings = {name: one for name, one in self._standings.items() if name in at}
-        for name in at:
+        self._queues = [[name for name in queue if name in positions] for queue in self._queues]
+        self._standings = {name: one for name, one in self._standings.items() if name in positions}
+        for name in positions:
             if name not in self._standings:
                 self._standings[name] = _Standing()
                 self._queues[0].append(name)
@@ -161,7 +161,7 @@ class TiresiasL:
         self._queues[queue].append(name)
         one.queue = queue
 
-    def _sort(self, state: State, at: Mapping[str, int]) -> None:
+    def _sort(self, state: State, positions: Mapping[str, int]) -> None:
         """Order jobs within queues: as they came."""
 
     def _spreads(self, job: Job) -> bool:
@@ -250,9 +250,9 @@ class TiresiasG(TiresiasL):
     def _services(self) -> ServiceDistribution:
         return ServiceDistribution(read_samples(self.samples) if self.samples else (), self.delta)
 
-    def _sort(self, state: State, at: Mapping[str, int]) -> None:
+    def _sort(self, state: State, positions: Mapping[str, int]) -> None:
         """Order jobs within queues: the highest index first."""
         look_up = self._services.index_of_next_sample if self.next_sample else self._services.index
         for queue in self._queues:
-            index = {name: look_up(self._standings[name].service(state.jobs[at[name]])) for name in queue}
-            queue.sort(key=lambda name: (-index[name], state.jobs[at[name]].job.tsub_ns))
+            index = {name: look_up(self._standings[name].service(state.jobs[positions[name]])) for name in queue}
+            queue.sort(key=lambda name: (-index[name], state.jobs[positions[name]].job.tsub_ns))

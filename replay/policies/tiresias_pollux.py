@@ -30,12 +30,12 @@ class TiresiasPollux(TiresiasL):
         wake_ns = next_round(state.time_ns, self.interval_s)
         if not is_round(state.time_ns, self.interval_s):
             return Decision.keep(wake_ns=wake_ns)
-        at = state.positions
-        self._admit(at)
+        positions = state.positions
+        self._admit(positions)
         for view in state.jobs:
             if view.starts:
                 self._place(view, state.time_ns)
-        runs = within_quota(state, (at[name] for queue in self._queues for name in queue))
+        runs = within_quota(state, (positions[name] for queue in self._queues for name in queue))
         nodes = Nodes(state, [position for position in runs if state.jobs[position].units])
         changed: dict[int, tuple[int, ...]] = {position: () for position in state.running if position not in runs}
         for position in runs:

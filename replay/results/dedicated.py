@@ -47,9 +47,9 @@ def usefulness(outcome: Outcome, dedicated: Sequence[Outcome]) -> dict[str, Any]
     if not dedicated:
         return dict.fromkeys(("U", "U_at", "dedicated_nodes", "dedicated_outcome"))
     ends = [_all_finished_ns(run) for run in (outcome, *dedicated)]
-    at = min([outcome.end_ns, *(end for end in ends if end is not None)])
+    instant = min([outcome.end_ns, *(end for end in ends if end is not None)])
     nodes = equivalent_nodes(outcome)
-    yields = {len(run.trace.nodes): run.work_at(at) for run in dedicated}
+    yields = {len(run.trace.nodes): run.work_at(instant) for run in dedicated}
     if _few(nodes):
         low = math.floor(nodes)
         yields[0] = 0.0
@@ -58,8 +58,8 @@ def usefulness(outcome: Outcome, dedicated: Sequence[Outcome]) -> dict[str, Any]
         nodes = round(nodes)
         yielded = yields[nodes]
     return {
-        "U": outcome.work_at(at) / yielded if yielded else None,
-        "U_at": iso_exact(at),
+        "U": outcome.work_at(instant) / yielded if yielded else None,
+        "U_at": iso_exact(instant),
         "dedicated_nodes": nodes,
         "dedicated_outcome": yielded,
     }

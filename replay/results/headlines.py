@@ -75,12 +75,12 @@ def _served(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _beside_bound(metrics: dict[str, Any]) -> str:
     if metrics["bound"] is None:
         return str(metrics["bounds"]["why_none"])
-    most = f"{metrics['bound']:,.0f} samples"
+    bound = f"{metrics['bound']:,.0f} samples"
     share = metrics["share_of_bound"]
     if share is None:
-        return f"nobody can do more than {most}"
+        return f"nobody can do more than {bound}"
     everybody = metrics["bounds"]["unit_time"]
-    line = f"{share:.1%} of what nobody can beat, {most}"
+    line = f"{share:.1%} of what nobody can beat, {bound}"
     if everybody is None or everybody < metrics["bound"] * 1.001:
         return line
     return f"{line}; {metrics['outcome'] / everybody:.1%} were all jobs in play, {everybody:,.0f}"

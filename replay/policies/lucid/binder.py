@@ -90,7 +90,7 @@ class Binder:
     def bind(self, newcomer: Candidate) -> Candidate | None:
         """The first job that the newcomer may join, which then runs alone no more; None when there is none."""
         alone = self._alone.get(newcomer.job.request, [])
-        for at, running in enumerate(alone):
+        for position, running in enumerate(alone):
             if self._rules.allow(newcomer, running):
-                return alone.pop(at)
+                return alone.pop(position)
         return None

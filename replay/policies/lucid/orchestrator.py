@@ -93,7 +93,7 @@ class Lucid:
         wake_ns = None
         if self.sharing and len(placed) < len(waiting):
             turns = (self._switch.next_turn(state.time_ns), self._next_known(state) if on else None)
-            wake_ns = min((at for at in turns if at is not None), default=None)
+            wake_ns = min((instant for instant in turns if instant is not None), default=None)
         return Decision.placed(placed, wake_ns=wake_ns)
 
     def prepare(self, jobs: JobTable) -> JobTable:
@@ -154,11 +154,11 @@ class Lucid:
         placed: dict[int, tuple[int, ...]] = {}
         if not len(places) and not len(binder):
             return placed
-        waiting.sort(key=lambda at: self._priority(state.jobs[at].job))
+        waiting.sort(key=lambda position: self._priority(state.jobs[position].job))
         too_many = math.inf  # what finds no place leaves none to larger ones
-        for at in waiting:
-            view = state.jobs[at]
-            newcomer = self._candidate(view, at) if on else None
+        for position in waiting:
+            view = state.jobs[position]
+            newcomer = self._candidate(view, position) if on else None
             partner = binder.bind(newcomer) if newcomer is not None else None
             units = partner.units if partner is not None else None
             if units is None and view.job.request < too_many:
@@ -166,9 +166,9 @@ class Lucid:
                 if units is None:
                     too_many = view.job.request
                 elif newcomer is not None:
-                    binder.add(Candidate(view.job, at, units, newcomer.priority, newcomer.score))
+                    binder.add(Candidate(view.job, position, units, newcomer.priority, newcomer.score))
             if units is not None:
-                placed[at] = units
+                placed[position] = units
             elif not on or (not len(places) and not len(binder)):
                 break
         return placed
@@ -176,21 +176,21 @@ class Lucid:
     def _binder(self, state: State) -> Binder:
         rules = PairRules(self.score_sum, self.priority_ratio, self.unit_memory_gib, self.interference)
         binder = Binder(rules)
-        alone = [at for at in state.running if not state.jobs[at].partners]
-        alone.sort(key=lambda at: (state.jobs[at].since_ns or 0, self._priority(state.jobs[at].job)))
-        for at in alone:
-            candidate = self._candidate(state.jobs[at], at)
+        alone = [position for position in state.running if not state.jobs[position].partners]
+        alone.sort(key=lambda position: (state.jobs[position].since_ns or 0, self._priority(state.jobs[position].job)))
+        for position in alone:
+            candidate = self._candidate(state.jobs[position], position)
             if candidate is not None:
                 binder.add(candidate)
         return binder
 
-    def _candidate(self, view: JobView, at: int) -> Candidate | None:
+    def _candidate(self, view: JobView, position: int) -> Candidate | None:
         """What is known of a job that may share, None of others."""
         job = view.job
         if job.request > self.pair_units or not self._is_known(view):
             return None
         score = number_in(job, SCORE)
-        return None if score is None else Candidate(job, at, view.held, self._priority(job), score)
+        return None if score is None else Candidate(job, position, view.held, self._priority(job), score)
 
     def _priority(self, job: Job) -> float:
         """Predicted unit-seconds."""

@@ -62,7 +62,7 @@ class LucidProfiler:
         if self._grown and len(waiting) < self.shrink_below and not any(unit >= base for unit in held):
             expected = (self.forecast or self._recent).expect(state.time_ns)
             self._grown = expected.units > self.quiet_units
-        waiting.sort(key=lambda at: state.jobs[at].job.request)
+        waiting.sort(key=lambda position: state.jobs[position].job.request)
         placed = self._place(state, waiting, held, base + self._grown * self.spare_nodes * per)
         if not self._grown and len(waiting) - len(placed) > self.grow_above:
             self._grown = True
@@ -81,11 +81,11 @@ class LucidProfiler:
     def _place(state: State, waiting: Sequence[int], held: set[int], units: int) -> dict[int, tuple[int, ...]]:
         places = Places([unit for unit in range(units) if unit not in held], state.machine.units_per_node)
         placed = {}
-        for at in waiting:
-            found = places.take(state.jobs[at].job.request)
-            if found is None:
+        for position in waiting:
+            taken = places.take(state.jobs[position].job.request)
+            if taken is None:
                 break
-            placed[at] = found
+            placed[position] = taken
         return placed
 
 
@@ -116,16 +116,16 @@ class Profiled:
         import pandas as pd
 
         own = self.outcome
-        positions = {job.name: at for at, job in enumerate(self.table)}
+        positions = {job.name: position for position, job in enumerate(self.table)}
         early = own.allocations.copy()
-        early["job"] = [positions[own.records[at].job.name] for at in early["job"]]
+        early["job"] = [positions[own.records[position].job.name] for position in early["job"]]
         steps = own.steps.assign(vc="profiler")
         if pools is None:
             trace = joint_trace([own.trace], own.start_ns, own.end_ns)
             return replace(own, trace=trace, records=self.rejoin(()), allocations=early, steps=steps, course=None)
         early[["first_unit", "last_unit"]] += len(pools.trace.nodes) * pools.trace.units_per_node
         late = pools.allocations.copy()
-        late["job"] = [positions[pools.records[at].job.name] for at in late["job"]]
+        late["job"] = [positions[pools.records[position].job.name] for position in late["job"]]
         start, end = joint_window([own, pools])
         trace = joint_trace([pools.trace, own.trace], start, end)
         return replace(
@@ -202,11 +202,11 @@ def profile_first(
     remaining = []
     for job in jobs:
         if job.name in shortened:
-            at = left[job.name]
-            if at is None or shortened[job.name].pmax == job.pmax:
+            instant = left[job.name]
+            if instant is None or shortened[job.name].pmax == job.pmax:
                 continue
             extra = MappingProxyType({**job.extra, PROFILED: True})
-            remaining.append(replace(job, tsub_ns=job.tsub_ns if compat else at, extra=extra))
+            remaining.append(replace(job, tsub_ns=job.tsub_ns if compat else instant, extra=extra))
         else:
             remaining.append(job)
         if compat:

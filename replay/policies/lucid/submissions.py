@@ -128,7 +128,7 @@ class RecentSubmissions:
 
     def expect(self, now_ns: int) -> Expected:
         """Means over the horizon; before a replay nobody submits."""
-        counted = [(at, units) for at, units in self._seen if now_ns - self._horizon < at <= now_ns]
+        counted = [(instant, units) for instant, units in self._seen if now_ns - self._horizon < instant <= now_ns]
         steps = self._horizon / (STEP_S * SECOND_NS)
         until = counted[0][0] + self._horizon if counted else NEVER
         return Expected(len(counted) / steps, sum(units for _, units in counted) / steps, until)
@@ -139,7 +139,7 @@ class RecentSubmissions:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Have seen what `state` says."""
-        self._seen = deque((at, units) for at, units in state["seen"])
+        self._seen = deque((instant, units) for instant, units in state["seen"])
         self._last_ns, self._names = state["last_ns"], set(state["names"])
 
 
@@ -175,9 +175,9 @@ class LearntForecast(RecentSubmissions):
 
         first = max(self._seen[0][0] // self._slot, slot - WEEK_S * SECOND_NS // self._slot)
         counts = np.zeros(slot - first)
-        for at, _ in self._seen:
-            if first <= at // self._slot < slot:
-                counts[at // self._slot - first] += 1
+        for instant, _ in self._seen:
+            if first <= instant // self._slot < slot:
+                counts[instant // self._slot - first] += 1
         begins = np.arange(first, slot) * self._model.slot_s
         slots = pd.DataFrame({"time": begins, self._model.column: counts})
         return float(self._model.predict(slots)[-1]) * STEP_S / self._model.slot_s
