@@ -1,4 +1,4 @@
-"""`bft-replay trace info|show`: what a node trace holds."""
+"""`bft-replay trace info|show`: what a node trace holds; and the group of all commands on traces."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 import numpy as np
 
 from bft.replay.cli.parameters import NamesWholeOption
+from bft.replay.cli.trace_parts import anonymise, merge, select, slice_
 from bft.replay.trace.node_trace import SECOND_NS
 
 if TYPE_CHECKING:
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
-@click.group(short_help="Look at a node trace.")
+@click.group(short_help="Look at node traces, cut, join and anonymise them.")
 def trace() -> None:
-    """Look at a node trace: its statistics, or its events."""
+    """Look at node traces, cut windows and nodes out of them, join them, and make them fit to be shown."""
 
 
 def _read(given: dict[str, Any]) -> NodeTrace:
@@ -96,6 +97,8 @@ def show(shown: int, as_json: bool, **given: Any) -> None:
 
 _reading(info)
 _reading(show)
+for made_of_traces in (slice_, select, merge, anonymise):
+    trace.add_command(made_of_traces)
 
 
 def _sparkline(means: NDArray[np.float64]) -> str:

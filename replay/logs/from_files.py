@@ -110,7 +110,7 @@ def ingested(
     """
     diagnosis = Diagnosis(strict=strict, allow_few=allow_few)
     clock = Clock(tz, diagnosis)
-    start_ns, end_ns = _instant(begin, "--from", clock), _instant(end, "--to", clock)
+    start_ns, end_ns = instant(begin, "--from", clock), instant(end, "--to", clock)
     settings = Settings(
         fields=fields,
         delimiter=delimiter.replace("\\t", "\t"),
@@ -128,7 +128,7 @@ def ingested(
         if Path(name).exists():
             read(name, "slurm-nodes", Settings(cluster=cluster))
         else:
-            _take_list(name, collected)
+            collected.known(node_list(name))
     for name in files:
         read(name, form, settings)
     for kind, names in (("slurm-events", events), ("slurm-reservations", reservations)):
@@ -163,17 +163,31 @@ def _read(lines: Iterator[str], kind: str, reading: Reading) -> None:
     read_log(kind, replace(reading, lines=chain(head, lines)))
 
 
-def _take_list(text: str, into: Collector) -> None:
-    try:
-        into.known(expand(text))
-    except HostListError as error:
-        raise InputError(f"--nodes: neither a file nor a host list: {error}") from error
+def node_list(text: str) -> tuple[str, ...]:
+    """Names of nodes: of a file as `ingest --nodes` takes it, or of a host list such as cn[001-128].
+
+    Raises
+    ------
+    InputError
+        When it is neither.
+    """
+    if not Path(text).exists():
+        try:
+            return expand(text)
+        except HostListError as error:
+            raise InputError(f"--nodes: neither a file nor a host list: {error}") from error
+    collected, diagnosis = Collector(), Diagnosis()
+    with open_log(text) as lines:
+        read_log("slurm-nodes", Reading(lines, text, collected, diagnosis, Clock("UTC", diagnosis)))
+    names = list(collected.names)
+    return tuple(names[node] for node in sorted(collected.universe))
 
 
-def _instant(text: str | None, option: str, clock: Clock) -> int | None:
+def instant(text: str | None, option: str, clock: Clock) -> int | None:
+    """UTC nanoseconds of a date, or of a date and time, that an option gives; None stays None."""
     if text is None:
         return None
-    instant = clock.parse(f"{text}T00:00:00" if len(text) == 10 and "-" in text else text, option, 0)
-    if instant is None:
+    stamp = clock.parse(f"{text}T00:00:00" if len(text) == 10 and "-" in text else text, option, 0)
+    if stamp is None:
         raise InputError(f"{option}: expected a date and time such as 2021-02-10T20:21:15, not {text!r}")
-    return instant
+    return stamp

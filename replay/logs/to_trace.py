@@ -16,7 +16,7 @@ from bft.models import InputError
 from bft.replay.logs.collector import OPEN, Collector, Columns, merge
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.node_names import difference, other_forms
-from bft.replay.trace.node_trace import SECOND_NS, IndexArray, NodeTrace, TimeArray
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, TimeArray, from_fragments
 from bft.replay.trace.trace_statistics import iso
 
 # The idle share is summed in floating point, the others exactly.
@@ -151,7 +151,7 @@ def node_trace(
     taken = merge(node, begins, ends)
     idle_node, idle_start, idle_end = _gaps(taken, size, start, end)
     long = idle_end - idle_start >= collected.min_gap_ns
-    trace = _trace(names, idle_node[long], idle_start[long], idle_end[long], start, end)
+    trace = from_fragments(names, idle_node[long], idle_start[long], idle_end[long], start, end)
     all_ns = size * (end - start)
     busy_ns, taken_ns = _node_ns(busy_now), _node_ns(taken)
     coverage = Coverage(
@@ -346,28 +346,6 @@ def _gaps(taken: Columns, size: int, start: int, end: int) -> Columns:
     gap_end = np.concatenate([begins, np.full(int(last.sum()) + len(never), end)])
     some = gap_start < gap_end
     return gap_node[some], gap_start[some], gap_end[some]
-
-
-def _trace(names: list[str], node: IndexArray, begins: TimeArray, ends: TimeArray, start: int, end: int) -> NodeTrace:
-    """A trace of disjoint idle fragments."""
-    closed = ends < end  # what is still idle at the end of the window has no leave
-    left, left_times = node[closed], ends[closed]
-    join_order, leave_order = np.lexsort((node, begins)), np.lexsort((left, left_times))
-    times = np.union1d(begins, left_times)
-
-    def offsets(of: TimeArray) -> TimeArray:
-        return np.append(np.searchsorted(of, times), len(of)).astype(np.int64)
-
-    return NodeTrace(
-        nodes=tuple(names),
-        times=times,
-        joined=node[join_order],
-        joined_at=offsets(begins[join_order]),
-        left=left[leave_order],
-        left_at=offsets(left_times[leave_order]),
-        start=start,
-        end=end,
-    )
 
 
 def _place(collected: Collector, diagnosis: Diagnosis, machine_nodes: int | None) -> None:

@@ -227,6 +227,46 @@ def from_changes(
     return trace if rows is None else trace.read_from(rows)
 
 
+def from_fragments(
+    nodes: Sequence[str], node: IndexArray, begins: TimeArray, ends: TimeArray, start: int, end: int
+) -> NodeTrace:
+    """A trace of disjoint idle fragments [begins, ends) within [start, end); those that end with the window stay open.
+
+    Parameters
+    ----------
+    nodes
+        Names of all nodes.
+    node, begins, ends
+        Node index, and UTC nanoseconds of begin and end of each fragment, in any order.
+    start, end
+        The window of observation, UTC nanoseconds.
+
+    Examples
+    --------
+    >>> node, begins, ends = np.array([0, 1]), np.array([0, 5]), np.array([10, 20])
+    >>> from_fragments(["a", "b"], node, begins, ends, 0, 20).idle_counts().tolist()  # at 0, 5 and 10 ns
+    [1, 2, 1]
+    """
+    closed = ends < end  # what is still idle at the end of the window has no leave
+    left, left_times = node[closed], ends[closed]
+    join_order, leave_order = np.lexsort((node, begins)), np.lexsort((left, left_times))
+    times = np.union1d(begins, left_times)
+
+    def offsets(of: TimeArray) -> TimeArray:
+        return np.append(np.searchsorted(of, times), len(of)).astype(np.int64)
+
+    return NodeTrace(
+        nodes=tuple(nodes),
+        times=times,
+        joined=node[join_order].astype(np.int32),
+        joined_at=offsets(begins[join_order]),
+        left=left[leave_order].astype(np.int32),
+        left_at=offsets(left_times[leave_order]),
+        start=start,
+        end=end,
+    )
+
+
 def always_idle(nodes: int, start: int, end: int, *, units_per_node: int = 1, machine: str = "") -> NodeTrace:
     """A trace of `nodes` dedicated nodes, idle from start to end.
 

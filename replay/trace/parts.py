@@ -1,0 +1,177 @@
+"""Parts of node traces, several made one, and names that may be shown to others."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from bft.models import InputError
+from bft.replay.trace.node_trace import NodeTrace, from_fragments
+from bft.replay.trace.trace_statistics import fragments, iso
+
+# Of a keyed hash so many hexadecimal digits make a name: two of a million nodes share one with a chance of 2e-3, and
+# then `anonymised` refuses.
+_DIGITS = 12
+LEAST_KEY = 16
+
+
+def cut(trace: NodeTrace, start: int | None, end: int | None) -> NodeTrace:
+    """What a trace holds of a window; nodes idle when it begins turn idle then.
+
+    Parameters
+    ----------
+    trace
+        The whole.
+    start, end
+        UTC nanoseconds; None: the trace's own.
+
+    Raises
+    ------
+    InputError
+        When the window is empty, or reaches beyond what was observed.
+
+    Examples
+    --------
+    >>> from bft.replay import always_idle
+    >>> cut(always_idle(2, 0, 60 * 10**9), 10 * 10**9, None).idle_node_seconds()
+    100.0
+    """
+    first, last = trace.start if start is None else start, trace.end if end is None else end
+    what = f"the window {iso(first)} to {iso(last)}"
+    if first >= last:
+        raise InputError(f"{what} is empty", file=trace.source or None)
+    if first < trace.start or last > trace.end:
+        known = f"the trace was observed from {iso(trace.start)} to {iso(trace.end)}"
+        raise InputError(f"{what} reaches beyond the trace", file=trace.source or None, hint=known)
+    idle = fragments(trace)
+    begins, ends = np.maximum(idle.start_ns, first), np.minimum(idle.end_ns, last)
+    some = begins < ends
+    made = from_fragments(trace.nodes, idle.node[some], begins[some], ends[some], first, last)
+    return _described(made, trace)
+
+
+def with_nodes(trace: NodeTrace, names: Collection[str]) -> NodeTrace:
+    """The trace of some nodes alone, in their order in the trace.
+
+    Raises
+    ------
+    InputError
+        When a name is none of the trace's nodes, or none is given.
+
+    Examples
+    --------
+    >>> from bft.replay import always_idle
+    >>> with_nodes(always_idle(3, 0, 10**9), ["n00002", "n00000"]).nodes
+    ('n00000', 'n00002')
+    """
+    wanted = set(names)
+    kept = [place for place, name in enumerate(trace.nodes) if name in wanted]
+    strangers = sorted(wanted - set(trace.nodes))
+    if strangers:
+        more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
+        has = f"it has {len(trace.nodes)}, such as {trace.nodes[0]}" if trace.nodes else "it has none"
+        raise InputError(f"no node {strangers[0]}{more}", file=trace.source or None, hint=has)
+    if not kept:
+        raise InputError("no node is left", file=trace.source or None)
+    place = np.full(len(trace.nodes), -1, dtype=np.int32)
+    place[kept] = np.arange(len(kept), dtype=np.int32)
+    idle = fragments(trace)
+    some = place[idle.node] >= 0
+    chosen = [trace.nodes[k] for k in kept]
+    made = from_fragments(
+        chosen, place[idle.node[some]], idle.start_ns[some], idle.end_ns[some], trace.start, trace.end
+    )
+    return _described(made, trace)
+
+
+def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
+    """Traces of one machine, one after the other, as one trace.
+
+    Where one ends when the next begins, a node idle in both stays idle. Between windows nothing is known, so that no
+    node is idle; a note says how long. The nodes are those of all, in the order in which they are met.
+
+    Raises
+    ------
+    InputError
+        When there is none, when windows overlap, or when nodes differ in their number of units.
+
+    Examples
+    --------
+    >>> from bft.replay import always_idle
+    >>> one, two = (always_idle(1, start * 10**9, (start + 60) * 10**9) for start in (0, 60))
+    >>> len(merged([two, one])), merged([two, one]).idle_node_seconds()
+    (1, 120.0)
+    """
+    if not traces:
+        raise InputError("no trace to merge")
+    order = sorted(traces, key=lambda trace: (trace.start, trace.end))
+    if len({trace.units_per_node for trace in order}) > 1:
+        raise InputError("the traces differ in the units of a node", file=order[0].source or None)
+    unknown_ns = 0
+    for before, after in pairwise(order):
+        if after.start < before.end:
+            raise InputError(
+                f"begins at {iso(after.start)}, before {before.source or 'the one before it'} ends ({iso(before.end)})",
+                file=after.source or None,
+                hint="bft-replay trace slice cuts a window out of a trace",
+            )
+        unknown_ns += after.start - before.end
+    names = {name: place for place, name in enumerate(dict.fromkeys(n for trace in order for n in trace.nodes))}
+    columns = []
+    for trace in order:
+        idle = fragments(trace)
+        place = np.array([names[name] for name in trace.nodes], dtype=np.int32)
+        columns.append((place[idle.node] if len(idle.node) else idle.node, idle.start_ns, idle.end_ns))
+    node, begins, ends = (np.concatenate(column) for column in zip(*columns, strict=True))
+    by_node = np.lexsort((begins, node))
+    node, begins, ends = node[by_node], begins[by_node], ends[by_node]
+    # A fragment that begins when the one before it on its node ended goes on.
+    goes_on = np.zeros(len(node), dtype=bool)
+    goes_on[1:] = (node[1:] == node[:-1]) & (begins[1:] == ends[:-1])
+    first = np.flatnonzero(~goes_on)
+    last = np.append(first[1:], len(node))[: len(first)] - 1
+    made = from_fragments(list(names), node[first], begins[first], ends[last], order[0].start, order[-1].end)
+    notes = tuple(note for trace in order for note in trace.notes)
+    if unknown_ns:
+        hours = unknown_ns / 3.6e12
+        notes += (f"{hours:.4g} hours between the windows of the merged traces were not observed: no node is idle",)
+    source = ", ".join(trace.source for trace in order if trace.source)
+    return replace(_described(made, order[0]), notes=notes, source=source)
+
+
+def anonymised(trace: NodeTrace, key: bytes) -> NodeTrace:
+    """The trace with nodes named by a keyed hash, and without the names of machine and source, and without notes.
+
+    The order of nodes stays, so that replays give the same numbers; it may tell who is whose neighbour. Times stay
+    too. The same key gives a node the same name in every trace.
+
+    Raises
+    ------
+    InputError
+        When the key is shorter than 16 bytes, or two names have one hash.
+
+    Examples
+    --------
+    >>> from bft.replay import always_idle
+    >>> anonymised(always_idle(2, 0, 10**9), b"sixteen bytes or more").nodes
+    ('n01cb108a5288', 'n82bfd4ea84b4')
+    """
+    if len(key) < LEAST_KEY:
+        raise InputError(f"a key of {len(key)} bytes can be guessed; expected {LEAST_KEY} or more")
+    names = tuple(
+        "n" + hmac.new(key, name.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()[:_DIGITS]
+        for name in trace.nodes
+    )
+    if len(set(names)) < len(names):
+        raise InputError("two nodes have one hash; take another key")
+    return replace(trace, nodes=names, machine="", source="", notes=())
+
+
+def _described(made: NodeTrace, of: NodeTrace) -> NodeTrace:
+    """A trace with another's words for people, and its units."""
+    return replace(made, machine=of.machine, source=of.source, units_per_node=of.units_per_node, notes=of.notes)
