@@ -48,6 +48,8 @@ def ingest(files: str | Path | Sequence[str | Path], form: str = "auto", **optio
     >>> trace.nodes, trace.idle_node_seconds() / 3600
     (('n1', 'n2', 'n3', 'n4'), 6.0)
     """
+    from dataclasses import replace
+
     from bft.models import InputError
     from bft.models.checks import did_you_mean
     from bft.replay.logs.from_files import ingested
@@ -60,7 +62,7 @@ def ingest(files: str | Path | Sequence[str | Path], form: str = "auto", **optio
         if name in options:
             options[name] = _several(options[name])
     trace, diagnosis, _ = ingested(form, _several(files), **options)
-    return trace.with_notes(*diagnosis.warnings())
+    return replace(trace, notes=(*trace.notes, *diagnosis.warnings()))
 
 
 def _several(files: str | Path | Sequence[str | Path]) -> list[str]:
