@@ -88,7 +88,7 @@ def ideal_rate(job: Job, units: float) -> float:
     >>> from bft.models import Curve
     >>> curve = Curve([0, 2, 4], [0, 20, 30])
     >>> job = Job("a", 0, 2, 4, pmax=100.0, tcup_s=0, tcdw_s=0, scalability=curve, objective=curve)
-    >>> ideal_rate(job, 1), ideal_rate(job, 2.5), ideal_rate(job, 9)  # half of the time on 2; on 2; on 4
+    >>> ideal_rate(job, 1), ideal_rate(job, 2.4), ideal_rate(job, 9)  # half of the time on 2; 80 % of it on 3; on 4
     (10.0, 20.0, 30.0)
     """
     sizes = np.arange(max(job.jmin, 1), job.jmax + 1)
