@@ -279,6 +279,34 @@ class SecondsBySize:
 
 
 @dataclass(frozen=True, slots=True)
+class Watts:
+    """Power of a node that is idle and of one that is busy, as text IDLE,BUSY."""
+
+    kind: str = "watts"
+
+    def __call__(self, value: Any) -> tuple[float, float]:
+        """Return both as numbers >= 0; a busy node draws no less than an idle one."""
+        try:
+            idle, busy = (Number(0, 1e6)(watts) for watts in value)
+        except (TypeError, ValueError):
+            raise ValueError(self._refusal(value)) from None
+        if busy < idle:
+            raise ValueError(self._refusal(value))
+        return idle, busy
+
+    def read(self, text: str) -> tuple[float, float]:
+        """Return the two numbers that a text states."""
+        try:
+            return self([float(part) for part in text.split(",")])
+        except ValueError:
+            raise ValueError(self._refusal(text)) from None
+
+    @staticmethod
+    def _refusal(value: object) -> str:
+        return f"expected IDLE,BUSY: watts of an idle node, and of a busy one, which draws no less; not {value!r}"
+
+
+@dataclass(frozen=True, slots=True)
 class Maybe:
     """Nothing, or what another check allows."""
 

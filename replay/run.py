@@ -30,6 +30,7 @@ from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools,
 from bft.replay.reference import replay_reference, write_step_log
 from bft.replay.results import run_directory as results
 from bft.replay.results.bounds.bounds import Bounds, beside_bounds, bounds_of, unit_time_of
+from bft.replay.results.costs import Rates, costs
 from bft.replay.results.dedicated import dedicated_traces
 from bft.replay.results.metrics import summarise
 from bft.replay.trace.node_trace import NodeTrace
@@ -251,6 +252,9 @@ def _replay(
         dedicated, dedicated_s, stopped = _on_dedicated_nodes(player, done, jobs, options, inputs, notes)
         timing |= dedicated_s
     metrics = {**summarise(done, dedicated), "interrupted": stopped}
+    rates = Rates(options.node_watts, options.price_per_node_hour, options.co2_per_kwh)
+    if figures := costs(done, rates):
+        metrics["costs"] = figures
     if options.bound:
         began = time.perf_counter()
         metrics |= beside_bounds(done, _bounds(options, inputs, pools, staged=stage is not None))

@@ -188,6 +188,24 @@ _run = together(
         help="Print progress and summary; 0 writes them to replay.log in the run directory.",
     ),
     _of("bound", "--bound", help="Report how near the outcome comes to what nobody can beat."),
+    _of(
+        "node_watts",
+        "--node-watts",
+        metavar="IDLE,BUSY",
+        help="Watts of an idle and of a busy node: reports the energy. [not reported]",
+    ),
+    _of(
+        "price_per_node_hour",
+        "--price-per-node-hour",
+        metavar="PRICE",
+        help="Reports what the used node-hours are worth. [not reported]",
+    ),
+    _of(
+        "co2_per_kwh",
+        "--co2-per-kwh",
+        metavar="GRAMS",
+        help="Grams of CO2 per kWh: reports the CO2 (needs --node-watts). [not reported]",
+    ),
     click.option("--no-u", is_flag=True, help="Skip the second replay, on dedicated nodes, that U needs."),
     click.option(
         "--checkpoint-every",

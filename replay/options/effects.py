@@ -176,6 +176,7 @@ NEEDS = (
         _without("--formulation node"),
         refused=True,
     ),
+    Need(("co2_per_kwh",), lambda o: o.node_watts is not None, _without("--node-watts"), refused=True),
     Need(("deadline_horizon_s",), lambda o: o.deadline_boost > 1, _without("--deadline-boost")),
     Need(
         ("checkpoint_interval_s",),

@@ -17,6 +17,7 @@ from bft.models.checks import (
     SecondsBySize,
     Several,
     Text,
+    Watts,
     check_fields,
     checked,
     did_you_mean,
@@ -134,6 +135,9 @@ class Options:
     )
     dedicated: bool = checked("--no-u", Flag(), default=True)
     bound: bool = checked("--bound", Flag(), default=False)
+    node_watts: tuple[float, float] | None = checked("--node-watts", Maybe(Watts()), None)
+    price_per_node_hour: float | None = checked("--price-per-node-hour", Maybe(Number(0, 1e9)), None)
+    co2_per_kwh: float | None = checked("--co2-per-kwh", Maybe(Number(0, 1e5)), None)
     rules: Rules = _DEPENDS
     solver: SolverOptions = _DEPENDS
 

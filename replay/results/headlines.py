@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from bft.replay.results.costs import cost_lines
+
 
 def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> Iterator[tuple[str, str]]:
     """Yield label and value of what a user looks for first; `generated_load` where nobody gave the jobs."""
@@ -49,6 +51,7 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
             f"longest {_span(waits['longest'])}, p99 {_span(waits['p99'])} of all jobs submitted",
         )
     yield from _served(metrics)
+    yield from cost_lines(metrics.get("costs", {}))
     statuses = ", ".join(f"{count} {status}" for status, count in metrics["decisions_by_status"].items())
     yield "decisions", f"{metrics['decisions']}" + (f" ({statuses})" if statuses else "")
     if "verified" in metrics:

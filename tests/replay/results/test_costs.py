@@ -1,0 +1,91 @@
+"""What a replay costs and is worth: against sums over who held what, and where the user reads it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_engine import make, replay, world, worlds
+
+from bft.models import Job
+from bft.replay.cli.main import run
+from bft.replay.policies import EqualShare
+from bft.replay.results.costs import Rates, costs
+from bft.replay.trace.node_trace import NodeTrace
+
+HOUR_NS = 3600 * 10**9
+
+
+@settings(max_examples=60)
+@given(worlds(), st.floats(0, 500), st.floats(0, 2000), st.floats(0, 100), st.floats(0, 1000))
+def test_figures_are_those_of_the_units_that_were_idle_and_held(
+    made: tuple[NodeTrace, list[Job]], idle_w: float, more_w: float, price: float, grams: float
+) -> None:
+    trace, jobs = made
+    outcome = replay(trace, jobs, EqualShare())
+    result = costs(outcome, Rates((idle_w, idle_w + more_w), price, grams))
+    instants = np.clip(np.append(trace.times, trace.end), outcome.start_ns, outcome.end_ns)
+    offered = float(np.dot(trace.idle_counts(), np.diff(instants))) / HOUR_NS
+    held = outcome.allocations
+    spans = (held["end_ns"] - held["start_ns"]) * (held["last_unit"] - held["first_unit"] + 1)
+    used = float(spans.sum()) / HOUR_NS / trace.units_per_node
+    about = {"rel": 1e-9, "abs": 1e-9}
+    assert result["used_node_h"] == pytest.approx(used, **about)
+    assert result["unused_node_h"] == pytest.approx(offered - used, **about)
+    assert result["additional_kwh"] == pytest.approx(more_w * used / 1000, **about)
+    # What the nodes draw in all is what they would have drawn without jobs, and the additional energy.
+    assert result["total_kwh"] == pytest.approx(idle_w * offered / 1000 + result["additional_kwh"], **about)
+    assert result["total_co2_kg"] == pytest.approx(result["total_kwh"] * grams / 1000, **about)
+    assert result["value_used"] + result["value_unused"] == pytest.approx(price * offered, **about)
+
+
+def test_only_what_follows_from_what_is_stated_is_derived() -> None:
+    outcome = replay(world([(0, "a", 1)], 60), [make()], EqualShare())
+    hours = {"used_node_h", "unused_node_h"}
+    energy = {"additional_kwh", "total_kwh"}
+    assert costs(outcome, Rates()) == {}
+    assert costs(outcome, Rates(price_per_node_hour=1.0)).keys() == hours | {"value_used", "value_unused"}
+    assert costs(outcome, Rates((1.0, 2.0))).keys() == hours | energy
+    both = costs(outcome, Rates((1.0, 2.0), co2_per_kwh=400.0))
+    assert both.keys() == hours | energy | {"additional_co2_kg", "total_co2_kg"}
+
+
+RUN = ["--policy", "fifo", "--no-u", "--out", "out", "--force"]
+
+
+@pytest.mark.usefixtures("here")
+def test_the_summary_states_and_prints_what_the_user_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*RUN, "--node-watts", "120,600", "--co2-per-kwh", "380", "--price-per-node-hour", "1.5"]) == 0
+    printed = capsys.readouterr().out
+    figures = json.loads(Path("out/summary.json").read_text())["metrics"]["costs"]
+    assert figures["additional_kwh"] == pytest.approx(0.48 * figures["used_node_h"])
+    assert f"{figures['additional_kwh']:,.1f} kWh more than if the nodes had stayed idle" in printed
+    assert f"{figures['total_co2_kg']:,.1f} kg in all" in printed
+    assert f"{figures['value_used']:,.2f} used" in printed
+    assert run(RUN) == 0
+    assert not any(word in capsys.readouterr().out for word in ("kWh", "CO2", "node-hours"))
+    assert "costs" not in json.loads(Path("out/summary.json").read_text())["metrics"]
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--node-watts", "600,120"], "a busy one, which draws no less; not '600,120'"),
+        (["--node-watts", "600"], "expected IDLE,BUSY"),
+        (["--node-watts", "-1,5"], "expected IDLE,BUSY"),
+        (["--node-watts", "nan,5"], "expected IDLE,BUSY"),
+        (["--price-per-node-hour", "-1"], "expected a finite number >= 0"),
+        (["--co2-per-kwh", "380"], "--co2-per-kwh has no effect without --node-watts"),
+    ],
+)
+def test_rates_that_cannot_be_meant_are_refused(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*RUN, *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("out").exists()
