@@ -23,8 +23,8 @@ slow: $(VENV)/dev.stamp
 ## sandbox: install what slow tests run of other people's programs: Slurm and its data base (Debian, as root); tests
 ## that miss them are skipped
 sandbox:
-	command -v slurmctld slurmdbd munged mariadbd >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-		apt-get install -y -qq slurm-wlm slurmdbd munge mariadb-server; }
+	for program in slurmctld slurmd slurmdbd munged mariadbd; do command -v $$program >/dev/null || { apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq slurm-wlm slurmdbd munge mariadb-server; break; }; done
 
 ## lowest: install the lowest versions of all dependencies that pyproject.toml allows, in an environment of its own
 ## below the temporary directory, and run the demo, `solve` and `jobs fit` there; skipped where no package index answers

@@ -76,6 +76,8 @@ def _about(name: str) -> str:
               help="Idle gaps shorter than this many seconds do not count as idle.")  # fmt: skip
 @click.option("--fields", metavar="A,B,...", default="", help="Names of the columns of a file without a header line, "
               "in sacct's words; xdmod for XDMoD's.")  # fmt: skip
+@click.option("--map", "columns", metavar="OURS=THEIRS,...", default="", help="Names of the columns of a table, CSV or "
+              "Parquet, in those of FORMAT: intervals node=nodes,start=start_time,end=end_time.")  # fmt: skip
 @click.option("--delimiter", metavar="TEXT", default="", help="What separates columns. [as in the header]")
 @click.option("--cluster", metavar="NAME", default="", help="Use only rows of this cluster. [all]")
 @click.option("--processors-per-node", type=click.IntRange(min=1), help="For logs that count processors (SWF).")

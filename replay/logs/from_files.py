@@ -18,6 +18,7 @@ from bft.replay.logs.hostlists import HostListError, expand
 from bft.replay.logs.opening import open_log
 from bft.replay.logs.reading import Reading, Settings
 from bft.replay.logs.slurm_columns import layout
+from bft.replay.logs.tables import column_map, renamed
 from bft.replay.logs.times import Clock
 from bft.replay.logs.to_trace import Coverage, node_trace
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
@@ -54,6 +55,7 @@ def ingested(
     min_gap_s: float = 10.0,
     fields: tuple[str, ...] = (),
     delimiter: str = "",
+    columns: str = "",
     cluster: str = "",
     processors_per_node: int | None = None,
     mtime: bool = False,
@@ -86,6 +88,8 @@ def ingested(
         Idle gaps shorter than this many seconds do not count as idle.
     fields, delimiter
         Columns of a file without a header line, and what separates them.
+    columns
+        Names of the columns of a table in those of its format, as `node=hosts,start=begin`; empty: they are those.
     cluster
         Use only rows of this cluster; empty: all.
     processors_per_node, machine_nodes
@@ -120,8 +124,11 @@ def ingested(
     )
     collected = Collector(min_gap_ns=round(min_gap_s * SECOND_NS), most_nodes=max_nodes, max_fragments=max_fragments)
 
+    ours = column_map(columns) if columns else {}
+
     def read(name: str, kind: str, how: Settings) -> None:
-        with progress(name) as so_far, open_log(name, so_far) as lines:
+        with progress(name) as so_far, open_log(name, so_far) as stored:
+            lines = renamed(stored, ours, how.delimiter, name) if ours and how is settings else stored
             _read(lines, kind, Reading(lines, name, collected, diagnosis, clock, how))
 
     for name in nodes:

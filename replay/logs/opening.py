@@ -10,9 +10,9 @@ from pathlib import Path
 
 from bft.models import InputError
 from bft.models.bounded import lines, unpacking
+from bft.replay.logs.tables import MAGIC, parquet_lines
 
 _FOREIGN = {
-    b"PAR1": "a Parquet file",
     b"PK\x03\x04": "a zip archive or a spreadsheet",
     b"\x7fELF": "a program",
     b"SQLite format 3": "an SQLite data base",
@@ -27,7 +27,7 @@ def open_log(path: str | Path, progress: Callable[[int], None] | None = None) ->
     r"""The lines of a log without their ends; at most a block of 1 MiB and one line are in memory.
 
     gzip, xz, zstd and bzip2 are known by their first bytes, not by the suffix. Bytes that are not UTF-8 become lone
-    surrogates, so that nothing is lost. Lines end with \n or \r\n.
+    surrogates, so that nothing is lost. Lines end with \n or \r\n. Parquet is read as lines of CSV.
 
     Parameters
     ----------
@@ -54,6 +54,9 @@ def open_log(path: str | Path, progress: Callable[[int], None] | None = None) ->
     with stored:
         if not head:
             raise InputError("is empty", file=name)
+        if head.startswith(MAGIC):
+            yield _lines_of_parquet(path, name)
+            return
         read, errors = unpacking(stored, head)
         yield lines(
             read,
@@ -62,6 +65,12 @@ def open_log(path: str | Path, progress: Callable[[int], None] | None = None) ->
             first=lambda block: _refuse_binary(block, name),
             on_block=lambda: progress(stored.tell()) if progress and stored.seekable() else None,
         )
+
+
+def _lines_of_parquet(path: str | Path, name: str) -> Iterator[str]:
+    if name != str(path):  # its end is read first
+        raise InputError("is a Parquet file: name it, as it cannot be read from standard input", file=name)
+    return parquet_lines(path)
 
 
 def _refuse_binary(head: bytes, name: str) -> None:

@@ -1,0 +1,130 @@
+"""Tables of other people: the names of their columns in ours, and Parquet as lines of text."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bft.models import InputError
+from bft.models.checks import did_you_mean
+from bft.replay.logs.fields import split_fields
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAGIC = b"PAR1"
+_ROWS = 50_000
+_MARKS = ",;|\t"
+
+
+def column_map(text: str) -> dict[str, str]:
+    """`--map` as a dictionary from a column's name here to its name in the file.
+
+    Raises
+    ------
+    InputError
+        When it is not OURS=THEIRS, separated by commas, or names one column twice.
+
+    Examples
+    --------
+    >>> column_map("node=nodes,start=start_time,end=end_time")
+    {'node': 'nodes', 'start': 'start_time', 'end': 'end_time'}
+    """
+    pairs: dict[str, str] = {}
+    for item in text.split(","):
+        ours, equals, theirs = (part.strip() for part in item.partition("="))
+        if not (ours and equals and theirs):
+            raise InputError(f"--map: expected OURS=THEIRS,... such as start=start_time, not {item!r}")
+        if ours in pairs:
+            raise InputError(f"--map: {ours} is given twice")
+        pairs[ours] = theirs
+    return pairs
+
+
+def renamed(lines: Iterable[str], names: Mapping[str, str], delimiter: str, file: str) -> Iterator[str]:
+    """The lines of a table whose header has our names; a column that has one of ours and is not meant gets a mark.
+
+    Raises
+    ------
+    InputError
+        When the header lacks a column.
+
+    Examples
+    --------
+    >>> list(renamed(["id,begin,end", "1,2,3"], {"start": "begin", "end": "id"}, "", "f"))
+    ['end,start,end_', '1,2,3']
+    """
+    header = ""
+    for line in lines:
+        if not header and line.strip() and not line.startswith("#"):
+            header, new = line, _header(line, names, delimiter, file)
+            yield new
+        else:
+            yield new if header and line == header else line  # files put together repeat it
+
+
+def _header(line: str, names: Mapping[str, str], delimiter: str, file: str) -> str:
+    mark = delimiter or max(_MARKS, key=line.count)
+    fields = [field.strip() for field in split_fields(line, mark)]
+    for theirs in names.values():
+        if theirs not in fields:
+            meant = did_you_mean(theirs, fields)
+            has = f"the header has {', '.join(fields)[:400]}"
+            raise InputError(f"--map: no column {theirs!r}{meant}", file=file, hint=has)
+    ours = {theirs: name for name, theirs in names.items()}
+    taken = {name.lower() for name in names}
+    new = [ours.get(field, f"{field}_" if field.lower() in taken else field) for field in fields]
+    quote = '"' if line.lstrip().startswith('"') else ""
+    return mark.join(f"{quote}{field}{quote}" for field in new)
+
+
+def parquet_lines(path: str | Path) -> Iterator[str]:
+    """A Parquet file as lines of CSV, all fields quoted, so that readers of text can take it.
+
+    Times are written as ISO stamps, with Z where the column has a zone; lists with commas between their items; line
+    breaks in text become blanks; columns of other nested types are left out.
+
+    Raises
+    ------
+    InputError
+        When it is no Parquet file.
+    """
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            options = csv.WriteOptions(quoting_style="all_valid", include_header=True)
+            first = True
+            for batch in file.iter_batches(batch_size=_ROWS):
+                columns = {name: _as_text(batch.column(name)) for name in batch.schema.names}
+                table = pa.table({name: column for name, column in columns.items() if column is not None})
+                text = io.BytesIO()
+                csv.write_csv(table, text, options)
+                lines = text.getvalue().decode("utf-8", "surrogateescape").split("\n")
+                yield from lines[0 if first else 1 : -1]
+                first = False
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"cannot be read as Parquet: {str(error).splitlines()[0]}", file=path) from error
+
+
+def _as_text(column: pa.Array) -> pa.Array | None:
+    import pyarrow as pa
+    from pyarrow import compute
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.dictionary_decode(), kind.value_type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        if pa.types.is_nested(kind.value_type):
+            return None
+        column = compute.binary_join(column.cast(pa.list_(pa.string())), ",")
+    elif pa.types.is_nested(kind):
+        return None
+    elif pa.types.is_floating(kind):  # seconds since 1970, and whole numbers beside missing ones
+        whole = compute.all(compute.equal(column, compute.floor(column))).as_py()
+        column = column.cast(pa.int64()) if whole else column
+    text = compute.fill_null(column.cast(pa.string()), "")
+    return compute.replace_substring_regex(text, "[\r\n]+", " ")
