@@ -307,6 +307,26 @@ class Watts:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrival:
+    """How jobs arrive, as text: poisson:RATE, in jobs an hour."""
+
+    kind: str = "arrival"
+
+    def __call__(self, value: Any) -> str:
+        """Return the text in its plain form."""
+        name, _, rate = str(value).partition(":")
+        if name.strip().lower() != "poisson":
+            raise ValueError(f"expected poisson:RATE, not {value!r}{did_you_mean(name, ('poisson',))}")
+        try:
+            per_hour = Number(0, MAX_S, above=True).read(rate)
+        except ValueError as error:
+            raise ValueError(f"poisson: jobs an hour: {error}") from None
+        return f"poisson:{str(per_hour).removesuffix('.0')}"
+
+    read = __call__
+
+
+@dataclass(frozen=True, slots=True)
 class Maybe:
     """Nothing, or what another check allows."""
 

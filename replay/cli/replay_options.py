@@ -37,6 +37,25 @@ _inputs = together(
         help="Measured application profiles, for --jobs-format pollux.",
     ),
     _of("align_jobs", "--align-jobs", help="Shift all jobs so that the first is submitted when the trace begins."),
+    _of("repeat", "--repeat", metavar="TIMES", help="Take the jobs so many times, one round after the other."),
+    _of(
+        "cap_units",
+        "--cap-units",
+        metavar="UNITS",
+        help="Let no job use more units. One of a single size keeps its duration. [no limit]",
+    ),
+    _of(
+        "shuffle_submits",
+        "--shuffle-submits",
+        help="Deal out the instants of submission to the jobs at random, by --seed.",
+    ),
+    _of(
+        "arrival",
+        "--arrival",
+        metavar="poisson:RATE",
+        help="Submit the jobs, in their order, at random instants: RATE an hour on average, by --seed. "
+        "[as in the table]",
+    ),
     _of(
         "scale_arrivals",
         "--scale-arrivals",
@@ -60,6 +79,7 @@ _inputs = together(
     _of("node_count", "-nN", "--node-count", help="How many nodes (columns) to use. [all]"),
     _of("skip_rows", "--skip-rows", help="First rows of the trace to leave out. [0; compat: 1000]"),
     _of("sort", "--sort", help="Accept a trace whose rows are not in order of time."),
+    _of("seed", "--seed", help="Of what is drawn at random: --shuffle-submits, --arrival, policies that search so."),
 )
 _decisions = together(
     _of(
@@ -79,7 +99,6 @@ _decisions = together(
         "--policy-time-limit",
         help="Stop the replay when the policy takes longer for one decision, seconds. [never]",
     ),
-    _of("seed", "--seed", help="Of policies that search at random."),
     _of(
         "preset",
         "--preset",

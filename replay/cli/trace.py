@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from bft.replay.cli.parameters import NamesWholeOption
-from bft.replay.cli.trace_parts import anonymise, merge, select, slice_
+from bft.replay.cli.trace_parts import anonymise, merge, perturb, select, slice_
 from bft.replay.trace.node_trace import SECOND_NS
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def show(shown: int, as_json: bool, **given: Any) -> None:
 
 _reading(info)
 _reading(show)
-for made_of_traces in (slice_, select, merge, anonymise):
+for made_of_traces in (slice_, select, merge, anonymise, perturb):
     trace.add_command(made_of_traces)
 
 

@@ -1,8 +1,9 @@
-"""`bft-replay trace slice|select|merge|anonymise`: traces made of traces."""
+"""`bft-replay trace slice|select|merge|anonymise|perturb`: traces made of traces."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ import click
 from bft.models import InputError
 from bft.replay.cli.messages import say_note
 from bft.replay.cli.output import drafted, refuse_existing
-from bft.replay.cli.parameters import NamesWholeOption
+from bft.replay.cli.parameters import Decorator, NamesWholeOption, option
+from bft.replay.trace.perturbing import Perturbation
 
 if TYPE_CHECKING:
     from bft.replay.trace.node_trace import NodeTrace
@@ -113,3 +115,41 @@ def anonymise(file: str, key: str, output: str, force: bool) -> None:
     except InputError as error:
         raise InputError(str(error), file=error.file or key) from error
     _write(made, output)
+
+
+def _of(name: str, *flags: str, **more: Any) -> Decorator:
+    """An option that is a field of `Perturbation`, with its check and default."""
+    field = next(field for field in fields(Perturbation) if field.name == name)
+    return option(name, *flags, check=field.metadata["check"], default=field.default, **more)
+
+
+@click.command(cls=NamesWholeOption, short_help="Leave out, delay and shorten idle fragments.")
+@click.argument("file", metavar="TRACE")
+@_of("drop", "--drop", metavar="SHARE", help="Leave out each idle fragment with this probability.")
+@_of("delay_s", "--delay", metavar="SECONDS", help="Begin each fragment later, by an exponential time of this mean.")
+@_of("thin", "--thin", metavar="SHARE", help="End each fragment earlier, by this share of its length.")
+@_of("seed", "--seed", help="Of what is drawn at random.")
+@click.option("-o", "--output", metavar="FILE", required=True, help="Target: .parquet, which records how.")
+@click.option("--force", is_flag=True, help="Replace the target if it exists.")
+def perturb(file: str, output: str, force: bool, **how: Any) -> None:
+    """Write the trace with its idle fragments changed at random, to see how a result depends on the trace.
+
+    Nodes are never idle where they were not. Replays of the result say how it was made.
+    """
+    from bft.replay.trace.perturbing import perturbed
+    from bft.replay.trace.trace_files import read_trace
+    from bft.replay.trace.trace_statistics import fragments
+
+    perturbation = Perturbation(**how)
+    if perturbation == Perturbation(seed=perturbation.seed):
+        raise click.UsageError("nothing to change; give --drop, --delay or --thin")
+    if not output.endswith(".parquet"):
+        raise InputError("expected a .parquet file, which records how the trace was perturbed", file=output)
+    refuse_existing(output, force=force)
+    read = read_trace(file)
+    made = perturbed(read, perturbation)
+    _write(made, output, read.notes)
+    counts = [len(fragments(each).node) for each in (read, made)]
+    before = read.idle_node_seconds()
+    share = f", {made.idle_node_seconds() / before:.1%} of the idle node-hours" if before else ""
+    click.echo(f"{counts[1]:,} of {counts[0]:,} fragments{share} are left; {perturbation}")

@@ -17,6 +17,7 @@ from bft.replay.inputs.default_workload import default_workload
 from bft.replay.inputs.default_workload import load as load_of
 from bft.replay.inputs.given import Given, digest_of
 from bft.replay.inputs.oversized import fit_sizes
+from bft.replay.inputs.shaping import apart, shaped
 from bft.replay.options.effects import kind_of
 from bft.replay.options.options import JOB_FORMATS, Options
 from bft.replay.pools import Pool, cluster_pools, cluster_size
@@ -26,8 +27,6 @@ from bft.replay.trace.trace_files import read_trace, select_nodes, trace_from_fr
 
 # The published data set starts in row 1,000 of its matrix: what its replayer drops before anything else.
 PUBLISHED_SKIP_ROWS = 1000
-# The year 2200: later instants and their sums leave the range of timestamps, which ends in 2262.
-LAST_NS = 230 * 365 * 86_400 * SECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +99,9 @@ def load(options: Options, notes: NoteTaker, given: Given = Given()) -> Inputs:
     else:
         jobs, note = default_workload(trace)
         notes.note(note)
+    jobs = shaped(jobs, options, notes)
     generated = load_of(jobs, trace) if options.job_bounds is None and options.jobs is None else None
-    jobs = _fit(trace, _spread(jobs, options.scale_arrivals, notes), notes, align=options.align_jobs)
+    jobs = _fit(trace, jobs, notes, align=options.align_jobs)
     pool = Pool("", trace, jobs, tuple(range(len(jobs))))
     return replace(_inputs(options, jobs, [pool], notes, digests, given), generated_load=generated)
 
@@ -111,7 +111,7 @@ def _load_cluster(options: Options, notes: NoteTaker, given: Given) -> Inputs:
     jobs = _read_jobs(options, notes, digests, given)
     if not len(jobs):
         raise InputError("the job table is empty", file=jobs.source or None)
-    jobs = _spread(jobs, options.scale_arrivals, notes)
+    jobs = shaped(jobs, options, notes)
     pools = cluster_pools(options.cluster or "", jobs)
     if Path(options.cluster or "").is_file():
         digests["cluster"] = _digest(options.cluster or "")
@@ -199,23 +199,6 @@ def _digest(path: str) -> str:
     return results.digest(next((file for file in candidates if file.is_file()), candidates[0]))
 
 
-def _spread(jobs: JobTable, factor: float, notes: NoteTaker) -> JobTable:
-    """The jobs with `factor` times the time between the first submission and each."""
-    if factor == 1 or not len(jobs):
-        return jobs
-    spread = jobs.spread(factor)
-    before, after = (max(job.tsub_ns for job in table) - min(job.tsub_ns for job in table) for table in (jobs, spread))
-    late = next((job for job in spread if job.tsub_ns > LAST_NS), None)
-    if late is not None:
-        raise InputError(
-            "--scale-arrivals: would be submitted after the year 2200; expected a smaller factor",
-            file=jobs.source or None,
-            job=late.name,
-        )
-    notes.note(f"--scale-arrivals {factor:g}: jobs are submitted over {_apart(after)}, not {_apart(before)}")
-    return spread
-
-
 def _fit(trace: NodeTrace, jobs: JobTable, notes: NoteTaker, *, align: bool) -> JobTable:
     """The jobs, shifted where that is wanted; refuse those of which none can do anything in this trace."""
     source = jobs.source or None
@@ -228,7 +211,7 @@ def _fit(trace: NodeTrace, jobs: JobTable, notes: NoteTaker, *, align: bool) -> 
     if align:
         shift = trace.start - min(job.tsub_ns for job in jobs)
         jobs = jobs.shifted(shift)
-        notes.note(f"--align-jobs: all jobs are submitted {_apart(abs(shift))} {'later' if shift >= 0 else 'earlier'}")
+        notes.note(f"--align-jobs: all jobs are submitted {apart(abs(shift))} {'later' if shift >= 0 else 'earlier'}")
     late = [job for job in jobs if job.tsub_ns >= trace.end]
     hint = "--align-jobs shifts them so that the first is submitted when the trace begins"
     if len(late) == len(jobs):
@@ -242,13 +225,13 @@ def _fit(trace: NodeTrace, jobs: JobTable, notes: NoteTaker, *, align: bool) -> 
     early = [trace.start - job.tsub_ns for job in jobs if job.tsub_ns < trace.start]
     if len(early) == len(jobs) and min(early) > trace.end - trace.start:
         what = (
-            f"all jobs are submitted {_apart(min(early))} or more before the trace begins "
-            f"({_second(trace.start)}), which is {_apart(trace.end - trace.start)} long"
+            f"all jobs are submitted {apart(min(early))} or more before the trace begins "
+            f"({_second(trace.start)}), which is {apart(trace.end - trace.start)} long"
         )
         raise InputError(what, file=source, column="Tsub", hint=hint)
     if early:
         notes.note(
-            f"{len(early)} of {len(jobs)} jobs are submitted before the trace begins, by up to {_apart(max(early))}: "
+            f"{len(early)} of {len(jobs)} jobs are submitted before the trace begins, by up to {apart(max(early))}: "
             "they wait for it, which counts as queueing; --align-jobs shifts all jobs"
         )
     beyond = jobs.beyond_curve()
@@ -262,12 +245,3 @@ def _fit(trace: NodeTrace, jobs: JobTable, notes: NoteTaker, *, align: bool) -> 
 
 def _second(instant_ns: int) -> str:
     return str(np.datetime64(instant_ns // SECOND_NS, "s"))
-
-
-def _apart(nanoseconds: int) -> str:
-    """A span of time in words."""
-    seconds = nanoseconds / SECOND_NS
-    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:,.1f} {unit}"
-    return f"{seconds:g} s"

@@ -39,7 +39,12 @@ _PUBLISHED = (
     "jobs_format",
     "applications",
     "align_jobs",
+    "repeat",
+    "cap_units",
+    "shuffle_submits",
+    "arrival",
     "scale_arrivals",
+    "seed",
     "tfwd_s",
     "time_limit_s",
     "max_jobs",
@@ -70,6 +75,8 @@ def contradictions(options: Options) -> Iterator[str]:
     if (o.job_bounds is None) != (o.job_curves is None):
         given, missing = ("-bdfn", "-scfn") if o.job_curves is None else ("-scfn", "-bdfn")
         yield f"{given} needs {missing} with it: a published job set is a pair of tables"
+    if o.arrival is not None and o.scale_arrivals != 1:
+        yield "give either --arrival, new instants of submission, or --scale-arrivals, the same further apart"
     if o.cluster is not None and o.node_trace is not None:
         yield "give either -ndmap, a node trace, or --cluster, nodes that are always idle"
     if o.cluster is not None and o.compat == "reference":
@@ -183,6 +190,11 @@ NEEDS = (
         lambda o: kind_of(o.policy).rigid,
         lambda o: f"with --policy {o.policy}, whose jobs shrink when they lose nodes",
     ),
+    Need(
+        ("seed",),
+        lambda o: "seed" in constants_of(o.policy) or o.shuffle_submits or o.arrival is not None,
+        lambda o: f"with --policy {o.policy}, without --shuffle-submits and --arrival",
+    ),
     *(
         Need(
             (name,),
@@ -190,7 +202,7 @@ NEEDS = (
             lambda o: f"with --policy {o.policy}",
         )
         for name in POLICY_SETTINGS
-        if name not in ("solver", *_OF_THE_ENGINE)
+        if name not in ("solver", "seed", *_OF_THE_ENGINE)
     ),
     Need(SOLVER_OPTIONS, lambda o: "solver" in constants_of(o.policy), lambda o: f"with --policy {o.policy}"),
     Need(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from bft.models.checks import (
+    Arrival,
     Assignment,
     Check,
     Flag,
@@ -106,6 +107,10 @@ class Options:
     jobs_format: str = checked("--jobs-format", Name(("native", *JOB_FORMATS)), "native")
     applications: str | None = checked("--applications", _FILE, None)
     align_jobs: bool = checked("--align-jobs", Flag(), default=False)
+    repeat: int = checked("--repeat", Number(1, 10_000, whole=True), 1)
+    cap_units: int | None = checked("--cap-units", Maybe(whole(1)), None)
+    shuffle_submits: bool = checked("--shuffle-submits", Flag(), default=False)
+    arrival: str | None = checked("--arrival", Maybe(Arrival()), None)
     scale_arrivals: float = checked("--scale-arrivals", Number(0, 1e6), 1.0)
     oversized: Literal["refuse", "skip", "cap"] = checked(
         "--oversized", Maybe(Name(("refuse", "skip", "cap"))), _DEPENDS

@@ -66,6 +66,7 @@ class NodeTrace:
     units_per_node: int = 1
     notes: tuple[str, ...] = field(default=())
     rows: TimeArray | None = None
+    altered: str = ""
 
     def __len__(self) -> int:
         return len(self.times)

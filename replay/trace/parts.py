@@ -141,7 +141,8 @@ def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
         hours = unknown_ns / 3.6e12
         notes += (f"{hours:.4g} hours between the windows of the merged traces were not observed: no node is idle",)
     source = ", ".join(trace.source for trace in order if trace.source)
-    return replace(_described(made, order[0]), notes=notes, source=source)
+    altered = "; ".join(dict.fromkeys(trace.altered for trace in order if trace.altered))
+    return replace(_described(made, order[0]), notes=notes, source=source, altered=altered)
 
 
 def anonymised(trace: NodeTrace, key: bytes) -> NodeTrace:
@@ -174,4 +175,11 @@ def anonymised(trace: NodeTrace, key: bytes) -> NodeTrace:
 
 def _described(made: NodeTrace, of: NodeTrace) -> NodeTrace:
     """A trace with another's words for people, and its units."""
-    return replace(made, machine=of.machine, source=of.source, units_per_node=of.units_per_node, notes=of.notes)
+    return replace(
+        made,
+        machine=of.machine,
+        source=of.source,
+        units_per_node=of.units_per_node,
+        notes=of.notes,
+        altered=of.altered,
+    )

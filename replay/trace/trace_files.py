@@ -266,6 +266,7 @@ def _metadata(trace: NodeTrace) -> dict[str, str]:
         "source": trace.source,
         "start": _iso(trace.start),
         "end": _iso(trace.end),
+        **({"altered": trace.altered} if trace.altered else {}),
     }
 
 
@@ -354,6 +355,10 @@ def _from_native(frame: pd.DataFrame, metadata: dict[str, str], source: str, ski
         units_per_node=window.units_per_node,
         rows=None if numbers is None else instants,
     )
+    altered = metadata.get("altered", "")
+    if altered:
+        note = f"the trace is not as observed, but perturbed: {altered}"
+        trace = replace(trace, altered=altered, notes=(*trace.notes, note))
     if numbers is None:
         return _after_skipped(trace.read_from(instants), skip_rows, "times")
     return _after_skipped(trace, skip_rows, "rows")

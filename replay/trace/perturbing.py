@@ -1,0 +1,86 @@
+"""Node traces that might have been: fragments left out, known late, taken back early."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bft.models.checks import Number, check_fields, checked, seconds, whole
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, from_fragments
+from bft.replay.trace.trace_statistics import fragments
+
+_SHARE = Number(0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Perturbation:
+    """How a trace is to differ from what was observed; the fragments of idle time change, each by itself.
+
+    Parameters
+    ----------
+    drop
+        Probability with which a fragment is left out.
+    delay_s
+        Seconds by which a fragment begins later: drawn from an exponential distribution of this mean.
+    thin
+        Share of its length by which a fragment ends earlier; after the delay, of what is left.
+    seed
+        Of what is drawn.
+
+    Raises
+    ------
+    InputError
+        When a value is not allowed.
+
+    Examples
+    --------
+    >>> print(Perturbation(drop=0.1, delay_s=60))
+    drop 0.1, delay 60 s, seed 0
+    """
+
+    drop: float = checked("--drop", _SHARE, 0.0)
+    delay_s: float = checked("--delay", seconds(zero=True), 0.0)
+    thin: float = checked("--thin", _SHARE, 0.0)
+    seed: int = checked("--seed", whole(0), 0)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def __str__(self) -> str:
+        parts = [f"drop {self.drop:g}", f"delay {self.delay_s:g} s", f"thin {self.thin:g}"]
+        given = zip(parts, (self.drop, self.delay_s, self.thin), strict=True)
+        return ", ".join([part for part, value in given if value] + [f"seed {self.seed}"])
+
+
+def perturbed(trace: NodeTrace, how: Perturbation) -> NodeTrace:
+    """The trace with fragments left out, delayed and shortened; the window of observation stays.
+
+    A node is never idle where it was not. The draws for a fragment depend on the seed and its position alone: the
+    fragments that are left out with a smaller `drop` are left out with a larger one, too.
+
+    Examples
+    --------
+    >>> from bft.replay import always_idle
+    >>> day = always_idle(4, 0, 86_400 * SECOND_NS)
+    >>> perturbed(day, Perturbation(thin=0.25)).idle_node_seconds() / day.idle_node_seconds()
+    0.75
+    """
+    pieces = fragments(trace)
+    # A stream for each kind of change: one more option changes nothing of what the others draw.
+    kept = np.random.default_rng((how.seed, 1)).random(len(pieces.node)) >= how.drop
+    late_s = np.random.default_rng((how.seed, 2)).exponential(1.0, len(pieces.node)) * how.delay_s
+    length = pieces.end_ns - pieces.start_ns
+    late = np.minimum(late_s, length / SECOND_NS) * SECOND_NS
+    start = pieces.start_ns + np.minimum(np.round(late).astype(np.int64), length)
+    end = pieces.end_ns - np.round((pieces.end_ns - start) * how.thin).astype(np.int64)
+    kept &= end > start
+    made = from_fragments(trace.nodes, pieces.node[kept], start[kept], end[kept], trace.start, trace.end)
+    return replace(
+        made,
+        machine=trace.machine,
+        source=trace.source,
+        units_per_node=trace.units_per_node,
+        notes=trace.notes,
+        altered="; ".join(filter(None, (trace.altered, str(how)))),
+    )
