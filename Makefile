@@ -6,7 +6,7 @@ PACKAGES := milp models datasets replay
 # pytest-xdist workers
 WORKERS ?= 2
 
-.PHONY: demo test slow sandbox lowest check format clean
+.PHONY: demo test slow sandbox lowest check format docs clean
 
 ## demo: replay the bundled data set and print a summary
 demo: $(VENV)/core.stamp
@@ -42,6 +42,11 @@ format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+## docs: write the documentation site to docs/_build/html; a warning is an error
+docs: $(VENV)/dev.stamp
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bft-replay needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv $(VENV) || { echo "Could not make a virtual environment: on Debian, apt install python3-venv"; rm -rf $(VENV); exit 1; }
@@ -61,4 +66,4 @@ build/typing: Makefile
 	for f in $$(cd api && ls); do ln -s ../../../api/$$f $@/bft/$$f; done
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis demo-itrOut
+	rm -rf $(VENV) build dist docs/_build docs/generated *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis demo-itrOut

@@ -1,4 +1,4 @@
-"""`bft-replay generate`: synthetic node traces and job tables."""
+"""`bft-replay generate`: synthetic node traces, job tables and scheduler logs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from bft.replay.cli.parameters import Command, Finite, OneOf, Seconds
 Objective = Literal["throughput", "efficiency"]
 
 
-@click.group(short_help="Make a synthetic node trace or job table.")
+@click.group(short_help="Make a synthetic node trace, job table or log.")
 def generate() -> None:
-    """Make a synthetic node trace or job table, calibrated to the Summit log of February 2021."""
+    """Make a synthetic node trace or job table, calibrated to the Summit log of February 2021; or a scheduler's log."""
 
 
 @generate.command(cls=Command, name="trace", short_help="A Summit-like node trace.")
@@ -69,6 +69,22 @@ def job_table(
     with drafted(output) as draft:
         write_jobs(made, draft)
     click.echo(f"{output}: {count} jobs")
+
+
+@generate.command(cls=Command, name="sacct", short_help="A scheduler's log, as sacct prints it.")
+@click.option("--nodes", type=click.IntRange(min=2), default=64, show_default=True, help="Size of the machine.")
+@click.option("--days", type=Finite(min=0, min_open=True, max=366), default=3.0, show_default=True, help="Length.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same log.")
+@click.option("-o", "--output", metavar="FILE", required=True, help="Target, a text file.")
+def scheduler_log(nodes: int, days: float, seed: int, output: str) -> None:
+    """Make a log as `sacct -P` prints it, of a machine that is made up: to try `bft-replay ingest` on."""
+    from bft.datasets import generate_sacct
+
+    _refuse_existing(output)
+    text = generate_sacct(nodes=nodes, days=days, seed=seed)
+    with drafted(output) as draft:
+        draft.write_text(text, encoding="utf-8")
+    click.echo(f"{output}: {len(text.splitlines()) - 1} jobs on {nodes} nodes, synthetic")
 
 
 @contextmanager

@@ -31,7 +31,7 @@ def replay(**given: Any) -> int:
     """Replay jobs on a node trace and write a run directory.
 
     Without -ndmap the bundled data set is replayed; without jobs a generated workload. Each option can also be
-    given as an environment variable, BFT_REPLAY_REPLAY_ and its long name, or in a --config file.
+    given as an environment variable, as BFT_REPLAY_REPLAY_MAX_JOBS for --max-jobs, or in a --config file.
     """
     from bft.replay.cli.summary import show
     from bft.replay.results.run_directory import LOG

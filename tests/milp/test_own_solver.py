@@ -14,7 +14,7 @@ from bft.milp.backends import registry
 from bft.milp.backends.registry import describe, solver
 from bft.replay.cli.main import run
 
-OWN = ROOT / "docs" / "own-solver"
+OWN = ROOT / "examples" / "own-solver"
 JOB = {"Jmin": 1, "Jmax": 4, "Ns": [0, 1, 4], "Os": [0, 10, 30], "Tcup": 20, "Tcdw": 10}
 PROBLEM = {"units": 5, "Tfwd": 120, "jobs": [{"name": name, **JOB} for name in "ab"]}
 

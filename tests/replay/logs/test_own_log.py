@@ -14,7 +14,7 @@ from bft.replay.cli.main import run
 from bft.replay.logs import LogFormat, detect, formats
 
 IMPORT = "from bft.replay.logs import LogFormat\n"
-OWN = ROOT / "docs" / "own-log"
+OWN = ROOT / "examples" / "own-log"
 LOG = """\
 # 2024-05-01
 job 7;cn[1-3];2024-05-01T10:00:00;2024-05-01T11:00:00

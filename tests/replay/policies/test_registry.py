@@ -26,7 +26,7 @@ from bft.replay.policies import (
 )
 from bft.replay.run import policy_settings
 
-OWN = ROOT / "docs" / "own-policy"
+OWN = ROOT / "examples" / "own-policy"
 
 
 @dataclass
