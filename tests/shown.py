@@ -1,0 +1,51 @@
+"""What the commands of a page print: `python tests/shown.py docs/tutorial.md ...` writes it into the page."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from processes import AMPLE_S
+
+ROOT = Path(__file__).parents[1]
+
+
+def refreshed(text: str, folder: Path) -> str:
+    """The text of a page with what its console blocks print, run one after the other in an empty folder.
+
+    A `code-block` with a caption is a file of that name. What standard error says is not shown.
+    """
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "utf-8"}
+
+    def block(match: re.Match[str]) -> str:
+        kind, content = match[1], match[2]
+        if kind.startswith("{code-block}"):
+            caption = re.search(r"^:caption: (\S+)$", content, flags=re.MULTILINE)
+            assert caption is not None
+            (folder / caption[1]).write_text(re.sub(r"^:.*\n+", "", content, flags=re.MULTILINE))
+        if kind != "console":
+            return match[0]
+        shown = ""
+        for command in re.findall(r"^\$ ((?:.*\\\n)*.*)$", content, flags=re.MULTILINE):
+            done = subprocess.run(
+                ["sh", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=AMPLE_S,
+                check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, f"{command}\n{done.stderr}"
+            shown += f"$ {command}\n{done.stdout.strip(chr(10))}\n"
+        return f"```console\n{shown}```"
+
+    return re.sub(r"^```([^\n]*)\n(.*?)^```$", block, text, flags=re.DOTALL | re.MULTILINE)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        with tempfile.TemporaryDirectory() as scratch:
+            Path(name).write_text(refreshed(Path(name).read_text("utf-8"), Path(scratch)), "utf-8")
