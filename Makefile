@@ -24,7 +24,7 @@ slow: $(VENV)/dev.stamp
 ## that miss them are skipped
 sandbox:
 	for program in slurmctld slurmd slurmdbd munged mariadbd; do command -v $$program >/dev/null || { apt-get update -qq && \
-		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq slurm-wlm slurmdbd munge mariadb-server; break; }; done
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq slurm-wlm slurmdbd munge mariadb-server; exit $$?; }; done
 
 ## lowest: install the lowest versions of all dependencies that pyproject.toml allows, in an environment of its own
 ## below the temporary directory, and run the demo, `solve` and `jobs fit` there; skipped where no package index answers
