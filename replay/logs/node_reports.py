@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
-from typing import Any, Protocol
+from typing import Any
 
+from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.fields import split_fields
-from bft.replay.logs.node_states import state_of
+from bft.replay.logs.hostlists import HostListError, expand
+from bft.replay.logs.node_states import State, state_of
+from bft.replay.logs.pbs import host_of
+from bft.replay.logs.reading import Reading
 from bft.replay.logs.slurm_json import elements
 
 # Lines looked at to see what prints such a file.
@@ -28,25 +33,67 @@ _QUEUE = re.compile(r"\S+@(\S+)\s+[BIPCNTM]+\s+\d+/(\d+)/\d+\s+\S+\s+\S+(?:\s+(\
 _AVAILABLE = frozenset({"up", "down", "drain", "inact"})
 
 
-class Sink(Protocol):
-    """What receives nodes and their states, and accounts for lines."""
+class Sink(ABC):
+    """Accounts for the lines of a report, and hands its nodes and their states to `use`."""
 
-    cluster: str  # of the lines that follow, as far as they state it
+    def __init__(self, reading: Reading) -> None:
+        self.clusters, self.diagnosis, self.file = Clusters(reading), reading.diagnosis, reading.file
+        self.used = 0
+        self.cluster = ""  # of the lines that follow, as far as they state it
 
-    def line(self, line: str = "", /) -> None:
-        """A line of which nothing is known yet but that it holds no node."""
+    @abstractmethod
+    def use(self, hosts: tuple[str, ...], state: State | None) -> None:
+        """Nodes of the machine, in a state; None: the report states none that is known."""
+
+    def wrong(self, text: str, hosts: tuple[str, ...], state: str) -> tuple[str, str]:
+        """Why nodes and state as printed cannot be used, and a detail; empty when they can."""
+        return "", ""
+
+    def line(self, line: str = "") -> None:
+        """A line of which nothing is known yet but that it holds no node; sinfo -M begins clusters with such."""
+        self.diagnosis.lines += 1
+        self.diagnosis.no_record += 1
+        if line.startswith("CLUSTER:"):
+            self.cluster = line.partition(":")[2].strip()
 
     def take(self, text: str, number: int, state: str = "", *, vnode: bool = False) -> None:
         """A node, a list of nodes or a vnode, in a line that `line` has counted, and its state as printed."""
+        if not text or text == "global" or not text.strip("-"):  # qhost's line for all hosts, a ruler
+            return
+        try:
+            hosts = () if text == "n/a" else expand(host_of(text) if vnode else text)
+        except HostListError as error:
+            self.bad("is no list of nodes", number, str(error))
+            return
+        why, detail = self.wrong(text, hosts, state)
+        if why:
+            self.bad(why, number, detail)
+            return
+        self.diagnosis.no_record -= 1
+        self.diagnosis.rows += 1
+        if not hosts:
+            self.diagnosis.leave_out("a partition without nodes", self.file, number)
+        elif self.cluster and self.clusters.other(self.cluster, number):
+            self.diagnosis.leave_out("node of another cluster", self.file, number)
+        elif state_of(state) == "absent":
+            self.diagnosis.leave_out("a node that is not there yet (state FUTURE)", self.file, number)
+        else:
+            self.use(hosts, state_of(state))
+            self.diagnosis.used += 1
+            self.used += 1
 
-    def bad(self, reason: str, number: int, detail: str, /) -> None:
+    def bad(self, reason: str, number: int, detail: str) -> None:
         """A row, in a line that `line` has counted, that should name nodes and does not."""
+        self.diagnosis.no_record -= 1
+        self.diagnosis.rows += 1
+        self.diagnosis.skip(reason, self.file, number, detail)
 
-    def note(self, reason: str, number: int, detail: str, /) -> None:
+    def note(self, reason: str, number: int, detail: str) -> None:
         """Something worth telling about a line."""
+        self.diagnosis.note(reason, self.file, number, detail)
 
 
-def read_report(lines: Iterable[tuple[int, str]], sink: Sink, file: str) -> None:
+def read_report(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
     """Read what one command printed, each line with its number, whatever command it was.
 
     Taken are the JSON of sinfo, scontrol and pbsnodes; `NodeName=LIST` (scontrol show node, slurm.conf); the column of
@@ -59,7 +106,7 @@ def read_report(lines: Iterable[tuple[int, str]], sink: Sink, file: str) -> None
     plain = [line for _, line in head if line.strip() and not line.startswith("#")]
     numbered = chain(head, source)
     if plain and plain[0].lstrip().startswith("{"):
-        _json(numbered, sink, file)
+        _json(numbered, sink)
     elif any(_PAIR.match(line) or _NODE_NAME.search(line) for line in plain):
         _blocks(numbered, sink)
     elif _header_within(plain):
@@ -222,12 +269,12 @@ def _queues(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
         sink.take(host, number, state)
 
 
-def _json(lines: Iterable[tuple[int, str]], sink: Sink, file: str) -> None:
+def _json(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
     """What sinfo, scontrol show node (a list of nodes) or pbsnodes -F json (an object of them) print."""
     source = iter(lines)
     begun, first = next(source)
     body = chain([first], (line for _, line in source))
-    for place, name, text in elements(body, ("sinfo", "nodes"), file, "sinfo --json"):
+    for place, name, text in elements(body, ("sinfo", "nodes"), sink.file, "sinfo --json"):
         number = begun + place - 1
         try:
             entry = json.loads(text)

@@ -8,12 +8,9 @@ from datetime import datetime
 from pathlib import Path
 
 from bft.models import InputError
-from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.fields import split_fields
-from bft.replay.logs.hostlists import HostListError, expand
-from bft.replay.logs.node_reports import read_report
-from bft.replay.logs.node_states import state_of
-from bft.replay.logs.pbs import host_of
+from bft.replay.logs.node_reports import Sink, read_report
+from bft.replay.logs.node_states import State, state_of
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.sampling import BUSY, IDLE, UNAVAILABLE
 from bft.replay.logs.times import Clock, no_time
@@ -49,7 +46,7 @@ def read(reading: Reading) -> None:
         taken.append((number, line))
         if line.strip() and not line.startswith("#"):
             break
-    sink = _Sink(reading)
+    sink = _States(reading)
     columns = _columns(taken[-1][1], reading.settings.delimiter) if taken else None
     if columns:
         for _, line in taken:
@@ -58,7 +55,7 @@ def read(reading: Reading) -> None:
     else:
         for stamp_ns, body in _bodies(_chained(taken, numbered), reading, sink):
             sink.stamp_ns = stamp_ns
-            read_report(body, sink, reading.file)
+            read_report(body, sink)
     if not sink.used:
         raise InputError(
             "holds no state of any node",
@@ -72,63 +69,27 @@ def _chained(first: list[tuple[int, str]], rest: Iterator[tuple[int, str]]) -> I
     yield from rest
 
 
-class _Sink:
-    """Accounts for lines, and hands the states of nodes over to the snapshot that they belong to."""
+class _States(Sink):
+    """Hands the states of nodes over to the snapshot that they belong to."""
 
     def __init__(self, reading: Reading) -> None:
-        self._reading, self._clusters, self._snapshots = reading, Clusters(reading), reading.into.snapshots
-        self._diagnosis, self._file = reading.diagnosis, reading.file
-        self.cluster = ""
+        super().__init__(reading)
+        self._clock, self._snapshots = reading.clock, reading.into.snapshots
         self.stamp_ns = 0
-        self.used = 0
 
-    def line(self, line: str = "") -> None:
-        """A line of which nothing is known yet but that it holds no node; sinfo -M begins clusters with such."""
-        self._diagnosis.lines += 1
-        self._diagnosis.no_record += 1
-        if line.startswith("CLUSTER:"):
-            self.cluster = line.partition(":")[2].strip()
+    def use(self, hosts: tuple[str, ...], state: State | None) -> None:
+        nodes = self.clusters.indices(hosts, self.cluster)
+        self._snapshots.add(self.stamp_ns, nodes, _CODES[str(state)])
 
-    def take(self, text: str, number: int, state: str = "", *, vnode: bool = False) -> None:
-        """The state of a node, a list of nodes or a vnode, in a line that `line` has counted."""
-        if not text or text == "global" or not text.strip("-"):  # qhost's line for all hosts, a ruler
-            return
-        kind = state_of(state) if state else None
-        try:
-            hosts = () if text == "n/a" else expand(host_of(text) if vnode else text)
-        except HostListError as error:
-            self.bad("is no list of nodes", number, str(error))
-            return
-        if hosts and kind is None:
-            self.bad("states no state of a node that is known: expected idle, busy, down, or what sinfo, pbsnodes or "
-                     "bhosts print", number, ascii(state[:80]))  # fmt: skip
-            return
-        self._diagnosis.no_record -= 1
-        self._diagnosis.rows += 1
-        if not hosts:
-            self._diagnosis.leave_out("a partition without nodes", self._file, number)
-        elif self.cluster and self._clusters.other(self.cluster, number):
-            self._diagnosis.leave_out("node of another cluster", self._file, number)
-        elif kind == "absent":
-            self._diagnosis.leave_out("a node that is not there yet (state FUTURE)", self._file, number)
-        else:
-            nodes = self._clusters.indices(hosts, self.cluster)
-            self._snapshots.add(self.stamp_ns, nodes, _CODES[str(kind)])
-            self._diagnosis.used += 1
-            self.used += 1
-
-    def bad(self, reason: str, number: int, detail: str) -> None:
-        """A row, in a line that `line` has counted, that should state a node's state and does not."""
-        self._diagnosis.no_record -= 1
-        self._diagnosis.rows += 1
-        self._diagnosis.skip(reason, self._file, number, detail)
-
-    def note(self, reason: str, number: int, detail: str) -> None:
-        """A line of which only the first word was read: that states nothing here, which `take` says."""
+    def wrong(self, text: str, hosts: tuple[str, ...], state: str) -> tuple[str, str]:
+        if not hosts or state_of(state):
+            return "", ""
+        expected = "idle, busy, down, or what sinfo, pbsnodes or bhosts print"
+        return f"states no state of a node that is known: expected {expected}", ascii(state[:80])
 
     def at(self, text: str, number: int) -> bool:
         """The stamp of the row that follows; a row without one is accounted for."""
-        stamp_ns = self._reading.clock.parse(text, self._file, number)
+        stamp_ns = self._clock.parse(text, self.file, number)
         if stamp_ns is None:
             self.bad("column timestamp holds no time", number, no_time(text))
             return False
@@ -148,7 +109,7 @@ def _columns(line: str, delimiter: str) -> tuple[str, tuple[int, int, int], int]
 
 
 def _table(
-    lines: Iterable[tuple[int, str]], sink: _Sink, delimiter: str, places: tuple[int, int, int], width: int
+    lines: Iterable[tuple[int, str]], sink: _States, delimiter: str, places: tuple[int, int, int], width: int
 ) -> None:
     """A table of timestamp, node and state; its header may come again."""
     for number, line in lines:
@@ -167,7 +128,7 @@ def _table(
 
 
 def _bodies(
-    lines: Iterable[tuple[int, str]], reading: Reading, sink: _Sink
+    lines: Iterable[tuple[int, str]], reading: Reading, sink: _States
 ) -> Iterator[tuple[int, list[tuple[int, str]]]]:
     """What was printed of each snapshot, with its stamp: the line before it, else `_stamp_of_file`."""
     stamp_ns: int | None = None
