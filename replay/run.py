@@ -33,6 +33,7 @@ from bft.replay.results.bounds.bounds import Bounds, beside_bounds, bounds_of, u
 from bft.replay.results.costs import Rates, costs
 from bft.replay.results.dedicated import dedicated_traces
 from bft.replay.results.metrics import summarise
+from bft.replay.results.standing import Figures, Follower
 from bft.replay.trace.node_trace import NodeTrace
 
 # A replay that leaves more than this share of what its idle nodes are enough for says so.
@@ -193,6 +194,8 @@ class _Player:
         began = time.perf_counter()
         without = {index for index, job in enumerate(pool.jobs) if job.name in self._never_run}
         replay = Replay(pool.trace, pool.jobs, policy, self._options.rules, self._inputs.interference, without)
+        if isinstance(watcher, Follower):
+            watcher.follow(Figures(replay.ledger))
         if checkpoint is not None and checkpoint.resume(replay):
             torn = ", as its last part is torn" if checkpoint.torn else ""
             watcher.note(f"resumed from {checkpoint.path.name} after {replay.ledger.decisions} decisions{torn}")

@@ -27,28 +27,28 @@ class PlainLines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._tell(None)
+        self._write(None)
 
     def stage(self, name: str, start_ns: int, end_ns: int) -> None:
         """A replay of the window [start_ns, end_ns] begins."""
         self._start, self._end, self._next = start_ns, max(end_ns, start_ns + 1), 1
-        self._tell(f"{name}: {_day(start_ns)} to {_day(end_ns)}")
+        self._write(f"{name}: {day(start_ns)} to {day(end_ns)}")
 
     def at(self, now_ns: int, decisions: int) -> None:
         """The replay has reached an instant."""
         tenth = (now_ns - self._start) * 10 // (self._end - self._start)
         if tenth >= self._next:
             self._next = tenth + 1
-            self._tell(f"  {tenth * 10} %  {_day(now_ns)}  {decisions} decisions")
+            self._write(f"  {tenth * 10} %  {day(now_ns)}  {decisions} decisions")
 
     def note(self, text: str) -> None:
         """Something worth knowing, not an error."""
-        self._tell(f"note: {text}")
+        self._write(f"note: {text}")
 
     def done(self) -> None:
         """All stages have come to their end."""
 
-    def _tell(self, line: str | None) -> None:
+    def _write(self, line: str | None) -> None:
         """Print a line, None just flushes. A closed pipe or a full disk must not end a replay of hours."""
         if self._closed:
             return
@@ -103,7 +103,7 @@ class Bar:
         self._shown = now
         speed = decisions / max(now - self._began, 1e-9)
         self._progress.update(
-            self._task, completed=now_ns - self._start, event=_day(now_ns), speed=f"{speed:,.0f} decisions/s"
+            self._task, completed=now_ns - self._start, event=day(now_ns), speed=f"{speed:,.0f} decisions/s"
         )
 
     def note(self, text: str) -> None:
@@ -120,5 +120,6 @@ class Bar:
             self._progress.update(self._task, completed=total)
 
 
-def _day(instant_ns: int) -> str:
+def day(instant_ns: int) -> str:
+    """An instant to the second, as `2021-02-10 04:51:56`."""
     return str(np.datetime64(instant_ns, "ns").astype("datetime64[s]")).replace("T", " ") if instant_ns else ""

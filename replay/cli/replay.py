@@ -22,6 +22,7 @@ from bft.replay.cli.replay_options import replay_options
 from bft.replay.options.options import FIELDS, Options
 
 if TYPE_CHECKING:
+    from bft.replay.cli.live import LiveTable
     from bft.replay.cli.progress import Bar, PlainLines
 
 
@@ -72,7 +73,7 @@ def _executed(options: Options, folder: Path, given: dict[str, Any], log: io.Str
     """The summary of the run, whose progress has been shown."""
     from bft.replay.run import execute
 
-    with _watching(log) as watcher, _stop_on_interrupt() as should_stop:
+    with _watching(log, as_live=given["live"]) as watcher, _stop_on_interrupt() as should_stop:
         summary = execute(
             options,
             folder,
@@ -103,11 +104,15 @@ def _exit_code(summary: dict[str, Any], folder: Path, *, saved: bool) -> int:
     return 0
 
 
-def _watching(log: io.StringIO | None) -> Bar | PlainLines:
+def _watching(log: io.StringIO | None, *, as_live: bool) -> Bar | PlainLines | LiveTable:
     from bft.replay.cli.progress import Bar, PlainLines
 
     if log is None and quiet():
         log = io.StringIO()  # which nobody reads
+    if as_live and log is None:
+        from bft.replay.cli.live import live
+
+        return live()
     return Bar() if log is None and sys.stderr.isatty() else PlainLines(log)
 
 

@@ -206,6 +206,11 @@ _run = together(
         show_default=True,
         help="Print progress and summary; 0 writes them to replay.log in the run directory.",
     ),
+    click.option(
+        "--live",
+        is_flag=True,
+        help="Show how the replay stands: units, jobs, rate, last decision; on a terminal as a table.",
+    ),
     _of("bound", "--bound", help="Report how near the outcome comes to what nobody can beat."),
     _of(
         "node_watts",

@@ -1,0 +1,145 @@
+"""`--live`: how a replay stands, as a table on a terminal and as lines elsewhere. Always on standard error."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Iterator
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from bft.replay.cli.progress import PlainLines, day
+from bft.replay.results.standing import Figures
+
+# Seconds of wall time between two updates of the table, and between two lines.
+TABLE_S, LINES_S = 0.25, 10.0
+
+
+class View:
+    """One replay as it is shown: its clock, and the figures of its books.
+
+    Parameters
+    ----------
+    name
+        Of the replay: a run may have several, one after the other.
+    start_ns, end_ns
+        The window that is replayed, UTC nanoseconds.
+    """
+
+    def __init__(self, name: str, start_ns: int, end_ns: int) -> None:
+        self.name = name
+        self.figures: Figures | None = None  # there are none with --compat reference
+        self._start, self._span = start_ns, max(end_ns - start_ns, 1)
+        self._now, self._decisions = start_ns, 0
+        self._began, self._shown = time.monotonic(), -math.inf
+
+    def at(self, now_ns: int, decisions: int) -> None:
+        """The replay has reached an instant."""
+        self._now, self._decisions = now_ns, decisions
+
+    def due(self, every_s: float) -> bool:
+        """Whether it was shown so long ago."""
+        return time.monotonic() - self._shown >= every_s
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Yield label and value of all that is shown now."""
+        self._shown = time.monotonic()
+        share = min(max((self._now - self._start) / self._span, 0.0), 1.0)
+        speed = self._decisions / max(self._shown - self._began, 1e-9)
+        yield "time", f"{day(self._now)} ({share:.0%})"
+        yield "decisions", f"{self._decisions}, {speed:,.0f} per second"
+        if self.figures is not None:
+            yield from self.figures.lines()
+
+
+class LiveLines(PlainLines):
+    """One line every few seconds of wall time, for logs and pipes; the first at once, the last at the end."""
+
+    _view: View | None = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._show()
+        super().__exit__(kind, error, trace)
+
+    def stage(self, name: str, start_ns: int, end_ns: int) -> None:
+        """A replay of the window [start_ns, end_ns] begins."""
+        self._show()
+        super().stage(name, start_ns, end_ns)
+        self._view = View(name, start_ns, end_ns)
+
+    def follow(self, figures: Figures) -> None:
+        """These are its figures."""
+        if self._view is not None:
+            self._view.figures = figures
+
+    def at(self, now_ns: int, decisions: int) -> None:
+        """The replay has reached an instant."""
+        if self._view is not None:
+            self._view.at(now_ns, decisions)
+            if self._view.due(LINES_S):
+                self._show()
+
+    def _show(self) -> None:
+        if self._view is not None:
+            self._write("  " + "  ".join(f"{label}: {value}" for label, value in self._view.lines()))
+
+
+class LiveTable:
+    """A table that is drawn anew a few times a second; the last one stays."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._live = Live(console=self._console, auto_refresh=False)
+        self._view: View | None = None
+
+    def __enter__(self) -> LiveTable:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._show()
+        self._live.stop()
+
+    def stage(self, name: str, start_ns: int, end_ns: int) -> None:
+        """A replay of the window [start_ns, end_ns] begins."""
+        self._view = View(name, start_ns, end_ns)
+
+    def follow(self, figures: Figures) -> None:
+        """These are its figures."""
+        if self._view is not None:
+            self._view.figures = figures
+
+    def at(self, now_ns: int, decisions: int) -> None:
+        """The replay has reached an instant."""
+        if self._view is not None:
+            self._view.at(now_ns, decisions)
+            if self._view.due(TABLE_S):
+                self._show()
+
+    def note(self, text: str) -> None:
+        """Something worth knowing, not an error."""
+        self._console.print(f"note: {text}", markup=False, highlight=False)
+
+    def done(self) -> None:
+        """All replays have come to their end."""
+
+    def _show(self) -> None:
+        if self._view is None:
+            return
+        table = Table(title=self._view.name, title_justify="left", show_header=False, box=None, pad_edge=False)
+        for label, value in self._view.lines():
+            table.add_row(label, value)
+        self._live.update(table, refresh=True)
+
+
+def live() -> LiveTable | LiveLines:
+    """Whoever shows how a replay stands, where standard error goes."""
+    return LiveTable() if sys.stderr.isatty() else LiveLines()

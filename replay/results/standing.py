@@ -1,0 +1,96 @@
+"""How a replay under way stands: figures read from its books while it runs."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from bft.replay.engine.ledger import Ledger
+
+# The status of the row of the steps that is no decision but what remained.
+END = "end"
+
+
+class Figures:
+    """What the books of a replay say, as labels and values. Looking changes nothing.
+
+    Parameters
+    ----------
+    ledger
+        The books; they only grow, so that what has been read is not read again.
+
+    Examples
+    --------
+    >>> from bft.models import Curve, Job, JobTable
+    >>> from bft.replay import EqualShare, Replay, always_idle
+    >>> curve = Curve([0, 4], [0, 40])
+    >>> job = Job("a", 0, 1, 4, pmax=3000.0, tcup_s=5.0, tcdw_s=5.0, scalability=curve, objective=curve)
+    >>> replay = Replay(always_idle(4, 0, 600 * 10**9), JobTable((job,)), EqualShare())
+    >>> replay.step()
+    >>> dict(Figures(replay.ledger).lines())["jobs"]
+    '1 running, 0 waiting, 0 finished, 0 not in play yet'
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._steps_read = 0
+        self._standing: dict[str, Any] = {}  # the last row of the steps
+        self._decision: dict[str, Any] = {}  # the last that is a decision
+        self._by_status: Counter[str] = Counter()
+        self._answers = 0
+        self._seconds = self._max_s = 0.0
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Yield label and value of each figure."""
+        self._read()
+        if self._standing:
+            yield from self._jobs_and_units(self._standing)
+        if self._decision:
+            yield "last decision", _answer(self._decision)
+            yield "by status", ", ".join(f"{count} {status}" for status, count in sorted(self._by_status.items()))
+        if self._answers:
+            mean = self._seconds / self._answers
+            yield "decision time", f"mean {mean * 1e3:,.1f} ms, max {self._max_s * 1e3:,.1f} ms"
+
+    def _read(self) -> None:
+        steps, seconds = self._ledger.history["steps"], self._ledger.history["seconds"]
+        new = steps.since(self._steps_read)
+        for row in range(len(new["time"])):
+            self._standing = {name: column[row] for name, column in new.items()}
+            if self._standing["status"] != END:
+                self._decision = self._standing
+                self._by_status[self._decision["status"]] += 1
+        self._steps_read = len(steps)
+        times = seconds.since(self._answers)["seconds"]
+        self._seconds += sum(times)
+        self._max_s = max([self._max_s, *times])
+        self._answers = len(seconds)
+
+    def _jobs_and_units(self, step: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        """How it stands since a step."""
+        records = self._ledger.records
+        finished = sum(record.finish_ns is not None for record in records)
+        waiting, to_come = step["jobs"] - step["running"], max(len(records) - finished - step["jobs"], 0)
+        yield "units", f"{step['idle']} idle, {step['used']} of them used"
+        yield "jobs", f"{step['running']} running, {waiting} waiting, {finished} finished, {to_come} not in play yet"
+        yield "rate", f"{step['rate']:,.0f} samples/s; {self._ledger.work:,.0f} samples done"
+
+
+def _answer(step: dict[str, Any]) -> str:
+    """What a decision was."""
+    instant = np.datetime_as_string(np.datetime64(step["time"], "ns"), unit="s").replace("T", " ")
+    by = f" by {step['backend']}" if step["backend"] else ""
+    gap = f", gap {step['gap']:.2%}" if not math.isnan(step["gap"]) else ""
+    return f"{instant}, {step['status']}{by}{gap}, {step['rescaled']} jobs rescaled"
+
+
+@runtime_checkable
+class Follower(Protocol):
+    """A watcher that shows more of a replay than its clock."""
+
+    def follow(self, figures: Figures) -> None:
+        """These are the figures of the replay that begins."""
