@@ -227,11 +227,12 @@ def _alone(asked: _Asked) -> Solution:
         modes.build(posed) if asked.formulation == "modes" else node.build(posed, strict_reference=asked.strict)
     )
     process = asked.process or shared_process()
-    answer = process.solve(formulated.model, asked.backend, limits)
+    answer = process.solve(formulated.model, asked.backend, limits).above(formulated.constant)
     tables, kept = value_tables(posed), keep(posed)
     kept_value = total_value(tables, kept)
     # An upper bound that holds whatever the solver says: every job at its own best.
-    ceiling = float(sum(float(table.max()) for table in tables))
+    highest = {id(table): float(table.max()) for table in tables}
+    ceiling = sum(highest[id(table)] for table in tables)
 
     def solution(status: Status, counts: tuple[int, ...], bound: float, note: str = "") -> Solution:
         value = total_value(tables, counts)

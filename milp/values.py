@@ -30,9 +30,9 @@ def value_table(
     """
     max_units = min(job.jmax, units)
     values = tfwd * job.table_to(max_units)
-    ratios = np.broadcast_to(xi, values.shape)
-    if isinstance(xi, np.ndarray) or xi != 1.0:
-        values[1:] /= ratios[1:]
+    ratios = None if np.isscalar(xi) and xi == 1.0 else np.broadcast_to(xi, values.shape)[1:]
+    if ratios is not None:
+        values[1:] /= ratios
     if cost_model == "bftrainer":
         rate = job.rate(current) / xi_now
         if rate:
@@ -44,7 +44,8 @@ def value_table(
     if job.weight != 1.0:
         values *= job.weight
     values[1 : job.jmin] = -np.inf
-    values[1:][np.isinf(ratios[1:])] = -np.inf
+    if ratios is not None:
+        values[1:][np.isinf(ratios)] = -np.inf
     return values
 
 
@@ -183,7 +184,8 @@ def keep(problem: Problem) -> tuple[int, ...]:
 
 def largest_value(tables: Sequence[FloatArray]) -> float:
     """The largest value in magnitude that the tables have: what rounding errors of a solver are relative to."""
-    return max((float(np.abs(table[table > -np.inf]).max()) for table in tables), default=0.0)
+    different = {id(table): table for table in tables}.values()
+    return max((float(np.abs(table[table > -np.inf]).max()) for table in different), default=0.0)
 
 
 def complaint(problem: Problem, tables: Sequence[FloatArray], counts: Sequence[int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -49,10 +49,14 @@ class LinearModel:
 
 @dataclass(frozen=True, slots=True)
 class Formulated:
-    """A linear model together with the way back from its variables to counts a job."""
+    """A linear model together with the way back from its variables to counts a job.
+
+    `constant` is what those are worth that are settled beforehand, and so in no variable.
+    """
 
     model: LinearModel
     decode: Callable[[FloatArray], tuple[int, ...]]
+    constant: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,10 @@ class LinearAnswer:
     def __post_init__(self) -> None:
         object.__setattr__(self, "said", self.said or str(self.status))
         object.__setattr__(self, "status", LinearStatus.parse(str(self.status), solved=self.x is not None))
+
+    def above(self, constant: float) -> LinearAnswer:
+        """The same with `constant` added to all that is worth anything."""
+        return replace(self, objective=self.objective + constant, bound=self.bound + constant) if constant else self
 
     def values(self, model: LinearModel) -> FloatArray:
         """`x`, seen to be one finite number a variable; raise Nonsense if it is not."""

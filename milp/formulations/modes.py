@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, repeat
 
 import numpy as np
 
 from bft.milp.classes import classes_of
 from bft.milp.formulations.linear import Formulated, LinearModel
+from bft.milp.formulations.pruning import prune
 from bft.milp.problem import FloatArray, Job, Problem
 from bft.milp.values import table_of
 
 # Two slopes closer than this, relative to the larger, count as equal: the kink is rounding, not the user's.
 SLOPE_TOLERANCE = 1e-12
+
+# Up to so many classes a solver takes milliseconds. What is posed whole needs no proof of ours that it is enough.
+POSED_WHOLE = 40
 
 Run = list[tuple[int, float]]
 """Points (units, value) of a stretch of a value table that is linear between them and concave over all."""
@@ -156,21 +160,37 @@ def build(problem: Problem) -> Formulated:
 
     maximise the sum of v(p0)·t + slope_i·x_i. Concavity fills the segments in order, of all members in a run alike:
     what they have in segment i can be given out in whole units, as none of segment i + 1 is used before i is full.
+
+    With more than `POSED_WHOLE` classes only those counts are posed that an optimum can contain (`pruning`).
     """
-    model = LinearModel()
-    items: list[Chosen] = []
     classes = classes_of(problem)
-    sizes = classes.sizes.tolist()
-    for j, members in zip(classes.first, sizes, strict=True):
-        values = table_of(problem, j)
-        off = model.variable(float(values[0]), float(members))
-        chosen, binaries = add_runs(model, list(mode_runs(problem.jobs[j], problem.current[j], values)), members)
-        model.row([off, *binaries], [1.0] * (1 + len(binaries)), "=", float(members))
+    sizes = classes.sizes
+    tables = [table_of(problem, j) for j in classes.first]
+    pruned = len(tables) > POSED_WHOLE
+    if pruned:
+        tables = prune(tables, sizes, problem.units)
+    model, constant, units = LinearModel(), 0.0, problem.units
+    items: list[Chosen | int] = []  # a number: units of each member, as nothing else is left
+    for j, members, table in zip(classes.first, sizes.tolist(), tables, strict=True):
+        allowed = table > -np.inf
+        if pruned and np.count_nonzero(allowed) == 1:
+            count = int(np.argmax(allowed))
+            items.append(count)
+            units -= members * count
+            constant += members * float(table[count])
+            continue
+        off = [model.variable(float(table[0]), float(members))] if allowed[0] else []
+        edges = np.flatnonzero(np.diff(allowed)).tolist() if pruned else ()
+        chosen, binaries = add_runs(model, list(mode_runs(problem.jobs[j], problem.current[j], table, edges)), members)
+        model.row([*off, *binaries], [1.0] * (len(off) + len(binaries)), "=", float(members))
         items.append(chosen)
-    limit_units(model, items, problem.units)
+    limit_units(model, [item for item in items if isinstance(item, Chosen)], units)
 
     def decode(x: FloatArray) -> tuple[int, ...]:
-        given = [iter(chosen.counts(x, members)) for chosen, members in zip(items, sizes, strict=True)]
+        given = [
+            repeat(item) if isinstance(item, int) else iter(item.counts(x, members))
+            for item, members in zip(items, sizes.tolist(), strict=True)
+        ]
         return tuple(next(given[c]) for c in classes.of.tolist())
 
-    return Formulated(model, decode)
+    return Formulated(model, decode, constant)

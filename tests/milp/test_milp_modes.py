@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,8 +16,10 @@ from strategies import curves, magnitude, problems, worth, worth_of
 
 from bft.milp import Job, Problem, SolverProcess, keep, solve, total_value, value_tables
 from bft.milp.classes import classes_of
+from bft.milp.formulations import modes
 from bft.milp.formulations.linear import LinearModel, power_of_two_scale
 from bft.milp.formulations.modes import break_points, build, concave_runs, mode_intervals, mode_runs
+from bft.milp.formulations.pruning import prune
 
 
 @pytest.fixture(scope="module")
@@ -282,6 +286,54 @@ def test_cbc_finds_the_exact_optimum_at_any_size_of_objective(
 ) -> None:
     problem = data.draw(problems(max_jobs=8, max_units=60, scale=scale))
     assert_cbc_is_exact(problem, process)
+
+
+def and_waiting_twins(problem: Problem) -> Problem:
+    """Every job once more, without units."""
+    twins = tuple(replace(job, name=f"{job.name} again") for job in problem.jobs)
+    return replace(problem, jobs=problem.jobs + twins, current=problem.current + (0,) * len(twins))
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    problems(max_jobs=4, max_units=7).filter(lambda problem: problem.jobs)
+    | problems(max_jobs=2, max_units=7).filter(lambda problem: problem.jobs).map(and_waiting_twins)
+)
+def test_what_is_pruned_is_in_no_optimum(problem: Problem) -> None:
+    tables, classes = value_tables(problem), classes_of(problem)
+    left = prune([tables[j] for j in classes.first], classes.sizes, problem.units)
+    worth = {
+        counts: sum(float(table[n]) for table, n in zip(tables, counts, strict=True))
+        for counts in itertools.product(*(range(len(table)) for table in tables))
+        if sum(counts) <= problem.units
+    }
+    least = max(worth.values()) - 1e-12 * magnitude(problem)
+    for counts, value in worth.items():
+        kept = [left[c][n] for c, n in zip(classes.of, counts, strict=True)]
+        assert value < least or sum(kept) == pytest.approx(value)
+
+
+@settings(deadline=None, max_examples=100)
+@given(data=st.data())
+def test_cbc_has_the_exact_optimum_of_what_pruning_leaves(data: st.DataObject, process: SolverProcess) -> None:
+    some, alike = problems(max_jobs=8, max_units=60), problems(max_jobs=4, max_units=30).map(and_waiting_twins)
+    problem = data.draw(some | alike)
+    with patch.object(modes, "POSED_WHOLE", 0):
+        assert_cbc_is_exact(problem, process)
+
+
+@pytest.mark.parametrize("cost_model", ["bftrainer", "stall"])
+@pytest.mark.parametrize("seed", range(3))
+def test_of_hundreds_of_running_jobs_hardly_any_is_left_to_the_solver(
+    seed: int, cost_model: Any, process: SolverProcess
+) -> None:
+    random = np.random.default_rng(seed)
+    shapes = ["convex", "flat", "step between whole numbers", "falling", "straight"]
+    jobs = tuple(shaped(f"j{j}", shapes[j % 5], tcup=float(random.uniform(17, 19))) for j in range(400))
+    current = [int(n) for n in random.multinomial(450, [1 / 100] * 100)] + [0] * 300
+    problem = Problem(500, 60.0, jobs, tuple(current), cost_model)
+    assert_cbc_is_exact(problem, process)
+    assert len(build(problem).model.objective) < 200
 
 
 def shaped(name: str, shape: str, **others: object) -> Job:
