@@ -74,7 +74,7 @@ def command_lines(page: Path) -> Iterator[str]:
 def variants(line: str) -> Iterator[list[str]]:
     """Arguments of a command line, one list for each choice that it leaves."""
     line = re.sub(r"\s+(#|>|\|\s|&&|;).*$", "", line.replace("\\|", "|")).strip()
-    parts = shlex.split(line)[1:]
+    parts = [re.sub(r"\$\w+", "3", part) for part in shlex.split(line)[1:]]  # of a loop in a shell
     if any(part in ("...", "…", "[OPTIONS]") for part in parts):
         parts = [part for part in parts if part not in ("...", "…", "[OPTIONS]")]
     choices = [part.split("|") if re.fullmatch(r"[\w-]+(\|[\w-]+)+", part) else [part] for part in parts]

@@ -10,7 +10,7 @@ import click
 from bft.replay.cli.parameters import Command
 
 
-@click.command(cls=Command, short_help="What can solve a decision here, with versions and licences.")
+@click.command(cls=Command)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def backends(as_json: bool) -> None:
     """List the backends: version, licence, limits, formulations, and how to get what is missing."""

@@ -13,7 +13,7 @@ from bft.replay.cli.replay_options import bound_options
 from bft.replay.options.options import FIELDS, Options
 
 
-@click.command(cls=NamesWholeOption, short_help="Report what no policy can beat.")
+@click.command(cls=NamesWholeOption)
 @bound_options
 @click.option("--json", "as_json", is_flag=True, help="Write the bounds as JSON.")
 def bound(as_json: bool, **given: Any) -> None:

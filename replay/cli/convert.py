@@ -15,7 +15,7 @@ JOB_MARKS = {"Jmin", "Jmax", "Pmax"}
 CURVE_MARKS = {"Ns", "Ps"}
 
 
-@click.command(cls=NamesWholeOption, short_help="Rewrite a trace or job table in the native form.")
+@click.command(cls=NamesWholeOption)
 @click.argument("sources", metavar="FILE [FILE]", nargs=-1, required=True)
 @click.option("-o", "--output", metavar="FILE", required=True, help="Target: .parquet or .csv (jobs: .jsonl too).")
 @click.option("--sort", is_flag=True, help="Accept a trace whose rows are not in order of time.")

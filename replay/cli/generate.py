@@ -10,13 +10,14 @@ from typing import Literal
 import click
 
 from bft.models import InputError
+from bft.replay.cli.help import Group
 from bft.replay.cli.output import drafted
 from bft.replay.cli.parameters import Command, Finite, OneOf, Seconds
 
 Objective = Literal["throughput", "efficiency"]
 
 
-@click.group(short_help="Make a synthetic node trace, job table or log.")
+@click.group(cls=Group)
 def generate() -> None:
     """Make a synthetic node trace or job table, calibrated to the Summit log of February 2021; or a scheduler's log."""
 

@@ -58,7 +58,7 @@ def _about(name: str) -> str:
         return str(error)
 
 
-@click.command(cls=NamesWholeOption, short_help="Make a node trace of a scheduler's logs.")
+@click.command(cls=NamesWholeOption)
 @click.argument("log_format", metavar="FORMAT", type=Checked(Name(_formats)))
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("-o", "--output", metavar="FILE", required=True, help="Target: .parquet, .csv or .csv.gz.")

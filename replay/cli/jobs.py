@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from bft.models import InputError
+from bft.replay.cli.help import Group
 from bft.replay.cli.messages import say_note, say_warning
 from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf, Seconds
@@ -28,7 +29,7 @@ Kind = Literal["piecewise", "amdahl", "usl", "throughput"]
 Measure = Literal["largest-share", "skewness"]
 
 
-@click.group(short_help="Make job tables from measurements.")
+@click.group(cls=Group)
 def jobs() -> None:
     """Make job tables from measurements: scalability from throughputs or training logs, skew from layer sizes."""
 

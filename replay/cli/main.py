@@ -17,37 +17,41 @@ from types import FrameType
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from bft.models.checks import did_you_mean
 from bft.replay.cli.address_space import too_small
+from bft.replay.cli.help import Group
 from bft.replay.cli.messages import on_standard_error
 from bft.replay.cli.parameters import bind_variables
 
 EXIT_BAD_INPUT, EXIT_DEGRADED, EXIT_INTERRUPTED = 2, 3, 130
 
-# Sub-command -> where it lives. Modules are imported when called: an invalid option should not wait for pandas.
+# Sub-command -> what the list of commands says of it. The module of the same name in this folder has it; it is imported
+# when called: neither a list nor an invalid option should wait for pandas.
 COMMANDS = {
-    "replay": "bft.replay.cli.replay:replay",
-    "bound": "bft.replay.cli.bound:bound",
-    "solve": "bft.replay.cli.solve:solve",
-    "report": "bft.replay.cli.report:report",
-    "ingest": "bft.replay.cli.ingest:ingest",
-    "trace": "bft.replay.cli.trace:trace",
-    "jobs": "bft.replay.cli.jobs:jobs",
-    "xi": "bft.replay.cli.xi:xi",
-    "predict": "bft.replay.cli.predict:predict",
-    "convert": "bft.replay.cli.convert:convert",
-    "generate": "bft.replay.cli.generate:generate",
-    "policies": "bft.replay.cli.policies:policies",
-    "backends": "bft.replay.cli.backends:backends",
+    "replay": "Replay a node trace (the default command).",
+    "bound": "Report what no policy can beat.",
+    "solve": "Solve allocation problems given as JSON.",
+    "report": "Write a run as one HTML page.",
+    "ingest": "Make a node trace of a scheduler's logs.",
+    "trace": "Look at node traces, cut, join and anonymise them.",
+    "jobs": "Make job tables from measurements.",
+    "xi": "Measure, build and look at xi tables.",
+    "predict": "Learn durations, submissions and sharing scores from logs.",
+    "convert": "Rewrite a trace or job table in the native form.",
+    "generate": "Make a synthetic node trace, job table or log.",
+    "policies": "Who can decide: the policies, and their constants.",
+    "backends": "What can solve a decision here, with versions and licences.",
 }
 DEFAULT = "replay"
+COMPLETION = "_BFT_REPLAY_COMPLETE"
 GIVEN = "bft.replay.given"  # where click's context keeps the arguments
 # Two interrupts closer than this are one: programs such as timeout signal the process and then its group.
 DOUBLE_S = 0.3
 
 
-class _Dispatcher(click.Group):
+class _Dispatcher(Group):
     """A group whose default command is `replay`: `bft-replay -ndmap TRACE -Tfwd 120` needs no verb."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -57,12 +61,22 @@ class _Dispatcher(click.Group):
         cmd_name = cmd_name.lower()
         if cmd_name not in COMMANDS:
             return None
-        module, name = COMMANDS[cmd_name].split(":")
-        command: click.Command = getattr(import_module(module), name)
+        command: click.Command = getattr(import_module(f"bft.replay.cli.{cmd_name}"), cmd_name)
         bind_variables(command, f"BFT_REPLAY_{cmd_name.upper()}")
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing and not args:  # completion of the first word; options are those of the default command
+            words = os.environ.get("COMP_WORDS", "").split()
+            if not words[-1:] or not words[-1].startswith("-"):
+                return []
         if args and not args[0].startswith("-") and args[0].lower() not in COMMANDS:
             hint = f"; to replay a trace: bft-replay -ndmap {args[0]}" if Path(args[0]).is_file() else ""
             hint = hint or did_you_mean(args[0], COMMANDS)
@@ -136,6 +150,8 @@ def run(args: list[str] | None = None) -> int:
 
 
 def _run(args: list[str] | None) -> int:
+    if COMPLETION in os.environ:  # a shell asks what the Tab key may write
+        cli.main(args=args, prog_name="bft-replay")
     output = sys.stdout
     try:
         code = cli.main(args=args, prog_name="bft-replay", standalone_mode=False)

@@ -13,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from bft.models.checks import MAX_S, Check, Flag, Name, Number, Several, did_you_mean, seconds
+from bft.replay.cli.help import Helpful, marked
 from bft.replay.cli.messages import verbosity_options
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ class Checked(_AnyType):
         return f"[{'|'.join(names)}]" if isinstance(names, tuple) else None
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The names that begin so."""
+        """The names that begin so; files and folders, where the option takes one."""
+        if param.metavar in ("FILE", "DIR", "NxU|FILE"):
+            return [CompletionItem(incomplete, type="dir" if param.metavar == "DIR" else "file")]
         names = self.check.all_names() if isinstance(self.check, Name) else ()
         return [CompletionItem(name) for name in names if name.startswith(incomplete.lower())]
 
@@ -104,6 +107,18 @@ def together(*options: Decorator) -> Decorator:
         return command
 
     return decorate
+
+
+def section(title: str, *options: Decorator) -> Decorator:
+    """Several options that `--help` lists below a title."""
+    decorate = together(*options)
+
+    def decorated(command: Any) -> Any:
+        made = decorate(command)
+        marked(made.__click_params__, title)
+        return made
+
+    return decorated
 
 
 class YesNo(_BoolType):
@@ -203,7 +218,7 @@ def _limit_input(ctx: click.Context, param: click.Parameter, value: int | None) 
         ctx.with_resource(memory_limit(value))
 
 
-class Command(click.Command):
+class Command(Helpful):
     """A command with -v and -q.
 
     It names an unknown option in full; click names its first letter when it starts with one dash.

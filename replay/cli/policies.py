@@ -13,7 +13,7 @@ from bft.models.checks import Name
 from bft.replay.cli.parameters import Command
 
 
-@click.command(cls=Command, short_help="Who can decide: the policies, and their constants.")
+@click.command(cls=Command)
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def policies(name: str | None, as_json: bool) -> None:

@@ -10,6 +10,7 @@ import click
 
 from bft.models import InputError
 from bft.models.prediction.regressors import KINDS
+from bft.replay.cli.help import Group
 from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf
 
@@ -34,7 +35,7 @@ _seed = click.option(
 )
 
 
-@click.group(short_help="Learn durations, submissions and sharing scores from logs.")
+@click.group(cls=Group)
 def predict() -> None:
     """Learn from a log how long jobs run, how many come, and who may share units (needs bft-replay[ml]).
 

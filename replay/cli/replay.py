@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bft.replay.cli.progress import Bar, PlainLines
 
 
-@click.command(cls=NamesWholeOption, short_help="Replay a node trace (the default command).")
+@click.command(cls=NamesWholeOption)
 @replay_options
 def replay(**given: Any) -> int:
     """Replay jobs on a node trace and write a run directory.

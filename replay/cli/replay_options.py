@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from bft.models.checks import Text
-from bft.replay.cli.parameters import Checked, Decorator, Seconds, YesNo, option, together, use_config
+from bft.replay.cli.parameters import Checked, Decorator, Seconds, YesNo, option, section, together, use_config
 from bft.replay.cli.solver_options import solver_options
 from bft.replay.options.options import DECISION_LIMIT_S, FIELDS
 from bft.replay.policies.solver import SolverOptions
@@ -18,7 +18,8 @@ def _of(name: str, *flags: str, **more: Any) -> Decorator:
     return option(name, *flags, check=field.check, default=field.default, **more)
 
 
-_inputs = together(
+_trace = section(
+    "Input",
     _of(
         "node_trace",
         "-ndmap",
@@ -26,6 +27,20 @@ _inputs = together(
         metavar="FILE",
         help="Node trace: Parquet, CSV, or the published pickle. [bundled]",
     ),
+    _of(
+        "cluster",
+        "--cluster",
+        metavar="NxU|FILE",
+        help="A fixed cluster instead of a trace: N nodes of U units; or a file with virtual clusters: "
+        "vc, nodes, units_per_node.",
+    ),
+    _of("first_node", "-nis", "--first-node", help="First node (column) to use."),
+    _of("node_count", "-nN", "--node-count", help="How many nodes (columns) to use. [all]"),
+    _of("skip_rows", "--skip-rows", help="First rows of the trace to leave out. [0; compat: 1000]"),
+    _of("sort", "--sort", help="Accept a trace whose rows are not in order of time."),
+)
+_jobs = section(
+    "Jobs",
     _of("job_bounds", "-bdfn", "--job-bounds", metavar="FILE", help="Published job table: bounds (needs -scfn)."),
     _of("job_curves", "-scfn", "--job-curves", metavar="FILE", help="Published job table: scalability (needs -bdfn)."),
     _of("jobs", "--jobs", metavar="FILE", help="Job table in one file, instead of -bdfn and -scfn."),
@@ -68,20 +83,10 @@ _inputs = together(
         help="Jobs that need more units than are ever idle: refuse, leave out, or run them on what there is. "
         "[refuse for rigid policies, else skip]",
     ),
-    _of(
-        "cluster",
-        "--cluster",
-        metavar="NxU|FILE",
-        help="A fixed cluster instead of a trace: N nodes of U units; or a file with virtual clusters: "
-        "vc, nodes, units_per_node.",
-    ),
-    _of("first_node", "-nis", "--first-node", help="First node (column) to use."),
-    _of("node_count", "-nN", "--node-count", help="How many nodes (columns) to use. [all]"),
-    _of("skip_rows", "--skip-rows", help="First rows of the trace to leave out. [0; compat: 1000]"),
-    _of("sort", "--sort", help="Accept a trace whose rows are not in order of time."),
     _of("seed", "--seed", help="Of what is drawn at random: --shuffle-submits, --arrival, policies that search so."),
 )
-_decisions = together(
+_policy = section(
+    "Policy",
     _of(
         "policy",
         "--policy",
@@ -137,6 +142,9 @@ _decisions = together(
         show_default=True,
         help="Decide by MILP; 0 is --policy equal-share.",
     ),
+)
+_solver = section(
+    "Solver",
     solver_options(SolverOptions(time_limit_s=DECISION_LIMIT_S), backend="cbc; with --preset best auto"),
     _of(
         "verify",
@@ -144,7 +152,8 @@ _decisions = together(
         help="Check every answer by the exact dynamic programme (DP), also with --ties solver or --gap.",
     ),
 )
-_ratios = together(
+_ratios = section(
+    "Sharing",
     _of("xi", "--xi", metavar="FILE", help="xi table: who slows whom down by how much when they share units."),
     _of("xi_max", "--xi-max", help="Share only where both ratios are at most this. [no limit]"),
     _of("unit_memory_gib", "--unit-memory", help="Memory of a unit, GiB: share only what fits together. [any]"),
@@ -157,15 +166,18 @@ _ratios = together(
     _of("sub_batch", "--sub-batch", help="Least share of its goodput that a job keeps with a smaller batch."),
     _of("forbid", "--forbid", metavar="MODEL,MODEL", help="Two models that may not share; may be repeated."),
 )
-_sharing = together(_ratios, _of("xi_partners", "--xi-partners", help="Best partners considered per job."))
-_in_play = _of(
-    "max_jobs",
-    "-maxJ",
-    "--max-jobs",
-    help="Jobs in play at once, 0 for all; later ones wait. [10; with --cluster or --preset best all]",
+_sharing = section("Sharing", _ratios, _of("xi_partners", "--xi-partners", help="Best partners considered per job."))
+_in_play = section(
+    "Policy",
+    _of(
+        "max_jobs",
+        "-maxJ",
+        "--max-jobs",
+        help="Jobs in play at once, 0 for all; later ones wait. [10; with --cluster or --preset best all]",
+    ),
 )
-_rules = together(
-    _in_play,
+_rules = section(
+    "Costs and rules",
     _of(
         "cost_model",
         "--cost-model",
@@ -194,7 +206,8 @@ _rules = together(
         "compat", "--compat", help="Account as the published replayer; as Lucid's artifact; as Pollux' (30 s a start)."
     ),
 )
-_run = together(
+_run = section(
+    "Output",
     click.option("-name", "--name", type=Checked(Text()), default="debug", show_default=True, help="Name of the run."),
     click.option(
         "-print",
@@ -250,6 +263,6 @@ _run = together(
         help="TOML file with options by their long names; flags win.",
     ),
 )
-replay_options = together(_inputs, _decisions, _sharing, _rules, _run)
+replay_options = together(_trace, _jobs, _policy, _in_play, _solver, _sharing, _rules, _run)
 # Those on which bounds depend, whoever decides.
-bound_options = together(_inputs, _ratios, _in_play)
+bound_options = together(_trace, _jobs, _ratios, _in_play)

@@ -11,7 +11,7 @@ from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import NamesWholeOption
 
 
-@click.command(cls=NamesWholeOption, short_help="Write a run as one HTML page.")
+@click.command(cls=NamesWholeOption)
 @click.argument("run", metavar="RUN")
 @click.option("-o", "--output", metavar="FILE", help="Where to write it. [RUN.html]")
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")

@@ -33,7 +33,7 @@ from bft.replay.policies.solver import SolverOptions
 Solver = Callable[[object], dict[str, Any]]
 
 
-@click.command(cls=NamesWholeOption, short_help="Solve allocation problems given as JSON.")
+@click.command(cls=NamesWholeOption)
 @click.argument("problem", metavar="PROBLEM")
 @solver_options(SolverOptions("auto"))
 @click.option("-o", "--output", metavar="FILE", help="Where to write the answer. [standard output]")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from bft.replay.cli.help import Group
 from bft.replay.cli.parameters import NamesWholeOption
 from bft.replay.cli.trace_parts import anonymise, merge, perturb, select, slice_
 from bft.replay.trace.node_trace import SECOND_NS
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
-@click.group(short_help="Look at node traces, cut, join and anonymise them.")
+@click.group(cls=Group)
 def trace() -> None:
     """Look at node traces, cut windows and nodes out of them, join them, and make them fit to be shown."""
 

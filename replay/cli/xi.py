@@ -13,6 +13,7 @@ import click
 
 from bft.models import InputError
 from bft.models.checks import MAX_LIMIT_S
+from bft.replay.cli.help import Group
 from bft.replay.cli.messages import say_note, say_progress
 from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf, Seconds
@@ -28,7 +29,7 @@ IMPLAUSIBLE = 5.0
 LISTED = 10
 
 
-@click.group(short_help="Measure, build and look at xi tables.")
+@click.group(cls=Group)
 def xi() -> None:
     """Who slows whom down by how much on shared units: measure it, make a table of it, look at the table."""
 

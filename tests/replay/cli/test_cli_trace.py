@@ -137,7 +137,7 @@ def test_trace_alone_shows_its_commands(capsys: pytest.CaptureFixture[str]) -> N
     assert run(["trace"]) in (0, 2)  # by version of click
     assert "info" in "".join(capsys.readouterr())
     assert run(["trace", "inf"]) == 2
-    assert "No such command 'inf'" in capsys.readouterr().err
+    assert "no command 'inf'" in capsys.readouterr().err
 
 
 def test_a_terminal_without_our_characters_is_served(trace: str) -> None:

@@ -1,0 +1,165 @@
+"""What `--help` shows, what the Tab key completes, and how an unknown word is answered."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.shell_completion import ShellComplete
+from processes import AMPLE_S
+
+from bft.replay.cli.help import EXAMPLES
+from bft.replay.cli.main import COMMANDS, cli, run
+
+BFT = Path(sys.executable).with_name("bft-replay")
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    """Every command with its path, groups among them."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield " ".join((*path, name)), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+ALL = dict(commands(cli))
+
+
+@pytest.mark.parametrize("path", ["", *ALL])
+def test_every_command_shows_two_examples_that_are_command_lines(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert path in EXAMPLES, "two lines in replay/cli/help.py"
+    assert run([*path.split(), "--help"]) == 0
+    shown = capsys.readouterr().out
+    for line in EXAMPLES[path]:
+        assert f"  {line}\n" in shown
+        parse(line.split()[1:])
+
+
+def parse(args: list[str]) -> None:
+    """Parse a command line as a shell would call it; run nothing."""
+    try:
+        command, context = cli, cli.make_context("bft-replay", args)
+        while isinstance(command, click.Group):
+            left = [*context._protected_args, *context.args]
+            name, found, left = command.resolve_command(context, left)
+            assert found is not None
+            command, context = found, found.make_context(name, left, parent=context)
+    except click.exceptions.Exit:  # --recipe
+        return
+
+
+def test_no_example_is_left_of_a_command_that_is_gone() -> None:
+    assert set(EXAMPLES) == {"", *ALL}
+
+
+@pytest.mark.parametrize("path", ["", *ALL])
+def test_words_are_whole_at_eighty_columns(
+    path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    run([*path.split(), "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    examples = {f"  {line}" for line in EXAMPLES[path]}
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        assert len(line) <= 80 or line in examples
+        # A line that ends in a hyphen would go on with the rest of a word.
+        assert not re.search(r"\w-$", line) or not after.strip(), line
+
+
+def test_help_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    run(["replay", "--help"])
+    assert 120 < max(map(len, capsys.readouterr().out.splitlines())) <= 160
+
+
+def test_a_replay_lists_its_options_by_section(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["replay", "--help"])
+    titles = re.findall(r"^(\w[\w ]*):$", capsys.readouterr().out, flags=re.MULTILINE)
+    assert titles == ["Input", "Jobs", "Policy", "Solver", "Sharing", "Costs and rules", "Output", "Other", "Examples"]
+
+
+def test_the_list_of_commands_loads_none_of_them() -> None:
+    code = (
+        "import sys\nfrom bft.replay.cli.main import run\nrun(['--help'])\n"
+        "print([name for name in sys.modules if name.startswith('bft.replay.cli.') and 'replay_options' in name])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=AMPLE_S, check=True)
+    assert said.stdout.endswith("[]\n")
+    for name, about in COMMANDS.items():
+        assert f"  {name}" in said.stdout
+        assert about.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("bft-replay ", set(COMMANDS)),
+        ("bft-replay re", {"replay", "report"}),
+        ("bft-replay --pol", {"--policy", "--policy-time-limit"}),
+        ("bft-replay --policy tir", {"tiresias-l", "tiresias-g", "tiresias-pollux"}),
+        ("bft-replay replay --backend c", {"cbc"}),
+        ("bft-replay replay --jobs-format p", {"pollux", "philly"}),
+        ("bft-replay replay --preset ", {"best"}),
+        ("bft-replay trace in", {"info"}),
+        ("bft-replay ingest slurm-j", {"slurm-json"}),
+        ("bft-replay solve x.json --backend ga", set()),
+    ],
+)
+def test_the_tab_key_completes(words: str, expected: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    *args, incomplete = words.split(" ")
+    monkeypatch.setenv("COMP_WORDS", words)
+    completer = ShellComplete(cli, {}, "bft-replay", "_BFT_REPLAY_COMPLETE")
+    assert {item.value for item in completer.get_completions(args[1:], incomplete)} == expected
+
+
+def test_the_tab_key_completes_files_where_an_option_takes_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    completer = ShellComplete(cli, {}, "bft-replay", "_BFT_REPLAY_COMPLETE")
+    for args, kind in ((["-ndmap"], "file"), (["replay", "--jobs"], "file"), (["replay", "--out"], "dir")):
+        monkeypatch.setenv("COMP_WORDS", " ".join(["bft-replay", *args, "x"]))
+        assert [item.type for item in completer.get_completions(args, "x")] == [kind]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_says_nothing_but_completions(shell: str) -> None:
+    def call(instruction: str, **more: str) -> str:
+        environment = {**os.environ, "_BFT_REPLAY_COMPLETE": instruction, **more}
+        done = subprocess.run([str(BFT)], env=environment, capture_output=True, text=True, timeout=AMPLE_S, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    if shell != "bash":  # which is asked for its version first
+        assert "_BFT_REPLAY_COMPLETE" in call(f"{shell}_source")
+    assert "generate" in call(
+        f"{shell}_complete", COMP_WORDS="bft-replay gen", COMP_CWORD="gen" if shell == "fish" else "1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["replya"], "did you mean 'replay'?"),
+        (["trace", "inof", "x"], "did you mean 'info'?"),
+        (["replay", "--polcy", "milp"], "--policy"),
+        (["--policy", "mlip"], "did you mean 'milp'?"),
+        (["ingest", "slrum", "x", "-o", "y.parquet"], "did you mean 'slurm'?"),
+        (["--backend", "cbv"], "did you mean 'cbc'?"),
+        (["ingest", "--recipe", "slrum"], "did you mean 'slurm'?"),
+        (["policies", "mlip"], "did you mean 'milp'?"),
+        (["generate", "job"], "did you mean 'jobs'?"),
+        (["--preset", "bets"], "did you mean 'best'?"),
+    ],
+)
+def test_an_unknown_word_is_answered_by_what_may_have_been_meant(
+    args: list[str], message: str, capsys: pytest.CaptureFixture[str], here: Path
+) -> None:
+    assert run(args) == 2
+    assert message in re.sub(r"\s+", " ", capsys.readouterr().err)
