@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -129,7 +129,7 @@ class Formatter(click.HelpFormatter):
         """Write the line of usage."""
         super().write_usage(prog, args.replace("-", _GLUE), prefix)
 
-    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         """Write terms and what they mean."""
         super().write_dl([(term, text.replace("-", _GLUE)) for term, text in rows], col_max, col_spacing)
 
