@@ -6,15 +6,21 @@ PACKAGES := milp models datasets replay
 # pytest-xdist workers
 WORKERS ?= 2
 
-.PHONY: demo test slow sandbox lowest check format docs clean
+.PHONY: demo test test-browser slow sandbox lowest check format docs clean
 
-## demo: replay the bundled data set and print a summary
-demo: $(VENV)/core.stamp
+## demo: replay the bundled data set, print a summary, and write a report of it
+demo: $(VENV)/report.stamp
 	$(BIN)/bft-replay -Tfwd 120 --out demo-itrOut --force
+	@$(BIN)/bft-replay report demo-itrOut --force | sed 's|^|The report, for any browser: |'
 
 ## test: run the test suite, except what `make slow` runs
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not browser"
+
+## test-browser: open reports in headless Chromium; installs Chromium (Debian, as root), axe-core (npm) and playwright
+test-browser: $(VENV)/browser.stamp build/axe/node_modules/axe-core/axe.min.js
+	command -v chromium > /dev/null || { apt-get update && apt-get install -y chromium; }
+	$(BIN)/python -m pytest tests/browser
 
 ## slow: run the slow tests; what `make lowest` runs is among them
 slow: $(VENV)/dev.stamp
@@ -59,6 +65,20 @@ $(VENV)/dev.stamp: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@ $(VENV)/core.stamp
 
+$(VENV)/report.stamp: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[report]'
+	touch $@ $(VENV)/core.stamp
+
+$(VENV)/browser.stamp: pyproject.toml $(VENV)/dev.stamp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[browser]'
+	touch $@
+
+# What checks that pages can be used by all.
+build/axe/node_modules/axe-core/axe.min.js: Makefile
+	command -v npm > /dev/null || { apt-get update && apt-get install -y npm; }
+	npm install --silent --no-save --prefix build/axe axe-core@4.10
+	touch $@
+
 # The import package is bft.*, its folders lie at the top level: mypy needs to see it as it is imported.
 build/typing: Makefile
 	rm -rf $@ && mkdir -p $@/bft
@@ -66,4 +86,5 @@ build/typing: Makefile
 	for f in $$(cd api && ls); do ln -s ../../../api/$$f $@/bft/$$f; done
 
 clean:
-	rm -rf $(VENV) build dist docs/_build docs/generated *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis demo-itrOut
+	rm -rf $(VENV) build dist docs/_build docs/generated *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+		demo-itrOut demo-itrOut.html

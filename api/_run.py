@@ -118,8 +118,11 @@ class Run:
 
         return plotted(self)
 
-    def report(self, path: str | Path) -> Path:
+    def report(self, path: str | Path, *, static: bool = False, title: str | None = None) -> Path:
         """Write the run as one HTML page to show to others, and return where it is; a page there is replaced.
+
+        Charts that zoom need the extra `report`; a `static` page has none and needs none. The title is the machine's
+        name, where none is given.
 
         Examples
         --------
@@ -127,7 +130,7 @@ class Run:
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
-        ...     page = bft.replay(policy="fifo", dedicated=False).report(Path(folder, "run.html"))
+        ...     page = bft.replay(policy="fifo", dedicated=False).report(Path(folder, "run.html"), static=True)
         ...     page.read_text()[:15]
         '<!DOCTYPE html>'
         """
@@ -135,7 +138,7 @@ class Run:
         from bft.replay.report import write_report
 
         with drafted(path) as draft:
-            write_report(self.folder, draft)
+            write_report([self.folder], draft, static=static, title=title)
         return Path(path)
 
     def save(self, folder: str | Path) -> Run:

@@ -40,6 +40,10 @@ from bft.replay.trace.node_trace import NodeTrace
 MUCH_LEFT = 0.05
 
 
+# Of the time that decisions took: enough of them to draw its distribution.
+_QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
+
+
 def policy_settings(options: Options, interference: Interference | None = None) -> dict[str, Any]:
     """What a run lets its policy know: fields of these names are filled from it."""
     known = {**options.flat(), "solver": options.solver}
@@ -392,12 +396,19 @@ def _replay_reference(
     return metrics, timing, write
 
 
-def _decision_times(outcome: Outcome) -> dict[str, float]:
+def _decision_times(outcome: Outcome) -> dict[str, Any]:
     seconds = np.array(outcome.decision_seconds)
     if not len(seconds):
         return {"count": 0}
     named = dict(zip(("median", "p99", "max"), np.percentile(seconds, (50, 99, 100)).tolist(), strict=True))
-    return {"count": len(seconds), "sum": float(seconds.sum()), "mean": float(seconds.mean()), **named}
+    quantiles = np.quantile(seconds, np.array(_QUANTILES)).tolist()
+    return {
+        "count": len(seconds),
+        "sum": float(seconds.sum()),
+        "mean": float(seconds.mean()),
+        **named,
+        "quantiles": {str(share): value for share, value in zip(_QUANTILES, quantiles, strict=True)},
+    }
 
 
 def _summary(options: Options, inputs: Inputs, metrics: dict[str, Any], notes: Notes) -> dict[str, Any]:

@@ -45,3 +45,25 @@ def drafted(output: str | Path) -> Iterator[Path]:
         if isinstance(error, FileExistsError):  # by mkdir
             reason = "its folder is a file"
         raise InputError(f"cannot be written: {reason}", file=target) from error
+
+
+@contextmanager
+def figure_folder(target: Path, *, force: bool) -> Iterator[Path]:
+    """Yield a hidden folder to fill; when the block ends well its files are put into `target`, else nothing is.
+
+    Files of the same names are replaced only with `force`.
+    """
+    if target.exists() and not target.is_dir():
+        raise InputError("is a file, expected a folder", file=target)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".part.", dir=target, ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
+            made = sorted(Path(folder).iterdir())
+            for file in made:
+                refuse_existing(target / file.name, force=force)
+            for file in made:
+                file.replace(target / file.name)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise InputError(f"cannot be written: {reason}", file=target) from error

@@ -1,4 +1,4 @@
-"""`bft-replay report`: a run as a page to show to others."""
+"""`bft-replay report`: runs as a page to show to others, or as figures for a paper."""
 
 from __future__ import annotations
 
@@ -7,27 +7,54 @@ from pathlib import Path
 import click
 
 from bft.replay.cli.messages import say_note
-from bft.replay.cli.output import drafted, refuse_existing
+from bft.replay.cli.output import drafted, figure_folder, refuse_existing
 from bft.replay.cli.parameters import NamesWholeOption
 
 
 @click.command(cls=NamesWholeOption)
-@click.argument("run", metavar="RUN")
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 @click.option("-o", "--output", metavar="FILE", help="Where to write it. [RUN.html]")
-@click.option("--force", is_flag=True, help="Replace the file if it exists.")
-def report(run: str, output: str | None, force: bool) -> None:
-    """Write the run directory RUN as one HTML page: headline numbers, idle and used units over time, jobs, options.
+@click.option("--title", metavar="TEXT", help="Of whose nodes the page is. [the machine's name in the trace]")
+@click.option("--static", is_flag=True, help="Without scripts: charts that cannot be zoomed. Needs no extra.")
+@click.option("--png", metavar="DIR", help="Write the charts as PNG files into DIR, instead of a page.")
+@click.option("--svg", metavar="DIR", help="The same as SVG.")
+@click.option("--pdf", metavar="DIR", help="The same as PDF.")
+@click.option("--force", is_flag=True, help="Replace files that exist.")
+def report(
+    runs: tuple[str, ...],
+    output: str | None,
+    title: str | None,
+    static: bool,
+    png: str | None,
+    svg: str | None,
+    pdf: str | None,
+    force: bool,
+) -> None:
+    """Write run directories as one HTML page: what they come to, charts to zoom, jobs, options.
 
-    The page has no scripts and loads nothing, so it can be sent around.
+    The page loads nothing, so it can be sent around. Of several runs it compares them, and then shows the first. Charts
+    need the extra `report`: pip install 'bft-replay[report]'.
     """
     from bft.replay.claim import mended
-    from bft.replay.report import write_report
+    from bft.replay.report import write_figures, write_report
 
-    folder = Path(run)
-    for note in mended(folder):
-        say_note(note)
-    target = Path(output) if output is not None else folder.resolve().with_name(f"{folder.resolve().name}.html")
+    folders = [Path(run) for run in runs]
+    for folder in folders:
+        for note in mended(folder):
+            say_note(note)
+    figures = {form: folder for form, folder in (("png", png), ("svg", svg), ("pdf", pdf)) if folder is not None}
+    for form, into in figures.items():
+        with figure_folder(Path(into), force=force) as draft:
+            write_figures(folders, draft, form)
+        click.echo(into)
+    if figures and output is None:
+        return
+    target = Path(output) if output is not None else _beside(folders[0])
     refuse_existing(target, force=force)
     with drafted(target) as draft:
-        write_report(folder, draft)
+        write_report(folders, draft, static=static, title=title)
     click.echo(str(target))
+
+
+def _beside(folder: Path) -> Path:
+    return folder.resolve().with_name(f"{folder.resolve().name}.html")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
 from bft.replay.cli.help import Group
+from bft.replay.cli.output import drafted, figure_folder, refuse_existing
 from bft.replay.cli.parameters import NamesWholeOption
 from bft.replay.cli.trace_parts import anonymise, merge, perturb, select, slice_
 from bft.replay.trace.node_trace import SECOND_NS
@@ -53,16 +55,45 @@ def _reading(command: click.Command) -> click.Command:
 
 @trace.command(cls=NamesWholeOption, short_help="Size, idle nodes and fragments.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def info(as_json: bool, **given: Any) -> None:
-    """Tell size, idle nodes, idle fragments by count and node-time, and what outlives a start-up."""
+@click.option("--html", metavar="FILE", help="Write a page with charts (needs bft-replay[report]).")
+@click.option("--png", metavar="DIR", help="Write the charts as PNG files into DIR (needs bft-replay[report]).")
+@click.option("--title", metavar="TEXT", help="Of whose nodes the page is. [the machine's name in the trace]")
+@click.option("--force", is_flag=True, help="Replace files that exist.")
+def info(as_json: bool, html: str | None, png: str | None, title: str | None, force: bool, **given: Any) -> None:
+    """Tell size, idle nodes, idle fragments by count and node-time, and what outlives a start-up.
+
+    With --html or --png as charts: when nodes are idle, by hour and weekday, for how long, and which.
+    """
     from bft.replay.trace.trace_statistics import trace_statistics
 
-    statistics = trace_statistics(_read(given))
+    if html is not None:
+        refuse_existing(html, force=force)
+    read = _read(given)
+    statistics = trace_statistics(read)
+    if html is not None or png is not None:
+        _charted(read, statistics, html, png, title, force=force)
+        return
     if as_json:
         click.echo(json.dumps(statistics, indent=2))
         return
     for label, value in _lines(statistics):
         click.echo(f"{label:<28}{value}")
+
+
+def _charted(
+    read: NodeTrace, statistics: dict[str, Any], html: str | None, png: str | None, title: str | None, *, force: bool
+) -> None:
+    from bft.replay.report import write_trace_figures, write_trace_page
+
+    if html is not None:
+        with drafted(html) as draft:
+            lines = [(label, value) for label, value in _lines(statistics) if label != "source"]
+            write_trace_page(read, lines, draft, title)
+        click.echo(html)
+    if png is not None:
+        with figure_folder(Path(png), force=force) as folder:
+            write_trace_figures(read, folder, "png")
+        click.echo(png)
 
 
 @trace.command(cls=NamesWholeOption, short_help="Idle nodes over time, and the events.")

@@ -1,5 +1,6 @@
-"""A run directory as one HTML page to show to others: no scripts, nothing loaded from elsewhere."""
+"""Runs, or a node trace, as one HTML page to show to others, and as figures for a paper."""
 
-from bft.replay.report.page import write_report
+from bft.replay.report.page import write_report, write_trace_page
+from bft.replay.report.paper_form import FORMATS, write_figures, write_trace_figures
 
-__all__ = ["write_report"]
+__all__ = ["FORMATS", "write_figures", "write_report", "write_trace_figures", "write_trace_page"]

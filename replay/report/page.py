@@ -1,173 +1,247 @@
-"""From a run directory to an HTML page."""
+"""From runs, or a node trace, to an HTML page: with scripts that are all in it, or without any."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from bft.replay.engine.ledger import BOOKS
 from bft.replay.options.options import Options
-from bft.replay.report.charts import areas_over_time, bars
-from bft.replay.report.over_time import FloatArray, TimeArray, mean_over_time
+from bft.replay.report import words
+from bft.replay.report.bokeh_form import embedded, height
+from bft.replay.report.chart import Bars, Blocks, Chart, Curves, colour
+from bft.replay.report.run_charts import charts_of, charts_of_trace
+from bft.replay.report.run_comparison import names_of
 from bft.replay.report.run_files import RunFiles, read_run
+from bft.replay.report.svg_form import drawn
+from bft.replay.report.tables import behind, data, facts, jobs_table
 from bft.replay.report.text import markup
 from bft.replay.results.headlines import headlines
-from bft.replay.results.run_directory import JOBS
+from bft.replay.trace.node_trace import NodeTrace
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-SPANS = 600
-# More rows than this make a page that nobody reads; jobs.parquet has them all.
-MOST_JOBS = 200
-# Read on paper as on a screen.
-STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1d2733; }
-h1 { font-size: 1.5rem; margin-bottom: 0; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-p.sub { color: #5b6776; margin-top: .2rem; }
-table { border-collapse: collapse; } td, th { padding: .15rem .8rem .15rem 0; text-align: left; vertical-align: top; }
-table.jobs td, table.jobs th { text-align: right; font-size: 13px; border-bottom: 1px solid #e3e7ec; }
-table.jobs td:first-child, table.jobs th:first-child { text-align: left; }
-svg { width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: #5b6776; }
-.grid { stroke: #e3e7ec; } .layer0 { fill: #c9d4e0; } .layer1 { fill: #2f6f9f; }
-.key { display: inline-block; width: .8em; height: .8em; margin: 0 .3em 0 1em; }
-"""
+# Nothing but what is in the file: a browser refuses all that would be fetched. Hovers of Bokeh are compiled in it.
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "font-src data:; base-uri 'none'; form-action 'none'"
+)
 
 
-def write_report(folder: Path, target: Path) -> None:
-    """Write the page of a run.
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What is written: a title, what stands before the charts and after them."""
+
+    title: str
+    sub: str
+    before: Sequence[str]
+    charts: Sequence[Chart]
+    after: Sequence[str]
+
+
+def write_report(folders: Sequence[Path], target: Path, *, static: bool = False, title: str | None = None) -> None:
+    """Write the page of one run, or of several side by side.
 
     Parameters
     ----------
-    folder
-        A run directory, of any policy but not of `--compat reference`, which leaves no steps.
+    folders
+        Run directories, of any policy but not of `--compat reference`, which leaves no steps.
     target
-        The HTML file; the same run gives the same bytes.
+        The HTML file; the same runs give the same bytes.
+    static
+        Without scripts, and with charts as SVG.
+    title
+        Instead of the machine's name.
 
     Raises
     ------
     InputError
-        When `folder` is no run of ours, one without steps, or damaged: naming the file.
+        When a folder is no run of ours, one without steps, or damaged: naming the file; when Bokeh is not installed.
     """
-    target.write_text(_page(read_run(folder)), "utf-8")
+    runs = [read_run(folder) for folder in folders]
+    target.write_text(written(_of_runs(runs, title, static=static), static=static), "utf-8")
 
 
-def _page(run: RunFiles) -> str:
-    steps = run.steps
-    times = _instants(steps)
-    window = f"{steps['time'].iloc[0]:%Y-%m-%d %H:%M} to {steps['time'].iloc[-1]:%Y-%m-%d %H:%M} UTC"
-    with run.summary_used():
-        head, shares, options = _head(run.summary, window), _left_after_startup(run.summary), _options(run.summary)
-        generated = run.summary["inputs"]["jobs"].get("generated_load")
-    over_time = _idle_over_time(steps, int(times[0]), int(times[-1])) if times[-1] > times[0] else []
-    return "\n".join([*head, *over_time, *shares, *_jobs(run.jobs, generated), *options, "</body></html>", ""])
+def write_trace_page(trace: NodeTrace, statistics: Sequence[tuple[str, str]], target: Path, title: str | None) -> None:
+    """Write the page of a node trace alone; `statistics` are its figures, label and value."""
+    name = _machine(title or trace.machine)
+    page = Page(
+        f"{name[0].upper()}{name[1:]}", f"{len(trace.nodes):,} nodes, {trace.duration_s / 86400:.1f} days", [],
+        charts_of_trace(trace), [_section("figures", "Figures", facts(statistics)), _glossary()],
+    )  # fmt: skip
+    target.write_text(written(page, static=False), "utf-8")
 
 
-def _head(summary: dict[str, Any], window: str) -> list[str]:
-    options, metrics, trace = summary["options"], summary["metrics"], summary["inputs"]["trace"]
-    machine = markup(trace.get("machine") or trace.get("source") or "a machine")
-    sub = f"policy {options['policy']}; {window}; bft-replay {summary['versions']['bft-replay']}"
+def written(page: Page, *, static: bool) -> str:
+    """A page as HTML."""
+    documents, library = ({}, "") if static else embedded(page.charts)
+    figure: Callable[[Chart], str] = drawn if static else _placeholder
+    switch = "" if static else BUTTONS
+    contents = "".join(f'<li><a href="#{chart.key}">{markup(chart.title)}</a></li>' for chart in page.charts)
+    meta = "" if static else f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
     parts = [
         "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        f"<title>Idle nodes of {machine}</title><style>{STYLE}</style></head><body>",
-        f'<h1>What training jobs get out of the idle nodes of {machine}</h1><p class="sub">{markup(sub)}</p>',
+        f'<html lang="en"><head><meta charset="utf-8">{meta}',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{markup(page.title)}</title><style>{_asset('page.css')}</style></head><body>",
+        f'<header><div class="bar"><h1>{markup(page.title)}</h1>{switch}</div><p class="sub">{markup(page.sub)}</p>',
+        "</header><main>",
+        *page.before,
+        f'<nav aria-label="Charts"><details><summary>{len(page.charts)} charts on this page</summary>'
+        f'<ul class="contents">{contents}</ul></details></nav>',
+        "" if static else f'<p class="note help">{HELP}</p>',
+        *(_chart(chart, figure(chart), static=static) for chart in page.charts),
+        *page.after,
+        "</main>",
     ]
-    if metrics["interrupted"]:
-        parts.append("<p><strong>The replay was interrupted: this is a part of it.</strong></p>")
-    if metrics.get("policy_error"):
-        parts.append(f"<p><strong>{markup(metrics['policy_error'])}</strong></p>")
-    if summary["degraded"]:
-        parts.append("<p><strong>Some decisions fell back or failed verification.</strong></p>")
-    parts.append(_table(list(headlines(metrics, summary["inputs"]["jobs"].get("generated_load")))))
+    if not static:
+        parts += [data(f"data-{key}", document) for key, document in documents.items()]
+        parts += [f"<script>{library}</script>", f"<script>{_asset('page.js')}</script>"]
+    return "\n".join([*parts, "</body></html>", ""])
+
+
+BUTTONS = (
+    '<div class="buttons"><button type="button" id="theme" hidden>Light or dark</button>'
+    '<button type="button" id="print" hidden>Print</button></div>'
+)
+HELP = (
+    "Charts over time zoom together: draw a box on one, or put the keyboard on it (arrow keys move, + and − zoom, "
+    "0 shows all). A legend's buttons take entries out and put them back."
+)
+
+
+def _chart(chart: Chart, figure: str, *, static: bool) -> str:
+    note = f'<p class="note">{markup(chart.note)}</p>' if chart.note else ""
+    return _section(
+        chart.key, chart.title, f"{note}{_legend(chart, static=static)}{figure}{behind(chart.table, chart.title)}"
+    )
+
+
+def _section(key: str, title: str, content: str) -> str:
+    return f'<section id="{key}"><h2>{markup(title)}</h2>{content}</section>'
+
+
+def _placeholder(chart: Chart) -> str:
+    name = markup(f"{chart.title}. Arrow keys move, plus and minus zoom, 0 shows all. Its data is in the table below.")
+    return (
+        f'<div class="figure" data-chart="{chart.key}" tabindex="0" role="group" aria-label="{name}">'
+        f'<div style="min-height:{height(chart.drawing)}px"></div></div>'
+    )
+
+
+def _legend(chart: Chart, *, static: bool) -> str:
+    """What the colours stand for; buttons where they can be taken out."""
+    drawing = chart.drawing
+    entries: list[tuple[str, str]] = []
+    if isinstance(drawing, Curves):
+        entries = [(c.name, colour(k if c.filled else k + 1)) for k, c in enumerate(drawing.curves)]
+    elif isinstance(drawing, Bars):
+        entries = [(name, colour(number + 1)) for number, name in enumerate(drawing.series)]
+    elif isinstance(drawing, Blocks) and drawing.legend:
+        entries = [(name, drawing.hue(number)) for number, name in enumerate(drawing.names)]
+    items = []
+    for number, (name, hue) in enumerate(entries):
+        key = f'<i style="background:{hue}"></i>{markup(name)}'
+        if static or len(entries) == 1:
+            items.append(f'<li class="plain">{key}</li>')
+        else:
+            button = f'<button type="button" aria-pressed="true" data-chart="{chart.key}" data-entry="{number}">'
+            items.append(f"<li>{button}{key}</button></li>")
+    if isinstance(drawing, Curves):
+        for name, level in drawing.limits.items():
+            items.append(
+                f'<li class="plain"><i style="background:{colour(5)}"></i>{markup(f"{name}: {level:,.4g}")}</li>'
+            )
+    return f'<ul class="legend">{"".join(items)}</ul>' if items else ""
+
+
+def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Page:
+    run = runs[0]
+    charts = charts_of(runs)
+    with run.summary_used():
+        summary = run.summary
+        machine = _machine(title or summary["inputs"]["trace"].get("machine"))
+        generated = summary["inputs"]["jobs"].get("generated_load")
+        window = f"{run.steps['time'].min():%Y-%m-%d %H:%M} to {run.steps['time'].max():%Y-%m-%d %H:%M} UTC"
+        sub = f"policy {summary['options']['policy']}; {window}; bft-replay {summary['versions']['bft-replay']}"
+        before, after = _opening(summary, generated), _parameters(runs)
+        lines = facts(list(headlines(summary["metrics"], generated)))
+    if len(runs) > 1:
+        which = f"{names_of(runs)[0]}, the first of {len(runs)} runs: its figures and charts follow those of all runs"
+        before = [f'<p class="sub">{markup(which)}.</p>', *before]
+    origin = ""
+    if generated is not None:
+        text = f"A generated workload (load {generated:.2f}): how long its jobs wait and take says nothing of yours."
+        origin = f'<p class="note">{markup(text)}</p>'
+    return Page(
+        f"What training jobs get out of {machine}",
+        sub,
+        before,
+        charts,
+        [
+            _section("figures", "All figures", lines),
+            _section("all", "Jobs", origin + jobs_table(run.jobs, sortable=not static)),
+            *after,
+            _glossary(),
+        ],
+    )
+
+
+def _opening(summary: dict[str, Any], generated: float | None) -> list[str]:
+    metrics = summary["metrics"]
+    parts = [f'<p class="opening">{markup(words.opening(metrics, generated))}</p>']
+    warnings = ["The replay was interrupted: this is a part of it."] if metrics["interrupted"] else []
+    warnings += [metrics["policy_error"]] if metrics.get("policy_error") else []
+    warnings += ["Some decisions fell back or failed verification."] if summary["degraded"] else []
+    parts += [f'<p class="warning"><strong>{markup(warning)}</strong></p>' for warning in warnings]
+    tiles = "".join(
+        f"<li><strong>{markup(value)}</strong><span>{markup(what)}</span></li>" for value, what in words.tiles(metrics)
+    )
+    parts.append(f'<ul class="tiles">{tiles}</ul>')
     if summary.get("notes"):
-        parts.append(f"<h2>Notes</h2><ul>{''.join(f'<li>{markup(note)}</li>' for note in summary['notes'])}</ul>")
+        notes = "".join(f"<li>{markup(note)}</li>" for note in summary["notes"])
+        parts.append(_section("notes", "Notes", f"<ul>{notes}</ul>"))
     return parts
 
 
-def _left_after_startup(summary: dict[str, Any]) -> list[str]:
-    left = {name: share for name, share in summary["metrics"]["share_outliving_startup"].items() if share is not None}
-    if not left:
-        return []
-    shares = sorted(left.items(), key=lambda item: float(item[0].split()[0]))
-    return ["<h2>Idle node-time that is left after a start-up</h2>", bars(dict(shares), "share of idle node-time")]
-
-
-def _options(summary: dict[str, Any]) -> list[str]:
+def _parameters(runs: Sequence[RunFiles]) -> list[str]:
     defaults = Options().flat()
-    given = [
-        (name, json.dumps(value))
-        for name, value in sorted(summary["options"].items())
-        if value != _plain(defaults.get(name))
-    ]
-    inputs = summary["inputs"]
-    rows = [("trace", str(inputs["trace"]["source"])), ("jobs", str(inputs["jobs"]["source"]))]
-    rows += [(f"SHA-256 of {name}", digest) for name, digest in sorted(inputs["digests_sha256"].items())]
-    return [
-        "<h2>Options that differ from the defaults</h2>",
-        _table(given) if given else "<p>None.</p>",
-        "<h2>Input</h2>",
-        _table(rows),
-    ]
+    parts: list[str] = []
+    for name, run in zip(names_of(runs), runs, strict=True):
+        with run.summary_used():
+            summary = run.summary
+            given = [
+                (option, _without_path(value))
+                for option, value in sorted(summary["options"].items())
+                if value != _plain(defaults.get(option))
+            ]
+            inputs = summary["inputs"]
+            rows = [(kind, _without_path(str(inputs[kind]["source"]))) for kind in ("trace", "jobs")]
+            rows += [(f"SHA-256 of {file}", digest) for file, digest in sorted(inputs["digests_sha256"].items())]
+            rows += [(f"version of {package}", version) for package, version in sorted(summary["versions"].items())]
+        of = f" of {name}" if len(runs) > 1 else ""
+        number = len(parts) // 2
+        options = facts(given) if given else "<p>None.</p>"
+        parts.append(_section(f"options-{number}", f"Options{of} that differ from the defaults", options))
+        parts.append(_section(f"input-{number}", f"Input and versions{of}", facts(rows)))
+    return parts
 
 
-def _idle_over_time(steps: pd.DataFrame, begin: int, end: int) -> list[str]:
-    pools = [pool for _, pool in steps.groupby("vc", sort=True)] if "vc" in steps else [steps]
-    layers: dict[str, FloatArray] = {}
-    for name, column in (("idle", "idle"), ("given to jobs", "used")):
-        total = np.zeros(SPANS)
-        for pool in pools:  # a step is about its own pool only
-            total += mean_over_time(_instants(pool), pool[column].to_numpy(dtype=np.float64), begin, end, SPANS)
-        layers[name] = total
-    keys = "".join(
-        f'<span class="key" style="background:{colour}"></span>{name}'
-        for name, colour in zip(layers, ("#c9d4e0", "#2f6f9f"), strict=True)
-    )
-    return ["<h2>Idle units over time</h2>", areas_over_time(layers, begin, end, "units"), f"<p>{keys}</p>"]
+def _glossary() -> str:
+    entries = "".join(f"<dt>{markup(term)}</dt><dd>{markup(meaning)}</dd>" for term, meaning in words.GLOSSARY)
+    return _section("glossary", "What the words mean", f"<dl>{entries}</dl>")
 
 
-def _instants(steps: pd.DataFrame) -> TimeArray:
-    instants: TimeArray = np.asarray(steps["time"].astype("datetime64[ns, UTC]").astype("int64"), dtype=np.int64)
-    return instants
+def _machine(name: Any) -> str:
+    """Whose nodes a page is about; it is sent around, so that no path is in its title."""
+    return f"the idle nodes of {name}" if name else "idle nodes"
 
 
-def _jobs(jobs: pd.DataFrame, generated_load: float | None) -> list[str]:
-    shown = jobs.head(MOST_JOBS)
-    columns = ("job", "submitted", "waited, h", "took, h", "done", "lost", "preempted", "rescaled", "mean units")
-    rows = []
-    for job in shown.to_dict(orient="records"):
-        done = job["work"] / job["total_work"] if job["total_work"] else 0.0
-        lost = sum(job[f"lost_to_{book}"] for book in BOOKS) / job["total_work"] if job["total_work"] else 0.0
-        rows.append(
-            (
-                str(job["name"]),
-                f"{job['submit']:%d %b %H:%M}",
-                _hours(job["queueing_s"]),
-                _hours(job["jct_s"]),
-                f"{done:.0%}",
-                f"{lost:.1%}",
-                str(job["preemptions"]),
-                str(job["rescales"]),
-                f"{job['mean_units']:.1f}",
-            )
-        )
-    left = len(jobs) - len(shown)
-    more = [f"<p>{left:,} more are in {JOBS}.</p>"] if left else []
-    origin = []
-    if generated_load is not None:
-        origin = [
-            f"<p>A generated workload (load {generated_load:.2f}): how long its jobs wait and take says nothing of "
-            "yours.</p>"
-        ]
-    return ["<h2>Jobs</h2>", *origin, _table(rows, header=columns, kind="jobs"), *more]
-
-
-def _hours(seconds: float) -> str:
-    return f"{seconds / 3600:.2f}" if seconds == seconds else "-"
+def _without_path(value: Any) -> str:
+    """A value in which no folder of the sender's machine is named."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return Path(text).name if isinstance(value, str) and "/" in text else text
 
 
 def _plain(value: Any) -> Any:
@@ -175,7 +249,5 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def _table(rows: Sequence[Sequence[str]], *, header: Sequence[str] = (), kind: str = "") -> str:
-    head = f"<tr>{''.join(f'<th>{markup(cell)}</th>' for cell in header)}</tr>\n" if header else ""
-    body = "\n".join(f"<tr>{''.join(f'<td>{markup(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<table class="{kind or "facts"}">\n{head}{body}\n</table>'
+def _asset(name: str) -> str:
+    return resources.files("bft.replay.report").joinpath(name).read_text("utf-8")

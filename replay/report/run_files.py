@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,17 +10,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bft.models import InputError, read_table
 from bft.models.bounded import read_json
 from bft.replay.engine.ledger import BOOKS
-from bft.replay.results.run_directory import FORMAT, JOBS, STEPS, SUMMARY
+from bft.replay.results.run_directory import ALLOCATIONS, FORMAT, JOBS, STEPS, SUMMARY, TIMING
 
 if TYPE_CHECKING:
     import pandas as pd
 
 HINT = "copy the run again, or replay it again"
 # Columns that the page reads: instants, numbers that are always there, and numbers that may be missing.
-_STEPS = {"time": "instant", "idle": "number", "used": "number"}
+_STEPS = {
+    "time": "instant",
+    "idle": "number",
+    "used": "number",
+    "progress": "number",
+    **{f"{book}_cost": "number" for book in BOOKS},
+}
+_ALLOCATIONS = {
+    "job": "any",
+    "first_unit": "number",
+    "last_unit": "number",
+    "start": "instant",
+    "end": "instant",
+}
 _JOBS = {
     "name": "any",
     "submit": "instant",
@@ -42,6 +58,29 @@ class RunFiles:
     summary: dict[str, Any]
     steps: pd.DataFrame
     jobs: pd.DataFrame
+    allocations: pd.DataFrame
+    nodes: tuple[str, ...]
+    units_per_node: int
+    decision_s: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """What a run is called beside others: its folder."""
+        return self.folder.resolve().name.removesuffix("-itrOut")
+
+    @property
+    def begin_ns(self) -> int:
+        """The first instant of the steps, UTC ns."""
+        return int(self.steps["time"].min().value)
+
+    @property
+    def end_ns(self) -> int:
+        """The last one; of a run of a single instant a second later, so that there is time to show."""
+        return max(int(self.steps["time"].max().value), self.begin_ns + 1_000_000_000)
+
+    def pools(self) -> list[pd.DataFrame]:
+        """The steps of each pool: a row is about its own pool only."""
+        return [pool for _, pool in self.steps.groupby("vc", sort=True)] if "vc" in self.steps else [self.steps]
 
     @contextmanager
     def summary_used(self) -> Iterator[None]:
@@ -75,7 +114,8 @@ def read_run(folder: Path) -> RunFiles:
     reference = isinstance(options, dict) and options.get("compat") == "reference"
     if reference or not (folder / STEPS).exists():
         raise InputError(f"the run has no {STEPS}: a replay with --compat reference cannot be reported", file=folder)
-    steps, jobs = (_checked(folder / name, columns) for name, columns in ((STEPS, _STEPS), (JOBS, _JOBS)))
+    tables = ((STEPS, _STEPS), (JOBS, _JOBS), (ALLOCATIONS, _ALLOCATIONS))
+    steps, jobs, held = (_checked(folder / name, columns) for name, columns in tables)
     if not len(steps):
         raise InputError("damaged: it has no rows", file=folder / STEPS, hint=HINT)
     for _, pool in steps.groupby("vc") if "vc" in steps else ((None, steps),):
@@ -83,7 +123,34 @@ def read_run(folder: Path) -> RunFiles:
             raise InputError(
                 "damaged: its rows are not in order of time", file=folder / STEPS, column="time", hint=HINT
             )
-    return RunFiles(folder, summary, steps, jobs)
+    nodes, units_per_node = _nodes(held, folder / ALLOCATIONS)
+    return RunFiles(folder, summary, steps, jobs, held, nodes, units_per_node, _decision_times(folder / TIMING))
+
+
+def _nodes(held: pd.DataFrame, path: Path) -> tuple[tuple[str, ...], int]:
+    """Node names and units of a node; names of single units where the file does not cover all that it mentions."""
+    try:
+        metadata = held.attrs["metadata"]
+        nodes, units_per_node = json.loads(metadata["nodes"]), int(metadata["units_per_node"])
+    except (KeyError, ValueError, TypeError) as error:
+        raise InputError("damaged: it lacks the names of the nodes", file=path, hint=HINT) from error
+    if not isinstance(nodes, list) or units_per_node < 1 or not all(isinstance(node, str) for node in nodes):
+        raise InputError("damaged: it lacks the names of the nodes", file=path, hint=HINT)
+    units = int(np.max(held["last_unit"].to_numpy(), initial=-1)) + 1
+    if units > len(nodes) * units_per_node:  # of virtual clusters with other sizes of node
+        return tuple(f"unit {number}" for number in range(units)), 1
+    return tuple(nodes), units_per_node
+
+
+def _decision_times(path: Path) -> dict[str, Any]:
+    """What decisions took (s), as far as known: wall-clock facts may have been left behind."""
+    if not path.exists():
+        return {}
+    content = read_json(path)
+    times = content.get("decision_s") if isinstance(content, dict) else None
+    if not isinstance(times, dict):
+        raise InputError("damaged: it lacks decision_s", file=path, hint=HINT)
+    return times
 
 
 def _checked(path: Path, columns: dict[str, str]) -> pd.DataFrame:

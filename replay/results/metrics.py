@@ -12,7 +12,7 @@ from bft.replay.results.dedicated import equivalent_nodes, usefulness
 from bft.replay.results.fairness import fairness, jain_fairness, without_units_s
 from bft.replay.results.spreads import spread, spread_to
 from bft.replay.trace.node_trace import SECOND_NS
-from bft.replay.trace.trace_statistics import STARTUPS_S, fragments, iso_exact, usable_share
+from bft.replay.trace.trace_statistics import STARTUPS_S, fragments, iso_exact, length_histogram, usable_share
 
 
 def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
             np.array([mean_units(record, outcome.start_ns, outcome.end_ns) for record in submitted])
         ),
         **fairness(outcome),
-        "share_outliving_startup": _startup_shares(outcome),
+        **_fragments(outcome),
         "interrupted": outcome.interrupted,
     }
 
@@ -96,12 +96,15 @@ def mean_units(record: JobRecord, start_ns: int, end_ns: int) -> float:
     return record.unit_seconds / seconds if seconds > 0 else 0.0
 
 
-def _startup_shares(outcome: Outcome) -> dict[str, float | None]:
-    """Share of the window's idle node-time that outlives a start-up; fragments are cut by the window."""
+def _fragments(outcome: Outcome) -> dict[str, Any]:
+    """How long nodes stay idle, and what a start-up leaves of their time; fragments are cut by the window."""
     pieces = fragments(outcome.trace)
     spans = np.minimum(pieces.end_ns, outcome.end_ns) - np.maximum(pieces.start_ns, outcome.start_ns)
     seconds = spans[spans > 0] / SECOND_NS
-    return {f"{s} s": usable_share(seconds, s) for s in STARTUPS_S}
+    return {
+        "fragments": length_histogram(seconds),
+        "share_outliving_startup": {f"{s} s": usable_share(seconds, s) for s in STARTUPS_S},
+    }
 
 
 def _makespan(finished: list[JobRecord]) -> float:

@@ -12,6 +12,9 @@ from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 # Start-up times in seconds for which the usable share of idle node-time is reported.
 STARTUPS_S = (30, 60, 120, 300)
+# Bounds of the bins in which lengths of fragments are counted: round numbers of seconds, minutes, hours and days.
+LENGTHS_S = (0, 1, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 28_800, 57_600,
+             *(86_400 * days for days in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)))  # fmt: skip
 # Equal parts of the observation for which mean idle nodes are reported.
 SPANS = 72
 QUANTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
@@ -84,6 +87,26 @@ def usable_share(seconds: NDArray[np.float64], startup_s: float) -> float | None
     """Share of idle node-time left once every fragment has lost its first `startup_s` seconds; None of no time."""
     total = float(seconds.sum())
     return float(np.maximum(seconds - startup_s, 0.0).sum()) / total if total else None
+
+
+def length_histogram(seconds: NDArray[np.float64]) -> list[dict[str, float]]:
+    """How many fragments are how long, and their node-time: one entry a bin from the first to the last that has any.
+
+    A bin holds lengths of more than `from_s` and at most `to_s` seconds; the last bin holds all beyond its bounds too.
+
+    Examples
+    --------
+    >>> length_histogram(np.array([5.0, 20.0, 30.0]))
+    [{'from_s': 1, 'to_s': 10, 'count': 1, 'node_s': 5.0}, {'from_s': 10, 'to_s': 30, 'count': 2, 'node_s': 50.0}]
+    """
+    bins = np.clip(np.searchsorted(LENGTHS_S, seconds, side="left") - 1, 0, len(LENGTHS_S) - 2)
+    count = np.bincount(bins, minlength=1)
+    total = np.bincount(bins, weights=seconds, minlength=1)
+    held = np.flatnonzero(count)
+    return [
+        {"from_s": LENGTHS_S[k], "to_s": LENGTHS_S[k + 1], "count": int(count[k]), "node_s": float(total[k])}
+        for k in (range(held[0], held[-1] + 1) if len(held) else ())
+    ]
 
 
 def trace_statistics(trace: NodeTrace) -> dict[str, Any]:

@@ -1,0 +1,251 @@
+"""Charts as Bokeh figures. What happens in the browser is in page.js; a hover's words alone are code in the figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bft.replay.report.chart import Axis, Bars, Blocks, Chart, Curves, Drawing, Heat, colour
+from bft.replay.report.extras import needs
+
+if TYPE_CHECKING:
+    from bokeh.models import Model
+
+LABEL = 22
+FORMATS = {"number": "0,0.[00]", "log": "0,0.[000]", "time": "%F %H:%M", "share": "0.[00]%"}
+# Names of cells by number: BokehJS asks it for the words of a hover.
+NAME_OF = "return 0 <= value ? names[Math.min(Math.floor(value / units), names.length - 1)] : nobody"
+
+
+def embedded(charts: Sequence[Chart]) -> tuple[dict[str, str], str]:
+    """The charts for a page.
+
+    Returns
+    -------
+    documents
+        Key of a chart -> JSON of a Bokeh document with its figure, one each, so that a page draws what is in view. The
+        same charts give the same text.
+    library
+        BokehJS, to be put into the page.
+
+    Raises
+    ------
+    InputError
+        When Bokeh is not installed, with the command that installs it.
+    """
+    with needs("a page with charts to zoom", "--static makes one without"):
+        from bokeh.document import Document
+        from bokeh.resources import Resources
+    window = _window(charts)
+    documents = {}
+    for chart in charts:
+        document = Document(title=chart.key)
+        document.add_root(_figure(chart, window))
+        content = _renumbered(document.to_json(deferred=False), chart.key)
+        documents[chart.key] = json.dumps(content, separators=(",", ":"), allow_nan=False)
+    return documents, "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
+
+
+def _renumbered(content: Any, prefix: str) -> Any:
+    """The same document with ids by order: Bokeh counts on for as long as a process lives.
+
+    Keys named id are Bokeh's own: what charts hold is in lists of entries.
+    """
+    numbers: dict[str, str] = {}
+
+    def walk(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {
+                key: numbers.setdefault(value, f"{prefix}-{len(numbers)}")
+                if key == "id" and isinstance(value, str)
+                else walk(value)
+                for key, value in part.items()
+            }
+        return [walk(entry) for entry in part] if isinstance(part, list | tuple) else part
+
+    return walk(content)
+
+
+def _window(charts: Sequence[Chart]) -> tuple[float, float]:
+    """From the first to the last instant that any chart over time shows: page.js lets them zoom together."""
+    instants: list[float] = []
+    for chart in charts:
+        drawing = chart.drawing
+        if isinstance(drawing, Blocks):
+            instants += [drawing.origin, drawing.origin + drawing.seconds * 1000]
+        elif isinstance(drawing, Curves) and drawing.x.scale == "time":
+            instants += [float(at) for curve in drawing.curves for at in (curve.x.min(), curve.x.max())]
+    return min(instants, default=0.0), max(instants, default=1.0)
+
+
+def _figure(chart: Chart, window: tuple[float, float]) -> Model:
+    from bokeh.models import DataRange1d, NoOverlap, Range1d
+    from bokeh.plotting import figure
+
+    drawing: Drawing = chart.drawing
+    x, y = _axes(drawing)
+    ranges: dict[str, Any] = {}
+    if x.scale == "time":
+        ranges["x_range"] = Range1d(*window)
+    if isinstance(drawing, Blocks):
+        ranges["y_range"] = Range1d(0, drawing.height, bounds=(0, drawing.height))
+    elif y.scale == "share":
+        ranges["y_range"] = Range1d(0, 1.02)
+    elif isinstance(drawing, Curves) and all(curve.y.min(initial=0.0) >= 0 for curve in drawing.curves):
+        ranges["y_range"] = DataRange1d(start=0, only_visible=True)
+    kinds = {name: {"time": "datetime", "log": "log"}.get(axis.scale, "linear") for name, axis in (("x", x), ("y", y))}
+    made = figure(
+        name=chart.key, height=height(drawing), sizing_mode="stretch_width", min_width=200, toolbar_location="above",
+        tools="pan,box_zoom,xwheel_zoom,reset,save", active_drag="box_zoom", active_scroll=None,
+        x_axis_type=kinds["x"], y_axis_type=kinds["y"], x_axis_label=x.label, y_axis_label=y.label,
+        background_fill_alpha=0, border_fill_alpha=0, outline_line_alpha=0, lod_threshold=None, **ranges,
+    )  # fmt: skip
+    made.toolbar.logo = None
+    made.x_range.tags = [x.scale]
+    for axis, model in ((x, made.xaxis[0]), (y, made.yaxis[0])):
+        model.axis_label_text_font_style = "normal"
+        model.axis_label_text_font_size = "13px"
+        model.major_label_text_font_size = "12px"
+        model.major_label_policy = NoOverlap(min_distance=8)
+        if axis.scale != "time":
+            model.formatter = _ticks(axis)
+    _DRAW[type(drawing)](made, drawing)
+    return made
+
+
+def height(drawing: Drawing) -> int:
+    """Of its figure, pixels: a page keeps the room until it is drawn."""
+    if isinstance(drawing, Bars):
+        return 90 + len(drawing.names) * (12 + 10 * len(drawing.series))
+    if isinstance(drawing, Heat):
+        return 110 + 28 * len(drawing.down)
+    return 420 if isinstance(drawing, Blocks) else 300
+
+
+def _axes(drawing: Drawing) -> tuple[Axis, Axis]:
+    return (drawing.value, Axis("")) if isinstance(drawing, Bars) else (drawing.x, drawing.y)
+
+
+def _ticks(axis: Axis) -> Model:
+    from bokeh.models import NumeralTickFormatter
+
+    return NumeralTickFormatter(format={"share": "0%", "log": "0,0.[000]"}.get(axis.scale, "0,0.[00]"))
+
+
+def _hover(made: Any, axis: Axis, rows: list[tuple[str, str]], **more: Any) -> None:
+    from bokeh.models import HoverTool
+
+    formatters = {
+        **({"@x": "datetime", "$x": "datetime"} if axis.scale == "time" else {}),
+        **more.pop("formatters", {}),
+    }
+    made.add_tools(HoverTool(tooltips=rows, formatters=formatters, **more))
+
+
+def _field(name: str, axis: Axis) -> tuple[str, str]:
+    return axis.label, f"{name}{{{FORMATS[axis.scale]}}}"
+
+
+def _curves(made: Any, drawing: Curves) -> None:
+    from bokeh.models import ColumnDataSource, Span
+
+    lines = []
+    for number, curve in enumerate(drawing.curves):
+        source = ColumnDataSource({"x": curve.x, "y": curve.y})
+        common: dict[str, Any] = {"source": source, "name": curve.name, "tags": [number]}
+        hue = colour(number if curve.filled else number + 1)
+        if curve.filled:
+            made.varea("x", y1=0, y2="y", fill_color=hue, fill_alpha=0.85 if number else 0.5, **common)
+        lines.append(made.line("x", "y", line_color=hue, line_width=1 if curve.filled else 2, **common))
+    for level in drawing.limits.values():
+        made.add_layout(Span(location=level, dimension="width", line_color=colour(5), line_dash="dashed", line_width=2))
+        made.y_range.end = level * 1.05
+    rows = [("", "$name"), _field("@x", drawing.x), _field("@y", drawing.y)]
+    _hover(made, drawing.x, rows, renderers=lines, mode="vline", line_policy="nearest")
+
+
+def _bars(made: Any, drawing: Bars) -> None:
+    from bokeh.models import ColumnDataSource, FixedTicker, PlainText, Range1d
+
+    count, thickness = len(drawing.names), 0.8 / len(drawing.series)
+    places = np.arange(count, dtype=np.float64)
+    for number, (name, lengths) in enumerate(drawing.series.items()):
+        at = places + (number - (len(drawing.series) - 1) / 2) * thickness
+        source = ColumnDataSource({"at": at, "length": lengths, "label": list(drawing.names)})
+        made.hbar(
+            "at", right="length", left=0, height=thickness * 0.9, source=source, name=name, tags=[number],
+            fill_color=colour(number + 1), line_color=None,
+        )  # fmt: skip
+    made.y_range = Range1d(count - 0.4, -0.6)
+    made.x_range.start = 0
+    made.yaxis.ticker = FixedTicker(ticks=places.tolist(), minor_ticks=[])
+    # Plain text: what stands between dollar signs would be read as TeX.
+    made.yaxis.major_label_overrides = {
+        float(place): PlainText(text=_short(name)) for place, name in zip(places, drawing.names, strict=True)
+    }
+    made.ygrid.visible = False
+    _hover(made, drawing.value, [("", "@label"), ("", "$name"), _field("@length", drawing.value)])
+
+
+def _blocks(made: Any, drawing: Blocks) -> None:
+    from bokeh.models import ColumnDataSource, CustomJSHover, LinearColorMapper
+
+    small = np.uint16 if drawing.height < 2**16 and len(drawing.names) < 2**16 - 1 else np.uint32
+    rows = {"who": drawing.who + 1, "first": drawing.first, "last": drawing.last + 1}
+    spans = ColumnDataSource({
+        **{name: values.astype(small) for name, values in rows.items()},
+        **{name: getattr(drawing, name).astype(np.uint32) for name in ("begin", "end")},
+    })  # fmt: skip
+    whole = {"x": [drawing.origin], "y": [0], "dw": [drawing.seconds * 1000], "dh": [drawing.height]}
+    image = ColumnDataSource({"image": [np.zeros((1, 1), dtype=small)], **whole})
+    palette = ["#00000000", *(drawing.hue(who) for who in range(len(drawing.names)))]
+    mapper = LinearColorMapper(palette=palette, low=-0.5, high=len(drawing.names) + 0.5)
+    made.image("image", x="x", y="y", dw="dw", dh="dh", source=image, color_mapper=mapper)
+    made.tags = [spans, image, drawing.origin]  # page.js paints what is in view
+    made.grid.visible = False
+    if drawing.legend:
+        made.yaxis.major_label_text_alpha = 0
+        made.yaxis.major_tick_line_color = None
+        made.yaxis.minor_tick_line_color = None
+    who = CustomJSHover(args={"names": list(drawing.names), "units": 1, "nobody": "nobody"},
+                        code=f"value = value - 1; {NAME_OF}")  # fmt: skip
+    where = CustomJSHover(args={"names": list(drawing.rows), "units": drawing.units, "nobody": ""}, code=NAME_OF)
+    row, inside = ("job", "") if drawing.legend else ("node", "job")
+    tips = [(inside, "@image{custom}"), (row, "$y{custom}"), ("time, UTC", "$x{%F %H:%M}")]
+    _hover(made, drawing.x, tips, formatters={"@image": who, "$y": where})
+
+
+def _heat(made: Any, drawing: Heat) -> None:
+    from bokeh.models import ColorBar, ColumnDataSource, FixedTicker, LinearColorMapper, PlainText, Range1d
+    from bokeh.palettes import Cividis256
+
+    down, across = np.nonzero(~np.isnan(drawing.values))
+    values = drawing.values[down, across]
+    source = ColumnDataSource({
+        "x": across.astype(float), "y": down.astype(float), "value": values,
+        "left": [drawing.across[k] for k in across], "top": [drawing.down[k] for k in down],
+    })  # fmt: skip
+    low, high = float(values.min()), float(values.max())
+    mapper = LinearColorMapper(palette=Cividis256, low=low, high=high if high > low else low + 1)
+    made.rect("x", "y", width=0.96, height=0.94, source=source, line_color=None,
+              fill_color={"field": "value", "transform": mapper})  # fmt: skip
+    made.x_range, made.y_range = Range1d(-0.5, len(drawing.across) - 0.5), Range1d(len(drawing.down) - 0.5, -0.5)
+    for axis, names in ((made.xaxis[0], drawing.across), (made.yaxis[0], drawing.down)):
+        step = 1 if len(names) <= 12 else 3
+        axis.ticker = FixedTicker(ticks=list(range(0, len(names), step)), minor_ticks=[])
+        axis.major_label_overrides = {k: PlainText(text=_short(name)) for k, name in enumerate(names)}
+    made.grid.visible = False
+    bar = ColorBar(color_mapper=mapper, width=10, background_fill_alpha=0, formatter=_ticks(drawing.value))
+    made.add_layout(bar, "right")
+    rows = [(drawing.x.label, "@left"), (drawing.y.label, "@top"), _field("@value", drawing.value)]
+    _hover(made, drawing.value, rows)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LABEL else f"{name[: LABEL - 9]}…{name[-8:]}"
+
+
+_DRAW: dict[type[Drawing], Any] = {Curves: _curves, Bars: _bars, Blocks: _blocks, Heat: _heat}

@@ -1,0 +1,174 @@
+"""What a chart shows, whoever draws it: numbers and words, prepared once for the page, the SVG and the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+# Instants are milliseconds since 1970, UTC, as browsers count; shares lie in [0, 1].
+Scale = Literal["number", "log", "time", "share"]
+# Told apart on white and on black, and by most colour-blind readers. Of areas the first is what is there to take.
+COLOURS = (
+    "#8a9bb0", "#2b83c4", "#d9772b", "#23987c", "#b561b0", "#cf4f5f", "#7d76d3", "#9a7f1e", "#5b8f2f", "#b0705a",
+)  # fmt: skip
+
+
+def colour(number: int) -> str:
+    """The colour of the entry of that number, of any number of entries."""
+    return COLOURS[number % len(COLOURS)]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What is measured along an edge of a chart."""
+
+    label: str
+    scale: Scale = "number"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """One entry of a legend: y over x, both float64 of shape (points,); `filled` down to 0."""
+
+    name: str
+    x: FloatArray
+    y: FloatArray
+    filled: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curves:
+    """Lines and areas, the first one behind."""
+
+    x: Axis
+    y: Axis
+    curves: tuple[Curve, ...]
+    # A level that none can exceed, by name.
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bars:
+    """Names down the side, and for each a bar of every series: series -> float64 of shape (names,)."""
+
+    names: tuple[str, ...]
+    value: Axis
+    series: Mapping[str, FloatArray]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Blocks:
+    """Rectangles of time and rows: who was where when.
+
+    Block b covers rows first[b] to last[b] (inclusive) from begin[b] to end[b], whole seconds since `origin`
+    (ms since 1970), in the colour of who[b].
+
+    Parameters
+    ----------
+    x, y
+        Its edges; rows are counted upwards.
+    rows
+        Name of each row, or of each group of `units` rows.
+    names
+        Of those who are in a block, by `who`.
+    hues
+        Their colours, from the first again when there are more names.
+    legend
+        Whether they are few and stand for classes, each with an entry in the legend.
+    """
+
+    x: Axis
+    y: Axis
+    rows: Sequence[str]
+    names: Sequence[str]
+    origin: float
+    seconds: int
+    who: IntArray
+    first: IntArray
+    last: IntArray
+    begin: IntArray
+    end: IntArray
+    units: int = 1
+    hues: tuple[str, ...] = COLOURS[1:]
+    legend: bool = False
+
+    def hue(self, who: int) -> str:
+        """The colour of somebody."""
+        return self.hues[who % len(self.hues)]
+
+    @property
+    def height(self) -> int:
+        """How many rows there are."""
+        return len(self.rows) * self.units
+
+    def sampled(self, columns: int, rows: int) -> IntArray:
+        """Who is in the middle of each cell of a grid over the whole chart, -1 for nobody: shape (rows, columns).
+
+        The page does the same for what is in view, so that zooming in shows every block.
+        """
+        cells = np.full((rows, columns), -1, dtype=np.int64)
+        width, height = self.seconds / columns, self.height / rows
+        left, right = (np.clip(np.ceil(at / width - 0.5), 0, columns).astype(int) for at in (self.begin, self.end))
+        low, high = (np.clip(np.ceil(at / height - 0.5), 0, rows).astype(int) for at in (self.first, self.last + 1))
+        for block in np.flatnonzero((left < right) & (low < high)):
+            cells[low[block] : high[block], left[block] : right[block]] = self.who[block]
+        return cells
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Heat:
+    """A number for each pair of names: float64 of shape (down, across), NaN where there is none."""
+
+    x: Axis
+    y: Axis
+    value: Axis
+    across: tuple[str, ...]
+    down: tuple[str, ...]
+    values: FloatArray
+
+
+Drawing = Curves | Bars | Blocks | Heat
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chart:
+    """A drawing with what a reader needs beside it.
+
+    Parameters
+    ----------
+    key
+        Names it in files and links.
+    title, note
+        The note says in a sentence what is to be seen, or how to read it.
+    table
+        The same as numbers, for those who cannot see it, or want to compute.
+    """
+
+    key: str
+    title: str
+    note: str
+    drawing: Drawing
+    table: pd.DataFrame
+
+
+def in_powers(what: str, *values: FloatArray) -> tuple[Axis, float]:
+    """An axis for large numbers, with the power of ten that is to be divided by: `10⁹ samples`."""
+    most = max((float(np.abs(array).max(initial=0.0)) for array in values), default=0.0)
+    power, mark = next(
+        ((10.0**p, mark) for p, mark in ((12, "10¹² "), (9, "10⁹ "), (6, "10⁶ ")) if most >= 10.0**p), (1.0, "")
+    )
+    return Axis(f"{mark}{what}"), power
+
+
+def stepped(edges: FloatArray, heights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """A step function as points of a line: each height from its edge to the next."""
+    return np.repeat(edges, 2)[1:-1], np.repeat(heights, 2)

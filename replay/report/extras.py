@@ -1,0 +1,21 @@
+"""What the extra `report` brings, imported when it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bft.models import InputError
+
+
+@contextmanager
+def needs(what: str, otherwise: str = "") -> Iterator[None]:
+    """While something of the extra is imported: InputError with the command that installs it where it is missing."""
+    try:
+        yield
+    except ImportError as error:
+        hint = "pip install 'bft-replay[report]', or in a clone: pip install -e '.[report]'"
+        raise InputError(
+            f"{what} needs the package {error.name}, which is not installed",
+            hint=f"{hint}; {otherwise}" if otherwise else hint,
+        ) from error

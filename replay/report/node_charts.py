@@ -1,0 +1,143 @@
+"""Charts of the nodes: who held what, and how long they stay idle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from bft.replay.report.chart import Axis, Bars, Blocks, Chart, Curve, Curves, Heat, stepped
+from bft.replay.report.job_charts import label
+from bft.replay.report.over_time import mean_over_time
+from bft.replay.report.run_files import RunFiles
+from bft.replay.report.time_charts import TIME, ns, stamps
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+from bft.replay.trace.trace_statistics import Fragments, idle_over_time
+
+# The page stays below 5 MB; what lasted longest is drawn.
+MAX_BLOCKS = 120_000
+MAX_NODES = 25
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+def who_held_what(run: RunFiles) -> Chart | None:
+    """Which job held which units when; None where nothing was held."""
+    held = run.allocations
+    if not len(held):
+        return None
+    begin, end = (ns(held[column]) - run.begin_ns for column in ("start", "end"))
+    first, last = (held[column].to_numpy(dtype=np.int64) for column in ("first_unit", "last_unit"))
+    length = end - begin
+    drawn = np.sort(np.argsort(-length, kind="stable")[:MAX_BLOCKS])
+    weight = (length * (last - first + 1)).astype(np.float64)
+    names = held["job"].astype("category")
+    note = "Each colour is a job; the same colour at another place may be another one: hover says which. "
+    note += "What is empty was busy, or idle and not given. Zoom in for single units."
+    if len(drawn) < len(held):
+        note += f" The shortest are left out ({1 - weight[drawn].sum() / weight.sum():.1%} of the unit-time)."
+    blocks = Blocks(
+        TIME,
+        Axis("units"),
+        rows=[label(node) for node in run.nodes],
+        names=[label(name) for name in names.cat.categories],
+        origin=run.begin_ns / 1e6,
+        seconds=max(1, (run.end_ns - run.begin_ns) // SECOND_NS),
+        who=np.asarray(names.cat.codes, dtype=np.int64)[drawn],
+        first=first[drawn],
+        last=last[drawn],
+        begin=begin[drawn] // SECOND_NS,
+        end=-(-end[drawn] // SECOND_NS),
+        units=run.units_per_node,
+    )
+    hours = pd.Series(weight / 3.6e12).groupby(held["job"].astype(str).to_numpy()).sum()
+    table = hours.sort_values(ascending=False, kind="stable").round(2).rename_axis("job")
+    return Chart("held", "Who held what", note, blocks, table.reset_index(name="unit-hours"))
+
+
+def fragment_lengths(histogram: Sequence[dict[str, float]]) -> Chart | None:
+    """How long nodes stay idle, by count and by node-time; None where nothing was idle."""
+    if not histogram:
+        return None
+    table = pd.DataFrame(histogram)
+    names = tuple(f"{_span(row['from_s'])} to {_span(row['to_s'])}" for row in histogram)
+    series = {
+        "share of fragments": (table["count"] / table["count"].sum()).to_numpy(),
+        "share of idle node-time": (table["node_s"] / table["node_s"].sum()).to_numpy(),
+    }
+    short = table["to_s"] <= 600
+    by_count, by_time = (table[column][short].sum() / table[column].sum() for column in ("count", "node_s"))
+    note = "A fragment is a stretch during which a node is idle without a break. "
+    note += f"{by_count:.0%} of them last at most 10 minutes, and hold {by_time:.0%} of the idle node-time."
+    drawing = Bars(names, Axis("share", "share"), series)
+    return Chart("fragments", "How long nodes stay idle", note, drawing, table.round(1))
+
+
+def survival(histogram: Sequence[dict[str, float]]) -> Chart | None:
+    """Idle node-time left when every fragment loses its first seconds; None where nothing was idle."""
+    if not histogram:
+        return None
+    count, time, edges = (np.array([row[key] for row in histogram]) for key in ("count", "node_s", "from_s"))
+    # Of fragments longer than an edge: their time beyond it. Exact, as no fragment of a bin lies below its edge.
+    beyond = np.array([(time[k:].sum() - edge * count[k:].sum()) / time.sum() for k, edge in enumerate(edges)])
+    edges, beyond = np.append(edges, histogram[-1]["to_s"]), np.append(beyond, 0.0)
+    shown = edges > 0
+    curve = Curve("idle node-time left", edges[shown], beyond[shown])
+    table = pd.DataFrame({"start-up": [_span(edge) for edge in edges], "left": [f"{share:.1%}" for share in beyond]})
+    note = "If every fragment lost this long to starting up (containers, data, communication), this part would be left."
+    axes = Axis("start-up, seconds", "log"), Axis("share of idle node-time", "share")
+    return Chart("survival", "What a start-up leaves", note, Curves(*axes, (curve,)), table)
+
+
+def idle_nodes(trace: NodeTrace, spans: int = 2000) -> Chart:
+    """Idle nodes of a trace over time."""
+    edges = (trace.start + (trace.end - trace.start) * np.arange(spans + 1) / spans) / 1e6
+    means = idle_over_time(trace, spans)
+    note = f"Means over {(edges[1] - edges[0]) / 6e4:.3g} minutes."
+    table = pd.DataFrame({"from": stamps(edges[:-1]), "idle": means.round(2)})
+    drawing = Curves(TIME, Axis("nodes"), (Curve("idle", *stepped(edges, means), filled=True),))
+    return Chart("idle", "Idle nodes over time", note, drawing, table)
+
+
+def by_hour(trace: NodeTrace) -> Chart | None:
+    """Mean idle nodes by weekday and hour of the day (UTC); None for less than a day."""
+    hour = 3600 * SECOND_NS
+    if trace.end - trace.start < 24 * hour:
+        return None
+    first, last = -(-trace.start // hour), trace.end // hour
+    idle = trace.idle_counts().astype(np.float64)
+    means = mean_over_time(trace.times, idle, first * hour, last * hour, last - first)
+    hours = np.arange(first, last)
+    day, clock = (hours // 24 + 3) % 7, hours % 24  # 1970 began on a Thursday
+    cells = np.full((7, 24), np.nan)
+    for weekday, of_day in {(int(d), int(h)) for d, h in zip(day, clock, strict=True)}:
+        cells[weekday, of_day] = means[(day == weekday) & (clock == of_day)].mean()
+    across = tuple(f"{number:02d}" for number in range(24))
+    drawing = Heat(Axis("hour of the day, UTC"), Axis("weekday"), Axis("mean idle nodes"), across, DAYS, cells)
+    table = pd.DataFrame(cells.round(1), columns=list(across)).assign(day=list(DAYS)).set_index("day").reset_index()
+    note = "When the machine has nodes to give."
+    return Chart("hours", "Idle nodes by hour and weekday", note, drawing, table)
+
+
+def by_node(trace: NodeTrace, pieces: Fragments) -> Chart | None:
+    """Which nodes are idle most; None where none is."""
+    hours = np.bincount(pieces.node, weights=pieces.seconds / 3600, minlength=len(trace.nodes))
+    count = np.bincount(pieces.node, minlength=len(trace.nodes))
+    if not hours.any():
+        return None
+    order = np.argsort(-hours, kind="stable")
+    table = pd.DataFrame({"node": [label(trace.nodes[k]) for k in order], "idle hours": hours[order].round(2),
+                          "fragments": count[order]})  # fmt: skip
+    shown = table.iloc[:MAX_NODES]
+    tenth = hours[order][: max(1, len(hours) // 10)].sum() / hours.sum()
+    note = f"The {len(shown)} of {len(hours):,} nodes that are idle most. A tenth of the nodes has {tenth:.0%} of the "
+    note += f"idle time; {int((hours == 0).sum()):,} are never idle."
+    series = {"idle hours": shown["idle hours"].to_numpy(dtype=np.float64)}
+    return Chart("nodes", "Which nodes are idle", note, Bars(tuple(shown["node"]), Axis("hours"), series), table)
+
+
+def _span(seconds: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:g} {unit}"
+    return f"{seconds:g} s"

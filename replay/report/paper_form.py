@@ -1,0 +1,162 @@
+"""Charts as figures for a paper, by Matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bft.replay.report.chart import Axis, Bars, Blocks, Chart, Curves, Drawing, Heat, colour
+from bft.replay.report.extras import needs
+from bft.replay.report.run_charts import charts_of, charts_of_trace
+from bft.replay.report.run_files import read_run
+from bft.replay.trace.node_trace import NodeTrace
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = ("png", "svg", "pdf")
+INCHES, DPI = (6.4, 3.0), 200
+# Cells of a chart of blocks: about one a printed dot.
+CELLS = (1200, 400)
+
+
+def write_figures(folders: Sequence[Path], target: Path, form: str) -> list[Path]:
+    """Write each chart of a report as a file of `FORMATS` into the folder `target`; return the files.
+
+    The same runs give the same bytes.
+
+    Raises
+    ------
+    InputError
+        As `write_report`, and when Matplotlib is not installed.
+    """
+    return _written(charts_of([read_run(folder) for folder in folders]), target, form)
+
+
+def write_trace_figures(trace: NodeTrace, target: Path, form: str) -> list[Path]:
+    """Write each chart of a node trace; as `write_figures`."""
+    return _written(charts_of_trace(trace), target, form)
+
+
+def _written(charts: Sequence[Chart], target: Path, form: str) -> list[Path]:
+    with needs("a figure"):
+        import matplotlib as mpl
+    files = []
+    # Ids of an SVG's parts are random without a salt; text stays text, for who edits the figure.
+    style = {"svg.hashsalt": "bft-replay", "svg.fonttype": "none", "pdf.fonttype": 42, "font.size": 9}
+    with mpl.rc_context(style):
+        for chart in charts:
+            files.append(target / f"{chart.key}.{form}")
+            metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[form]
+            _figure(chart).savefig(files[-1], format=form, metadata=metadata, dpi=DPI)
+    return files
+
+
+def _figure(chart: Chart) -> Figure:
+    from matplotlib.figure import Figure
+
+    drawing = chart.drawing
+    high = INCHES[1] if not isinstance(drawing, Bars) else 1.0 + 0.11 * len(drawing.names) * (1 + len(drawing.series))
+    figure = Figure(figsize=(INCHES[0], max(2.0, high)), layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    _DRAW[type(drawing)](axes, drawing)
+    return figure
+
+
+def _curves(axes: Axes, drawing: Curves) -> None:
+    for number, curve in enumerate(drawing.curves):
+        hue = colour(number if curve.filled else number + 1)
+        x: Any = _instants(curve.x) if drawing.x.scale == "time" else curve.x
+        if curve.filled:
+            axes.fill_between(
+                x, curve.y, color=hue, alpha=0.9 if number else 0.5, linewidth=0, label=_label(curve.name)
+            )
+        else:
+            axes.plot(x, curve.y, color=hue, linewidth=1.2, label=_label(curve.name))
+    for name, level in drawing.limits.items():
+        axes.axhline(level, color=colour(5), linestyle="--", label=_label(name))
+    _edges(axes, drawing.x, drawing.y)
+    if all(curve.y.min(initial=0.0) >= 0 for curve in drawing.curves):
+        axes.set_ylim(0, None)
+    _legend(axes, len(drawing.curves) + len(drawing.limits))
+
+
+def _bars(axes: Axes, drawing: Bars) -> None:
+    thickness = 0.8 / len(drawing.series)
+    places = np.arange(len(drawing.names))
+    for number, (name, lengths) in enumerate(drawing.series.items()):
+        at = places + (number - (len(drawing.series) - 1) / 2) * thickness
+        axes.barh(at, lengths, height=thickness * 0.9, color=colour(number + 1), label=_label(name))
+    axes.set_yticks(places, [_label(name[:40]) for name in drawing.names])
+    axes.invert_yaxis()
+    _edges(axes, drawing.value, Axis(""))
+    _legend(axes, len(drawing.series))
+
+
+def _blocks(axes: Axes, drawing: Blocks) -> None:
+    from matplotlib.colors import to_rgb
+    from matplotlib.patches import Patch
+
+    cells = drawing.sampled(*CELLS)
+    hues = [(1.0, 1.0, 1.0), *(to_rgb(drawing.hue(k)) for k in range(len(drawing.names)))]
+    begin, end = _instants(np.array([drawing.origin, drawing.origin + drawing.seconds * 1000]))
+    from matplotlib.dates import date2num
+
+    extent = (float(date2num(begin)), float(date2num(end)), 0.0, float(drawing.height))
+    axes.imshow(np.array(hues)[cells + 1], extent=extent, aspect="auto", origin="lower", interpolation="nearest")
+    axes.xaxis_date()
+    _edges(axes, drawing.x, drawing.y)
+    if drawing.legend:
+        axes.set_yticks([])
+        patches = [Patch(color=drawing.hue(number), label=name) for number, name in enumerate(drawing.names)]
+        axes.legend(handles=patches, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, fontsize=8)
+
+
+def _heat(axes: Axes, drawing: Heat) -> None:
+    image = axes.imshow(drawing.values, aspect="auto", cmap="cividis", interpolation="nearest")
+    step = 1 if len(drawing.across) <= 12 else 3
+    axes.set_xticks(range(0, len(drawing.across), step), [_label(name) for name in drawing.across[::step]])
+    axes.set_yticks(range(len(drawing.down)), [_label(name) for name in drawing.down])
+    axes.set_xlabel(drawing.x.label)
+    axes.set_ylabel(drawing.y.label)
+    axes.figure.colorbar(image, ax=axes, label=drawing.value.label)
+
+
+def _edges(axes: Axes, x: Axis, y: Axis) -> None:
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.ticker import PercentFormatter
+
+    for axis, model, scale in ((x, axes.xaxis, axes.set_xscale), (y, axes.yaxis, axes.set_yscale)):
+        model.set_label_text(axis.label)
+        if axis.scale == "log":
+            scale("log")
+        elif axis.scale == "share":
+            model.set_major_formatter(PercentFormatter(1.0))
+        elif axis.scale == "time":
+            locator = AutoDateLocator()
+            model.set_major_locator(locator)
+            model.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
+
+
+def _legend(axes: Axes, entries: int) -> None:
+    if entries > 1:
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=min(entries, 3), frameon=False, fontsize=8)
+
+
+def _instants(ms: Any) -> list[datetime]:
+    return [datetime.fromtimestamp(at / 1000, UTC) for at in ms.tolist()]
+
+
+def _label(name: str) -> str:
+    """A name as text: what stands between dollar signs would be read as TeX, and a leading _ hides an entry."""
+    text = name.replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
+
+
+_DRAW: dict[type[Drawing], Any] = {Curves: _curves, Bars: _bars, Blocks: _blocks, Heat: _heat}

@@ -1,0 +1,54 @@
+"""Which charts a page has, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from bft.replay.report import job_charts, node_charts, solver_charts, time_charts
+from bft.replay.report.chart import Chart
+from bft.replay.report.run_comparison import compared
+from bft.replay.report.run_files import RunFiles
+from bft.replay.trace.node_trace import NodeTrace
+from bft.replay.trace.trace_statistics import fragments, length_histogram
+
+
+def _of_fragments(draw: Callable[[list[dict[str, float]]], Chart | None], run: RunFiles) -> Chart | None:
+    with run.summary_used():
+        return draw(run.summary["metrics"].get("fragments") or [])
+
+
+# In the order of the page. A chart is None where a run has nothing to show in it.
+OF_A_RUN: tuple[Callable[[RunFiles], Chart | None], ...] = (
+    time_charts.idle_and_used,
+    node_charts.who_held_what,
+    partial(_of_fragments, node_charts.fragment_lengths),
+    partial(_of_fragments, node_charts.survival),
+    job_charts.progress,
+    job_charts.times,
+    *(partial(job_charts.by_group, column=column) for column in job_charts.GROUPS),
+    time_charts.losses,
+    time_charts.work_done,
+    time_charts.decisions,
+    solver_charts.solve_times,
+)
+
+
+def charts_of(runs: Sequence[RunFiles]) -> list[Chart]:
+    """The charts of a page: of several runs, those that compare them come first, then those of the first run."""
+    beside = compared(runs) if len(runs) > 1 else []
+    return beside + [chart for draw in OF_A_RUN if (chart := draw(runs[0])) is not None]
+
+
+def charts_of_trace(trace: NodeTrace) -> list[Chart]:
+    """The charts of a node trace alone."""
+    pieces = fragments(trace)
+    histogram = length_histogram(pieces.seconds)
+    charts = (
+        node_charts.idle_nodes(trace),
+        node_charts.by_hour(trace),
+        node_charts.fragment_lengths(histogram),
+        node_charts.survival(histogram),
+        node_charts.by_node(trace, pieces),
+    )
+    return [chart for chart in charts if chart is not None]

@@ -1,0 +1,103 @@
+"""Several runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bft.replay.report.chart import Axis, Bars, Chart, Curve, Curves, stepped
+from bft.replay.report.job_charts import cumulative, label, quantiles
+from bft.replay.report.over_time import mean_over_time
+from bft.replay.report.run_files import RunFiles
+from bft.replay.report.time_charts import TIME, ns, stamps
+
+SPANS = 1000
+# Column of the table -> the metric, by its path in the summary, and what to divide by.
+FIGURES = {
+    "outcome, 10⁹ samples": ("outcome", 1e9),
+    "share of the bound": ("share_of_bound", 1.0),
+    "U": ("U", 1.0),
+    "used share": ("used_share", 1.0),
+    "jobs finished": ("jobs_finished", 1.0),
+    "mean JCT, h": ("jct_s.mean", 3600.0),
+    "p95 JCT, h": ("jct_s.p95", 3600.0),
+    "mean queueing, h": ("queueing_s.mean", 3600.0),
+    "longest without units, h": ("without_units_s.longest", 3600.0),
+    "lost to preemption, 10⁹": ("preemption_cost", 1e9),
+    "lost to rescaling, 10⁹": ("rescale_cost", 1e9),
+    "preemptions": ("preemptions", 1.0),
+    "rescales": ("rescales", 1.0),
+}
+
+
+def names_of(runs: Sequence[RunFiles]) -> list[str]:
+    """What the runs are called: their folders, numbered where two have the same name."""
+    names = [label(run.name) for run in runs]
+    return [f"{name} ({number})" if names.count(name) > 1 else name for number, name in enumerate(names, start=1)]
+
+
+def figures(runs: Sequence[RunFiles]) -> pd.DataFrame:
+    """One row a run, one column a figure that any of them has."""
+    rows = []
+    for run in runs:
+        with run.summary_used():
+            metrics = run.summary["metrics"]
+            row: dict[str, Any] = {"policy": label(run.summary["options"]["policy"])}
+            row |= {name: _number(metrics, path, unit) for name, (path, unit) in FIGURES.items()}
+        rows.append(row)
+    table = pd.DataFrame(rows)
+    table.insert(0, "run", names_of(runs))
+    return table.dropna(axis="columns", how="all")
+
+
+def _number(metrics: Any, path: str, unit: float) -> float:
+    for key in path.split("."):
+        metrics = metrics.get(key) if isinstance(metrics, dict) else None
+    return float("nan") if metrics is None else round(float(metrics) / unit, 4)
+
+
+def compared(runs: Sequence[RunFiles]) -> list[Chart]:
+    """Charts of several runs."""
+    charts = (_outcomes(runs), _used(runs), _completion(runs))
+    return [chart for chart in charts if chart is not None]
+
+
+def _outcomes(runs: Sequence[RunFiles]) -> Chart:
+    table = figures(runs)
+    outcome = table["outcome, 10⁹ samples"].to_numpy(dtype=np.float64)
+    series = {"outcome": outcome}
+    best = table["run"].iloc[int(np.argmax(outcome))]
+    note = f"{best} did most. The table behind the chart has all figures side by side."
+    drawing = Bars(tuple(table["run"]), Axis("10⁹ samples"), series)
+    return Chart("compared", "Outcome by run", note, drawing, table.set_index("run").T.reset_index(names="figure"))
+
+
+def _used(runs: Sequence[RunFiles]) -> Chart:
+    begin, end = min(run.begin_ns for run in runs), max(run.end_ns for run in runs)
+    edges = (begin + (end - begin) * np.arange(SPANS + 1) / SPANS) / 1e6
+    means = {}
+    for name, run in zip(names_of(runs), runs, strict=True):
+        means[name] = np.zeros(SPANS)
+        for pool in run.pools():
+            heights = pool["used"].to_numpy(dtype=np.float64)
+            means[name] += mean_over_time(ns(pool["time"]), heights, begin, end, SPANS)
+    curves = tuple(Curve(name, *stepped(edges, heights)) for name, heights in means.items())
+    table = pd.DataFrame({"from": stamps(edges[:-1]), **{name: heights.round(2) for name, heights in means.items()}})
+    drawing = Curves(TIME, Axis("units"), curves)
+    return Chart("compared-used", "Units given to jobs, by run", "", drawing, table)
+
+
+def _completion(runs: Sequence[RunFiles]) -> Chart | None:
+    curves = tuple(
+        cumulative(name, run.jobs["jct_s"] / 3600)
+        for name, run in zip(names_of(runs), runs, strict=True)
+        if run.jobs["jct_s"].notna().any()
+    )
+    if not curves:
+        return None
+    axes = Axis("hours", "log"), Axis("share of those finished", "share")
+    note = "A run that finishes fewer jobs can show shorter times: see how many each of them finished."
+    return Chart("compared-times", "Completion times by run", note, Curves(*axes, curves), quantiles(curves, "h"))

@@ -1,0 +1,137 @@
+"""Charts over time: idle and used units, work done, losses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from bft.replay.engine.ledger import BOOKS
+from bft.replay.report.chart import Axis, Chart, Curve, Curves, FloatArray, in_powers, stepped
+from bft.replay.report.over_time import TimeArray, mean_over_time
+from bft.replay.report.run_files import RunFiles
+
+# Equal parts of the window of which means are shown: zooming in four times still shows one a pixel.
+SPANS = 2000
+# Losses come in single events: fewer parts, so that there is something in each.
+COARSE = 250
+TIME = Axis("time, UTC", "time")
+
+
+def idle_and_used(run: RunFiles) -> Chart:
+    """Idle units over time, and the part of them given to jobs."""
+    edges, means = _edges(run, SPANS), {}
+    for name, column in (("idle", "idle"), ("given to jobs", "used")):
+        means[name] = _over_pools(run, column, SPANS)
+    curves = tuple(Curve(name, *stepped(edges, heights), filled=True) for name, heights in means.items())
+    note = f"Means over {_minutes(run, SPANS)}. What shows of the first area behind the second was idle and not given."
+    table = pd.DataFrame({"from": stamps(edges[:-1]), **{name: heights.round(2) for name, heights in means.items()}})
+    return Chart("idle", "Idle and used units over time", note, Curves(TIME, Axis("units"), curves), table)
+
+
+def work_done(run: RunFiles) -> Chart:
+    """Samples done by each instant, costs deducted."""
+    steps = run.steps.sort_values("time", kind="stable")
+    bins = _bins(run, SPANS)
+    done = np.cumsum(np.histogram(_ms(steps["time"]), bins, weights=steps["progress"])[0])
+    with run.summary_used():
+        bound = run.summary["metrics"].get("bound")
+        limits = {} if bound is None else {"bound: what no policy can beat": float(bound)}
+    axis, power = in_powers("samples", done)
+    curve = Curve("done", bins[1:], done / power)
+    table = pd.DataFrame({"until": stamps(bins[1:]), "samples done": done.round(0)})
+    note = "All costs are deducted; where they exceed what was done, the line falls."
+    return Chart(
+        "work",
+        "Work done",
+        note,
+        Curves(TIME, axis, (curve,), {name: most / power for name, most in limits.items()}),
+        table,
+    )
+
+
+def losses(run: RunFiles) -> Chart | None:
+    """What preemptions, rescales and the other books cost, by hour; None where nothing was lost."""
+    bins = _bins(run, COARSE)
+    hours = (bins[1] - bins[0]) / 3.6e6
+    lost = {}
+    for book in BOOKS:
+        by_part = np.histogram(_ms(run.steps["time"]), bins, weights=run.steps[f"{book}_cost"])[0] / hours
+        if by_part.any():
+            lost[book] = by_part
+    if not lost:
+        return None
+    axis, power = in_powers("samples an hour", *lost.values())
+    curves = tuple(Curve(f"by {book}", *stepped(bins, rate / power)) for book, rate in lost.items())
+    table = pd.DataFrame({"from": stamps(bins[:-1]), **{f"by {book}": rate.round(0) for book, rate in lost.items()}})
+    note = f"Samples lost, as a rate over {_minutes(run, COARSE)}: where the machine took nodes back, and where jobs "
+    note += "paid for other sizes."
+    return Chart("losses", "Losses over time", note, Curves(TIME, axis, curves), table)
+
+
+def decisions(run: RunFiles) -> Chart | None:
+    """What each decision was expected to yield, beside the solver's bound; None where no solver states one."""
+    steps = run.steps
+    if not {"objective", "bound", "status"} <= set(steps.columns):
+        return None
+    solved = steps[steps["bound"].notna() & steps["objective"].notna()]
+    if not len(solved):
+        return None
+    bins = _bins(run, COARSE)
+    instants = _ms(solved["time"])
+    count = np.histogram(instants, bins)[0]
+    held = count > 0
+    means = {
+        name: np.histogram(instants, bins, weights=solved[column])[0][held] / count[held]
+        for name, column in (("bound of the solver", "bound"), ("decision taken", "objective"))
+    }
+    middles = ((bins[:-1] + bins[1:]) / 2)[held]
+    axis, power = in_powers("samples within Tfwd", *means.values())
+    curves = tuple(Curve(name, middles, mean / power) for name, mean in means.items())
+    optimal = int((solved["status"] == "optimal").sum())
+    note = f"{optimal:,} of {len(solved):,} decisions were proven optimal: there the two lines are one. Means over "
+    note += f"{_minutes(run, COARSE)} of what a decision promised for its window Tfwd."
+    table = pd.DataFrame({"around": stamps(middles), "decisions": count[held], **means}).round(0)
+    return Chart("decisions", "What each decision was worth", note, Curves(TIME, axis, curves), table)
+
+
+def _over_pools(run: RunFiles, column: str, spans: int) -> FloatArray:
+    """Means of a column over equal spans, of all pools together: a row is about its own pool only."""
+    total = np.zeros(spans)
+    for pool in run.pools():
+        heights = pool[column].to_numpy(dtype=np.float64)
+        total += mean_over_time(ns(pool["time"]), heights, run.begin_ns, run.end_ns, spans)
+    return total
+
+
+def ns(times: pd.Series) -> TimeArray:
+    """Instants as ns since 1970, UTC."""
+    return np.asarray(times.astype("datetime64[ns, UTC]").astype("int64"), dtype=np.int64)
+
+
+def _ms(times: pd.Series) -> FloatArray:
+    instants: FloatArray = ns(times) / 1e6
+    return instants
+
+
+def _edges(run: RunFiles, spans: int) -> FloatArray:
+    edges: FloatArray = (run.begin_ns + (run.end_ns - run.begin_ns) * np.arange(spans + 1) / spans) / 1e6
+    return edges
+
+
+def _bins(run: RunFiles, spans: int) -> FloatArray:
+    """As `_edges`, and no rounding leaves the last row out."""
+    edges = _edges(run, spans)
+    edges[0], edges[-1] = run.begin_ns / 1e6, np.nextafter(run.end_ns / 1e6, np.inf)
+    return edges
+
+
+def _minutes(run: RunFiles, spans: int) -> str:
+    minutes = (run.end_ns - run.begin_ns) / 6e10 / spans
+    return f"{minutes:.3g} minutes" if minutes >= 1 else f"{minutes * 60:.2g} seconds"
+
+
+def stamps(instants_ms: FloatArray) -> pd.Series:
+    """Instants for a table."""
+    return pd.Series(pd.to_datetime(instants_ms.round().astype("int64"), unit="ms", utc=True)).dt.strftime(
+        "%Y-%m-%d %H:%M:%S"
+    )

@@ -1,0 +1,246 @@
+"""Charts: the numbers in them against other ways to count, and what a page with scripts is made of."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bft.replay import always_idle
+from bft.replay.cli.main import run
+from bft.replay.report.chart import Axis, Bars, Blocks, Curves
+from bft.replay.report.job_charts import cumulative
+from bft.replay.report.node_charts import by_hour, survival
+from bft.replay.report.run_charts import charts_of
+from bft.replay.report.run_files import read_run
+from bft.replay.trace.trace_statistics import LENGTHS_S, length_histogram, usable_share
+
+HOSTILE = "</script><img src=x onerror=alert(1)>$$\\alpha$$ {{x}} @y <!--"
+
+
+def ran(folder: Path, name: str = "run", policy: str = "milp", jobs: int = 3) -> Path:
+    rows = [
+        {"name": f"{HOSTILE}{k}", "Jmin": 1, "Jmax": 4, "Pmax": 5e4, "Tsub": f"2021-02-10T00:{k:02}:00Z", "Tcup": 6,
+         "Tcdw": 3, "Ns": [0, 1, 4], "Ps": [0, 10, 38], "Os": [0, 10, 38], "user": f"u{k % 2}{HOSTILE}", "model": "m"}
+        for k in range(jobs)
+    ]  # fmt: skip
+    (folder / "jobs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "trace.csv").write_text(
+        "time,node,idle\n"
+        + "".join(f"2021-02-10T00:00:00Z,n{i}{HOSTILE},1\n" for i in range(4))
+        + f"2021-02-10T00:10:00Z,n0{HOSTILE},0\n2021-02-10T00:20:00Z,n0{HOSTILE},1\n"
+        + f"2021-02-10T03:00:00Z,n1{HOSTILE},0\n"
+    )
+    inputs = ["-ndmap", str(folder / "trace.csv"), "--jobs", str(folder / "jobs.jsonl"), "--backend", "exact"]
+    assert run([*inputs, "--policy", policy, "--out", str(folder / name), "-print", "0", "--bound"]) == 0
+    return folder / name
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return ran(tmp_path_factory.mktemp("charts"))
+
+
+@pytest.fixture(scope="module")
+def page(hostile: Path) -> str:
+    assert run(["report", str(hostile)]) == 0
+    return hostile.with_name("run.html").read_text("utf-8")
+
+
+def test_the_same_run_gives_the_same_bytes_also_within_a_process(hostile: Path, page: str, tmp_path: Path) -> None:
+    assert run(["report", str(hostile), "-o", str(tmp_path / "again.html")]) == 0
+    assert (tmp_path / "again.html").read_text("utf-8") == page
+
+
+def test_names_of_jobs_nodes_and_users_are_no_markup(page: str) -> None:
+    """What is no script of ours holds no bracket that a name brought along."""
+    assert page.count("</script>") == page.count("<script")
+    outside = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert "<img" not in outside
+    assert "<!--" not in outside
+    assert "&lt;/script&gt;&lt;img" in outside
+    for content in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, flags=re.DOTALL):
+        assert "<" not in content
+        json.loads(content)
+
+
+def test_what_a_page_says_of_its_origin_is_no_path(page: str, hostile: Path) -> None:
+    assert str(hostile.parent) not in page
+    assert "trace.csv" in page
+
+
+def test_a_title_of_ones_own(hostile: Path, tmp_path: Path) -> None:
+    assert run(["report", str(hostile), "-o", str(tmp_path / "p.html"), "--title", "Blue <Whale>"]) == 0
+    assert "<h1>What training jobs get out of the idle nodes of Blue &lt;Whale&gt;</h1>" in (
+        (tmp_path / "p.html").read_text("utf-8")
+    )
+
+
+def test_every_chart_has_its_numbers_as_a_table_and_a_place_in_the_page(hostile: Path, page: str) -> None:
+    charts = charts_of([read_run(hostile)])
+    assert len({chart.key for chart in charts}) == len(charts)
+    assert {
+        "idle",
+        "held",
+        "fragments",
+        "survival",
+        "progress",
+        "times",
+        "by-user",
+        "work",
+        "decisions",
+        "solving",
+    } <= {chart.key for chart in charts}
+    for chart in charts:
+        assert len(chart.table)
+        assert f'<section id="{chart.key}">' in page
+        assert f'id="data-{chart.key}"' in page
+
+
+def test_areas_hold_the_unit_time_of_the_summary(hostile: Path) -> None:
+    metrics = json.loads((hostile / "summary.json").read_text())["metrics"]
+    areas = next(chart for chart in charts_of([read_run(hostile)]) if chart.key == "idle").drawing
+    assert isinstance(areas, Curves)
+    used = areas.curves[1]
+    # Each step is two points of the line.
+    area = float((used.y[::2] * (used.x[1::2] - used.x[::2])).sum()) / 1000
+    assert area == pytest.approx(metrics["used_unit_s"], rel=1e-6)
+
+
+def test_work_done_ends_at_the_outcome(hostile: Path) -> None:
+    metrics = json.loads((hostile / "summary.json").read_text())["metrics"]
+    chart = next(chart for chart in charts_of([read_run(hostile)]) if chart.key == "work")
+    assert chart.table["samples done"].iloc[-1] == pytest.approx(metrics["outcome"], rel=1e-5)
+
+
+@given(st.lists(st.floats(0.01, 1e6), min_size=1, max_size=40))
+def test_survival_is_exact_at_the_bounds_of_the_bins(lengths: list[float]) -> None:
+    seconds = np.array(lengths)
+    histogram = length_histogram(seconds)
+    assert sum(row["count"] for row in histogram) == len(lengths)
+    assert sum(row["node_s"] for row in histogram) == pytest.approx(seconds.sum())
+    for row in histogram:
+        inside = (seconds > row["from_s"]) & (seconds <= row["to_s"])
+        assert row["count"] == inside.sum()
+    chart = survival(histogram)
+    assert chart is not None
+    assert isinstance(chart.drawing, Curves)
+    (curve,) = chart.drawing.curves
+    for startup, left in zip(curve.x.tolist(), curve.y.tolist(), strict=True):
+        assert startup in LENGTHS_S
+        assert left == pytest.approx(usable_share(seconds, startup), abs=1e-9)
+
+
+@given(st.data())
+def test_cells_of_blocks_show_who_is_in_their_middle(data: st.DataObject) -> None:
+    rows, seconds = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 50))
+    blocks = []
+    for who in range(data.draw(st.integers(0, 6))):
+        first, begin = data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, seconds - 1))
+        blocks.append(
+            (who, first, data.draw(st.integers(first, rows - 1)), begin, data.draw(st.integers(begin, seconds)))
+        )
+    who, first, last, begin, end = np.array(blocks, dtype=np.int64).reshape(-1, 5).T
+    units, names = ([str(k) for k in range(count)] for count in (rows, 7))
+    axes = Axis("t", "time"), Axis("u")
+    drawn = Blocks(*axes, units, names, 0.0, seconds, who, first, last, begin, end)
+    across, down = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 12))
+    for (row, column), seen in np.ndenumerate(drawn.sampled(across, down)):
+        t, u = (column + 0.5) * seconds / across, (row + 0.5) * rows / down
+        inside = [b[0] for b in blocks if b[3] <= t < b[4] and b[1] <= u < b[2] + 1]
+        assert seen == (inside[-1] if inside else -1)
+
+
+@given(st.lists(st.floats(0.02, 1e5), min_size=1, max_size=300))
+def test_a_distribution_counts_the_values_up_to_each_point(values: list[float]) -> None:
+    curve = cumulative("x", pd.Series(values))
+    for at, share in zip(curve.x, curve.y, strict=True):
+        assert np.mean(np.array(values) <= at) >= share - 1e-9
+        assert np.mean(np.array(values) < at) <= share + 1e-9
+
+
+def test_hours_and_weekdays_are_those_of_the_calendar() -> None:
+    wednesday = int(pd.Timestamp("2021-02-10T22:30:00Z").value)
+    chart = by_hour(always_idle(3, wednesday, wednesday + 26 * 3600 * 10**9))
+    assert chart is not None
+    shown = chart.table.set_index("day")
+    assert shown.loc["Wed", "23"] == 3.0
+    assert shown.loc["Thu"].eq(3.0).all()
+    assert np.isnan(shown.loc["Wed", "22"])  # only a half of that hour was observed
+    assert shown.drop(["Wed", "Thu"]).isna().all(axis=None)
+
+
+def test_several_runs_are_compared(hostile: Path, tmp_path: Path) -> None:
+    other = ran(tmp_path, "other", "equal-share")
+    assert run(["report", str(hostile), str(other), "-o", str(tmp_path / "p.html")]) == 0
+    charts = charts_of([read_run(hostile), read_run(other)])
+    assert [chart.key for chart in charts[:3]] == ["compared", "compared-used", "compared-times"]
+    outcomes = [json.loads((folder / "summary.json").read_text())["metrics"]["outcome"] for folder in (hostile, other)]
+    assert isinstance(charts[0].drawing, Bars)
+    table = charts[0].table.set_index("figure")
+    assert table.loc["outcome, 10⁹ samples"].tolist() == pytest.approx([round(o / 1e9, 4) for o in outcomes])
+    assert table.loc["policy"].tolist() == ["milp", "equal-share"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["png", "svg", "pdf"])
+def test_figures_for_a_paper(hostile: Path, tmp_path: Path, form: str) -> None:
+    made = []
+    for folder in ("a", "b"):
+        assert run(["report", str(hostile), f"--{form}", str(tmp_path / folder)]) == 0
+        made.append({path.name: path.read_bytes() for path in (tmp_path / folder).iterdir()})
+    assert made[0] == made[1]
+    assert {Path(name).suffix for name in made[0]} == {f".{form}"}
+    assert {Path(name).stem for name in made[0]} == {chart.key for chart in charts_of([read_run(hostile)])}
+    starts = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+    assert all(content.startswith(starts[form]) for content in made[0].values())
+    assert run(["report", str(hostile), f"--{form}", str(tmp_path / "a")]) == 2
+    assert run(["report", str(hostile), f"--{form}", str(tmp_path / "a"), "--force"]) == 0
+
+
+@pytest.mark.parametrize(("package", "option"), [("bokeh", "-o"), ("matplotlib", "--png")])
+def test_without_the_extra_the_command_that_installs_it_is_named(
+    hostile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, package: str,
+    option: str,
+) -> None:  # fmt: skip
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name.split(".")[0] == package:
+            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert run(["report", str(hostile), option, str(tmp_path / "out")]) == 2
+    err = capsys.readouterr().err
+    assert f"needs the package {package}" in err
+    assert "pip install 'bft-replay[report]'" in err
+    assert "pip install -e '.[report]'" in err
+    assert run(["report", str(hostile), "--static", "-o", str(tmp_path / "static.html")]) == 0
+
+
+def test_a_trace_alone_has_a_page(hostile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = str(hostile.with_name("trace.csv"))
+    capsys.readouterr()
+    assert run(["trace", "info", trace, "--html", str(tmp_path / "t.html"), "--png", str(tmp_path / "t")]) == 0
+    assert capsys.readouterr().out.split() == [str(tmp_path / "t.html"), str(tmp_path / "t")]
+    text = (tmp_path / "t.html").read_text("utf-8")
+    for key in ("idle", "fragments", "survival", "nodes"):
+        assert f'<section id="{key}">' in text
+        assert (tmp_path / "t" / f"{key}.png").exists()
+    assert "onerror" not in re.sub(r"<script.*?</script>|&lt;img src=x onerror", "", text, flags=re.DOTALL)
+    assert run(["trace", "info", trace, "--html", str(tmp_path / "t.html")]) == 2
+    assert "--force replaces it" in capsys.readouterr().err
+
+
+def test_a_node_that_was_never_idle_leaves_a_page(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("time,a,b\n2021-02-10T00:00:00Z,0,0\n2021-02-10T01:00:00Z,0,0\n")
+    assert run(["trace", "info", str(tmp_path / "t.csv"), "--html", str(tmp_path / "t.html")]) == 0
