@@ -6,12 +6,15 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from bft.milp import Job, Pair, Problem, ProblemError, solve
 from bft.milp.backends.process import shared_process
+from bft.milp.classes import apart
+from bft.milp.formulations import items
 from bft.milp.formulations.items import build, pair_tables
 from bft.milp.formulations.linear import Limits
 from bft.milp.formulations.matching import start
@@ -189,6 +192,23 @@ def test_without_pairs_a_sharing_formulation_equals_modes() -> None:
         for formulation, posed in (("items", alone), ("flow", alone), ("items", twice)):
             shared = solve(posed, backend="cbc", formulation=formulation, ties="solver")
             assert shared.objective == pytest.approx(solve(posed, backend="exact").objective, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_classes_of_jobs_in_no_pair_change_no_optimum(seed: int) -> None:
+    rng = np.random.default_rng(200 + seed)
+    for _ in range(8):
+        problem = random_problem(rng, 4, 7, pairs=0.4)
+        twins = tuple(replace(job, name=f"{job.name} {n}") for job in problem.jobs for n in (1, 2))
+        problem = replace(problem, jobs=problem.jobs + twins, current=problem.current + (0,) * len(twins))
+        tables = pair_tables(problem)
+        together = build(problem, tables).model
+        with patch.object(items, "classes_of", apart):
+            each_alone = build(problem, tables).model
+        assert len(together.objective) < len(each_alone.objective)
+        one, other = (shared_process().solve(model, "cbc", Limits()) for model in (together, each_alone))
+        assert (one.status, other.status) == ("optimal", "optimal")
+        assert one.objective == pytest.approx(other.objective, rel=1e-7, abs=1e-9)
 
 
 def test_sharing_for_free_never_loses_to_exclusive() -> None:

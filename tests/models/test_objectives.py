@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from operator import getitem
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bft.milp.classes import classes_of
+from bft.milp.classes import apart, classes_of
+from bft.milp.exact.dp import solve_core, solve_plain
 from bft.models import Curve, Job, Objective, Standing, deadline_weight
 from bft.models.objectives import ageing, power, srpt, useful_time
 from bft.replay.policies import JobView, MilpPolicy, State
@@ -205,3 +207,37 @@ def test_a_near_deadline_wins_the_units() -> None:
     ).decide(State(90 * SECOND, 4, views))
     assert calm.counts[0] >= calm.counts[1]
     assert urgent.counts == (0, 4)
+
+
+KINDS = st.tuples(
+    st.sampled_from([60.0, 100.0]), st.sampled_from([1.0, 1.0, 2.0]), st.sampled_from([None, None, 50, 1000, 90_000])
+)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(st.tuples(KINDS, st.sampled_from([0, 0, 0, 1, 3]), st.sampled_from([0.0, 18.0])), min_size=1, max_size=14),
+    st.integers(0, 12),
+    st.integers(0, 100_000),
+    st.sampled_from(["bftrainer", "stall"]),
+    st.sampled_from(["own", "power:0.5+ageing:1:1.5"]),
+)
+def test_classes_change_no_answer_under_deadlines_weights_and_factors(
+    drawn: list[tuple[tuple[float, float, int | None], int, float]],
+    free: int,
+    now_s: int,
+    cost_model: Any,
+    objective: str,
+) -> None:
+    views = []
+    for n, ((rate, weight, deadline_s), held, tcup_s) in enumerate(drawn):
+        deadline_ns = None if deadline_s is None else deadline_s * SECOND
+        made = replace(job(f"j{n}", weight=weight, deadline_ns=deadline_ns, rate=rate), tcup_s=tcup_s)
+        views.append(JobView(made, held, 0.0))
+    policy = MilpPolicy(
+        60.0, cost_model=cost_model, objective=Objective.of(objective), deadline_boost=4.0, deadline_horizon_s=86_400.0
+    )
+    problem = policy.problem(State(now_s * SECOND, free + sum(view.units for view in views), views))
+    kinds = {(kind, tcup_s if cost_model == "stall" else None) for kind, held, tcup_s in drawn if not held}
+    assert len(classes_of(problem).first) <= len(kinds) + sum(view.units > 0 for view in views)
+    assert solve_core(problem) == solve_core(problem, apart(problem)) == solve_plain(problem)

@@ -74,6 +74,23 @@ def test_the_bundled_trace_is_replayed_alike_by_all_backends(runs: Path, backend
 
 @pytest.mark.slow
 @pytest.mark.reference
+def test_the_preset_best_on_the_real_log_is_replayed_alike_by_cbc(reference: Path, runs: Path) -> None:
+    """A thousand jobs in play, whose weights rise as they wait: only what an optimum can contain is posed to CBC."""
+    log = reference / "bftrainer"
+    options = (
+        *("-ndmap", str(log / "ndstat-10sdn6-evt.tar.gz"), "-nN", "300", "--skip-rows", "23500", "--preset", "best"),
+        *("-bdfn", str(log / "ImageNet-imgps-Jbnd-1001J.pkl"), "-scfn", str(log / "ImageNet-imgps-JNPs-1001J.pkl")),
+        *("--no-u", "--align-jobs"),
+    )
+    ours, theirs = replayed(runs, "exact", *options), replayed(runs, "cbc", *options)
+    assert_alike_but_for_the_backend(ours, theirs)
+    metrics = json.loads((theirs / "summary.json").read_text())["metrics"]
+    assert metrics["verified"] > 100
+    assert metrics["verify_mismatches"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.reference
 @pytest.mark.parametrize("backend", OTHERS)
 def test_the_real_log_is_replayed_alike_by_all_backends(reference: Path, runs: Path, backend: str) -> None:
     log = reference / "bftrainer"
