@@ -16,13 +16,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
 
 import numpy as np
 
 from bft.models import InputError
+from bft.models.sharing.gpu_usage import DeviceState, Gauge, Usage, usage_of
 from bft.models.sharing.xi_measurements import mean_step_s
 from bft.models.speed.training_log import read_step_times
 
@@ -32,6 +33,8 @@ POLL_S: Final = 0.05
 TAIL_LINES: Final = 8
 # Progress bars draw as wide as the terminal is.
 TERMINAL: Final = (50, 200)
+# Which GPUs a process may use, by vendor.
+VISIBLE: Final = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ class Plan:
         How to find step times, see `bft.models.speed.training_log`; None knows the common forms.
     confidence
         Of the intervals, in (0, 1).
+    devices
+        GPUs that both commands may use, by their numbers; empty: as this process may.
 
     Raises
     ------
@@ -69,6 +74,7 @@ class Plan:
     time_limit_s: float = 600.0
     pattern: str | None = None
     confidence: float = 0.95
+    devices: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name, good, what in (
@@ -95,6 +101,8 @@ class Slowdown:
         The ratio before clipping; below 1 it is noise.
     alone_s, shared_s
         Mean seconds of a step in each round.
+    usage
+        What it did to its GPUs alone, over all rounds; None where nobody read them.
     """
 
     xi: float
@@ -103,10 +111,14 @@ class Slowdown:
     raw: float
     alone_s: tuple[float, ...]
     shared_s: tuple[float, ...]
+    usage: Usage | None = None
 
 
 def measure(
-    commands: tuple[Sequence[str], Sequence[str]], plan: Plan, note: Callable[[str], None]
+    commands: tuple[Sequence[str], Sequence[str]],
+    plan: Plan,
+    note: Callable[[str], None],
+    gauge: Gauge | None = None,
 ) -> tuple[Slowdown, Slowdown]:
     """Run two commands alone and together, and tell how much each slows down beside the other.
 
@@ -121,7 +133,9 @@ def measure(
     plan
         How.
     note
-        Told what runs now.
+        Called with what runs now.
+    gauge
+        Reads the GPUs while a command runs alone, after its warm-up; None: nobody does.
 
     Raises
     ------
@@ -132,17 +146,21 @@ def measure(
     _step_seconds([], plan.pattern)  # an invalid pattern is reported before anything runs
     alone: tuple[list[float], list[float]] = ([], [])
     shared: tuple[list[float], list[float]] = ([], [])
+    watched = tuple(_Watched(gauge) for _ in commands)
     for turn in range(plan.repeats):
         for phase in (0, 1, 2) if turn % 2 == 0 else (2, 1, 0):
             prefix = f"round {turn + 1} of {plan.repeats}: "
             if phase < 2:
                 note(prefix + f"{'AB'[phase]} alone")
-                alone[phase].append(_run_alone("AB"[phase], commands[phase], plan))
+                alone[phase].append(_run_alone("AB"[phase], commands[phase], plan, watched[phase]))
             else:
                 note(prefix + "both together")
                 for side, seconds in zip(shared, _run_together(commands, plan), strict=True):
                     side.append(seconds)
-    first, second = (slowdown(a, s, plan.confidence) for a, s in zip(alone, shared, strict=True))
+    first, second = (
+        replace(slowdown(a, s, plan.confidence), usage=device.usage())
+        for a, s, device in zip(alone, shared, watched, strict=True)
+    )
     return first, second
 
 
@@ -169,18 +187,48 @@ def slowdown(alone_s: Sequence[float], shared_s: Sequence[float], confidence: fl
     return Slowdown(max(raw, 1.0), max(low, 1.0), max(high, 1.0), raw, tuple(alone_s), tuple(shared_s))
 
 
-def _run_alone(name: str, command: Sequence[str], plan: Plan) -> float:
+class _Watched:
+    """What the runs of one command alone did to the GPUs."""
+
+    def __init__(self, gauge: Gauge | None) -> None:
+        self._gauge = gauge
+        self._before: list[DeviceState] = []
+        self._samples: list[list[DeviceState]] = []
+
+    def begin(self) -> None:
+        """Nothing of it runs yet."""
+        if self._gauge is not None:
+            self._before = self._gauge.once()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """It trains while the block runs."""
+        if self._gauge is None:
+            yield
+            return
+        with self._gauge.watching() as samples:
+            yield
+        self._samples += samples
+
+    def usage(self) -> Usage | None:
+        """Over all of its runs; memory counts above what was in use before the last."""
+        return None if self._gauge is None else usage_of(self._before, self._samples)
+
+
+def _run_alone(name: str, command: Sequence[str], plan: Plan, watched: _Watched) -> float:
     """Mean seconds of a step of a command alone."""
-    with _started(name, command) as process:
+    watched.begin()
+    with _started(name, command, plan.devices) as process:
         deadline = time.monotonic() + plan.time_limit_s
         _await((process,), (0,), plan, plan.warmup, 0.0, deadline, "alone")
-        (seconds,) = _await((process,), (0,), plan, plan.warmup + plan.steps, plan.at_least_s, deadline, "alone")
+        with watched.running():
+            (seconds,) = _await((process,), (0,), plan, plan.warmup + plan.steps, plan.at_least_s, deadline, "alone")
         return mean_step_s(seconds[plan.warmup :])
 
 
 def _run_together(commands: tuple[Sequence[str], Sequence[str]], plan: Plan) -> list[float]:
     """Mean seconds of a step of both commands, over steps that began and ended while both were training."""
-    with _started("A", commands[0]) as a, _started("B", commands[1]) as b:
+    with _started("A", commands[0], plan.devices) as a, _started("B", commands[1], plan.devices) as b:
         deadline = time.monotonic() + plan.time_limit_s
         _await((a, b), (0, 0), plan, plan.warmup, 0.0, deadline, "of warm-up beside the other")
         since = len(a.lines), len(b.lines)
@@ -218,13 +266,14 @@ def _await(
 class _Process:
     """A command whose output goes to a terminal of its own, as programs delay what they write to a pipe."""
 
-    def __init__(self, name: str, command: Sequence[str]) -> None:
+    def __init__(self, name: str, command: Sequence[str], devices: Sequence[int]) -> None:
         self.name = f"{name} ({shlex.join(command)})"
         self.lines: list[str] = []
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._rest = ""
         self._found: tuple[tuple[int, int], list[float]] = ((0, 0), [])
         self._look_after = 0.0
+        visible = dict.fromkeys(VISIBLE, ",".join(map(str, devices))) if devices else {}
         self._terminal, theirs = pty.openpty()
         try:
             termios.tcsetwinsize(theirs, TERMINAL)
@@ -234,7 +283,7 @@ class _Process:
                 stdout=theirs,
                 stderr=theirs,
                 start_new_session=True,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, **visible, "PYTHONUNBUFFERED": "1"},
             )
         except OSError as error:
             os.close(self._terminal)
@@ -302,8 +351,8 @@ class _Process:
 
 
 @contextmanager
-def _started(name: str, command: Sequence[str]) -> Iterator[_Process]:
-    process = _Process(name, command)
+def _started(name: str, command: Sequence[str], devices: Sequence[int]) -> Iterator[_Process]:
+    process = _Process(name, command, devices)
     try:
         yield process
     finally:

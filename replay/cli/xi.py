@@ -1,28 +1,29 @@
-"""`bft-replay xi build|check|show|measure`: who slows whom down by how much on shared units."""
+"""`bft-replay xi build|check|show|measure`, and the group of all commands on xi tables."""
 
 from __future__ import annotations
 
 import json
-import signal
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bft.models import InputError
-from bft.models.checks import MAX_LIMIT_S
 from bft.replay.cli.help import Group
 from bft.replay.cli.messages import say_note, say_progress
 from bft.replay.cli.output import drafted, refuse_existing
-from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf, Seconds
+from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf
+from bft.replay.cli.xi_files import gauge_of, measuring_options, pattern_option, plan_of, units_of, writable, write_xi
+from bft.replay.cli.xi_tables import collect, interruptible, memory, merge
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from bft.models.sharing.co_runs import Slowdown
     from bft.models.sharing.xi_picture import Grid
+    from bft.models.sharing.xi_repairs import Suspect
 
 # Beyond it a ratio is named: two jobs that only take turns slow down twofold.
 IMPLAUSIBLE = 5.0
@@ -34,14 +35,6 @@ def xi() -> None:
     """Who slows whom down by how much on shared units: measure it, make a table of it, look at the table."""
 
 
-_pattern = click.option(
-    "--pattern",
-    metavar="REGEX",
-    help="How to find step times in output: a regular expression with a group seconds, ms, steps_per_s, samples_per_s "
-    "or time. [the common forms]",
-)
-
-
 @xi.command(cls=NamesWholeOption, short_help="Make a xi table from solo and co-run measurements.")
 @click.argument("files", metavar="MEASUREMENTS...", nargs=-1, required=True)
 @click.option("-o", "--output", metavar="FILE", required=True, help="Where to write the table: .csv or .parquet.")
@@ -51,7 +44,7 @@ _pattern = click.option(
               help="With --for: whether to estimate also models that never met.")  # fmt: skip
 @click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True,
               help="Steps at the start of a log that do not count.")  # fmt: skip
-@_pattern
+@pattern_option
 @click.option("--force", is_flag=True, help="Replace the table if it exists.")
 def build(
     files: tuple[str, ...],
@@ -89,7 +82,7 @@ def build(
         counts = Counter(row.flag for row in filled)
         summary += f", {len(filled)} estimated" + "".join(f", {counts[flag]} {flag}" for flag in sorted(counts))
         rows += filled
-    _write(xi_to_frame(rows), output)
+    write_xi(xi_to_frame(rows), output)
     click.echo(f"{output}: {summary}")
 
 
@@ -97,13 +90,27 @@ def build(
 @click.argument("file", metavar="XI")
 @click.option("--implausible", type=Finite(min=1), default=IMPLAUSIBLE, show_default=True,
               help="Name ratios above this.")  # fmt: skip
+@click.option("--retest", metavar="FILE", help="Write the pairs to measure again, for xi collect --pairs: .csv.")
+@click.option("--force", is_flag=True, help="Replace that file if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with full lists.")
-def check(file: str, implausible: float, as_json: bool) -> None:
-    """Validate a xi table: pairs, missing pairs, ratios that differ by side, below 1, or implausibly high."""
+def check(file: str, implausible: float, retest: str | None, force: bool, as_json: bool) -> None:
+    """Validate a xi table: pairs, missing pairs, ratios that differ by side, below 1, or implausibly high.
+
+    With --retest, rows with such ratios are named, and a table of their pairs is written: `xi collect --pairs` measures
+    them again, `xi merge` puts the answers in their place.
+    """
     from bft.models import read_xi
     from bft.models.sharing.xi_check import check_xi
+    from bft.models.sharing.xi_repairs import suspects
 
-    result = check_xi(read_xi(file), implausible)
+    if retest is not None:
+        refuse_existing(retest, force=force)
+    table = read_xi(file)
+    result = check_xi(table, implausible)
+    if retest is not None:
+        found = suspects(table, implausible)
+        result["retest"] = [{"row": each.row, "reason": each.reason} for each in found]
+        _write_retest(file, found, retest)
     if as_json:
         click.echo(json.dumps(result, indent=2))
         return
@@ -124,6 +131,19 @@ def check(file: str, implausible: float, as_json: bool) -> None:
         (f"above {implausible:g}", _counted(high)),
     ):
         click.echo(f"{label:<17}{value}")
+
+
+def _write_retest(file: str, found: Sequence[Suspect], output: str) -> None:
+    """Name the rows, and write their pairs."""
+    from bft.models.sharing.xi_repairs import retest_frame
+
+    frame = retest_frame(found)
+    with drafted(output) as draft:
+        frame.to_csv(draft, index=False)
+    for suspect in found[:LISTED]:
+        say_note(f"{file}: row {suspect.row}: {suspect.reason}")
+    more = f"; the first {LISTED} are named here" if len(found) > LISTED else ""
+    say_note(f"{output}: {len(frame)} pairs to measure again, of {len(found)} rows{more}")
 
 
 @xi.command(cls=NamesWholeOption, short_help="Heat map of a xi table.")
@@ -151,25 +171,11 @@ def show(file: str, by: str, png: str | None) -> None:
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
 )
 @click.argument("commands", metavar="-- CMD_A -- CMD_B", nargs=-1, type=click.UNPROCESSED, required=True)
-@click.option("--repeats", type=click.IntRange(min=2), default=3, show_default=True,
-              help="Rounds of A alone, B alone, both together.")  # fmt: skip
-@click.option(
-    "--steps", type=click.IntRange(min=1), default=50, show_default=True, help="Least step times of each run."
-)
-@click.option("--at-least", "at_least_s", type=Seconds(zero=True, high=MAX_LIMIT_S), default=5.0, show_default=True,
-              help="Seconds over which they are read: jobs that take turns need many turns.")  # fmt: skip
-@click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True,
-              help="Step times at the start of each run that do not count.")  # fmt: skip
-@click.option("--time-limit", "time_limit_s", type=Seconds(high=MAX_LIMIT_S), default=600.0, show_default=True,
-              help="Seconds that a run may take.")  # fmt: skip
-@click.option("--confidence", type=Finite(min=0.5, max=0.9999), default=0.95, show_default=True,
-              help="Of the intervals.")  # fmt: skip
-@_pattern
+@measuring_options
 @click.option("--model-a", metavar="NAME", help="What command A trains. [A]")
 @click.option("--model-b", metavar="NAME", help="What command B trains. [B]")
 @click.option("--batch-a", type=Finite(min=0, min_open=True), help="Batch size of A.")
 @click.option("--batch-b", type=Finite(min=0, min_open=True), help="Batch size of B.")
-@click.option("--units", type=Finite(min=0, min_open=True), help="Units that they share.")
 @click.option("-o", "--output", metavar="FILE", help="Add the ratios to this xi table (.csv or .parquet).")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def measure(commands: tuple[str, ...], output: str | None, as_json: bool, **given: Any) -> None:
@@ -177,22 +183,16 @@ def measure(commands: tuple[str, ...], output: str | None, as_json: bool, **give
 
     Write each command after a double dash: bft-replay xi measure --steps 30 -- python a.py -- python b.py
     """
-    from bft.models.sharing.co_runs import Plan, measure
+    from bft.models.sharing.co_runs import measure
 
     pair = _two(commands)
     if output is not None and (given["model_a"] is None or given["model_b"] is None):
         raise click.UsageError("-o needs --model-a and --model-b: rows of a xi table name their models")
     before = None if output is None else _earlier(output)
-    names = ("repeats", "steps", "at_least_s", "warmup", "time_limit_s", "pattern", "confidence")
-    plan = Plan(**{name: given[name] for name in names})
-    # What runs must end with us; a shell's background job is born ignoring SIGINT.
-    stops = (signal.SIGINT, signal.SIGTERM)
-    before_us = [signal.signal(number, signal.default_int_handler) for number in stops]
-    try:
-        sides = measure(pair, plan, say_progress)
-    finally:
-        for number, handler in zip(stops, before_us, strict=True):
-            signal.signal(number, handler)
+    plan, gauge = plan_of(given), gauge_of(given)
+    with interruptible():
+        sides = measure(pair, plan, say_progress, gauge)
+    given["units"] = units_of(given)
     row = _row(sides, given)
     if output is not None:
         _add(before, row, output)
@@ -206,6 +206,12 @@ def measure(commands: tuple[str, ...], output: str | None, as_json: bool, **give
             f"{victim} beside {partner}: xi {side.xi:.3f}{noise}, {given['confidence']:.4g} interval "
             f"{side.low:.3f} to {side.high:.3f}"
         )
+        if side.usage is not None:
+            used = side.usage
+            click.echo(
+                f"{victim} alone: GPU {used.gpu_util:.0f} %, its memory {used.gmem_util:.0f} % busy, "
+                f"{used.memory_gib:.2f} GiB at most ({used.samples} samples)"
+            )
 
 
 def _two(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -227,14 +233,15 @@ def _row(sides: tuple[Slowdown, Slowdown], given: dict[str, Any]) -> dict[str, A
 
 
 def _details(side: Slowdown) -> dict[str, Any]:
-    return {"raw": side.raw, "alone_s": side.alone_s, "shared_s": side.shared_s}
+    usage = {} if side.usage is None else {"usage": asdict(side.usage)}
+    return {"raw": side.raw, "alone_s": side.alone_s, "shared_s": side.shared_s, **usage}
 
 
 def _earlier(output: str) -> pd.DataFrame | None:
     """What a xi table holds that is to grow; refused before anything runs when it is none."""
     from bft.models import read_table, xi_from_frame
 
-    _writable(output)
+    writable(output)
     if not Path(output).exists():
         return None
     frame = read_table(output)
@@ -248,31 +255,7 @@ def _add(before: pd.DataFrame | None, row: dict[str, Any], output: str) -> None:
     old = [] if before is None else before.to_dict(orient="records")
     frame = pd.DataFrame([*old, row])
     empty = [name for name in ("batch_a", "batch_b", "units") if frame[name].isna().all()]
-    _write(frame.drop(columns=empty), output)
-
-
-def _writable(output: str) -> str:
-    suffix = Path(output).suffix.lower()
-    if suffix not in (".csv", ".parquet"):
-        raise InputError("a xi table is written as .csv or .parquet", file=output)
-    return suffix
-
-
-def _write(frame: pd.DataFrame, output: str) -> None:
-    """Write a xi table; ratios to six decimals, whole batch sizes and units as such."""
-    from bft.models.tables import write_parquet
-
-    suffix = _writable(output)
-    for name in frame.columns.intersection(["batch_a", "batch_b", "units"]):
-        if (frame[name].dropna() % 1 == 0).all():
-            frame[name] = frame[name].astype("Int64")
-    ratios = [name for name in frame.columns if str(name).startswith("xi_")]
-    frame[ratios] = frame[ratios].round(6)
-    with drafted(output) as draft:
-        if suffix == ".parquet":
-            write_parquet(frame, draft)
-        else:
-            frame.to_csv(draft, index=False)
+    write_xi(frame.drop(columns=empty), output)
 
 
 def _kinds(path: str) -> list[tuple[str, float | None]]:
@@ -330,3 +313,7 @@ def _counted(entries: Sequence[str]) -> str:
 def _listing(entries: Sequence[str]) -> str:
     more = f", and {len(entries) - LISTED} more" if len(entries) > LISTED else ""
     return ", ".join(entries[:LISTED]) + more
+
+
+for further in (collect, memory, merge):
+    xi.add_command(further)
