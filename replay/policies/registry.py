@@ -20,6 +20,7 @@ BUILT_IN = {
     "milp-sharing": "milp_sharing:MilpSharingPolicy",
     "equal-share": "equal_share:EqualShare",
     "fifo": "fifo:Fifo",
+    "yarn-cs": "yarn_cs:YarnCapacity",
     "sjf": "shortest:ShortestFirst",
     "srtf": "shortest:ShortestRemainingFirst",
     "qssf": "qssf:QuasiShortestServiceFirst",

@@ -182,6 +182,7 @@ def test_the_kinds_of_our_own_are_what_they_were() -> None:
         "milp-sharing": ("shares",),
         "equal-share": (),
         "fifo": rigid,
+        "yarn-cs": rigid,
         "sjf": seeing,
         "srtf": seeing,
         "qssf": rigid,

@@ -1,0 +1,107 @@
+"""YARN's capacity scheduler without preemption: the production baseline that Tiresias is compared with."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from bft.models import Job
+from bft.replay.engine.port import Decision, Kind, State
+
+
+@dataclass
+class YarnCapacity:
+    """Give each queue its share of the units; in a queue first come, first served; nobody is preempted.
+
+    The queue that uses the least of its capacity goes first. The head of a queue starts if it fits; if not, it blocks
+    its queue, and the others go on. A queue may use what the others leave idle, up to `max_share` of all units; a head
+    that asks for more than that starts once its queue uses nothing.
+
+    Parameters
+    ----------
+    by
+        What a job's queue is: its virtual cluster (column vc) or its user.
+    capacities
+        Share of the units of each queue, as NAME:SHARE with commas between; queues that are not named share the rest
+        equally. Empty: all alike.
+    max_share
+        The most of all idle units that one queue may use.
+    consolidate
+        Place each job on as few nodes as it needs; otherwise any units will do.
+    """
+
+    by: Literal["vc", "user"] = field(default="vc", metadata={"help": "what a job's queue is: its vc or its user"})
+    capacities: str = field(
+        default="", metadata={"help": "share of each queue, NAME:SHARE,...; the others share the rest"}
+    )
+    max_share: float = field(default=1.0, metadata={"help": "most of all idle units that one queue may use"})
+    consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
+    name: str = field(default="yarn-cs", init=False)
+    kind: ClassVar[Kind] = Kind(rigid=True)
+
+    def __post_init__(self) -> None:
+        self._stated = _shares(self.capacities)
+        if not 0 < self.max_share <= 1:
+            raise ValueError(f"max_share must be > 0 and at most 1, not {self.max_share}")
+
+    def decide(self, state: State) -> Decision:
+        """Start the heads of the queues, the least served queue first."""
+        if not state.free:
+            return Decision.keep()
+        used: defaultdict[str, int] = defaultdict(int)
+        queues: defaultdict[str, list[int]] = defaultdict(list)
+        for position, view in enumerate(state.jobs):
+            queue = self._queue_of(view.job)
+            used[queue] += view.units
+            if not view.units:
+                queues[queue].append(position)
+        capacity = self._capacity(set(used))
+        order = {queue: rank for rank, queue in enumerate(used)}  # ties: whose first job in play came first
+        places = state.machine.places()
+        most = self.max_share * state.idle
+        placed: dict[int, tuple[int, ...]] = {}
+        while queues and len(places):
+            queue = min(queues, key=lambda name: (used[name] / capacity[name], order[name]))
+            head = queues[queue][0]
+            request = state.jobs[head].job.request
+            within = used[queue] + request <= most or not used[queue]
+            units = places.take(request, spread=not self.consolidate) if within else None
+            if units is None:
+                del queues[queue]
+                continue
+            placed[head] = units
+            used[queue] += request
+            queues[queue].pop(0)
+            if not queues[queue]:
+                del queues[queue]
+        return Decision.placed(placed)
+
+    def _queue_of(self, job: Job) -> str:
+        return job.vc if self.by == "vc" else job.user
+
+    def _capacity(self, queues: set[str]) -> dict[str, float]:
+        """Share of the units of each queue that has jobs in play, > 0."""
+        others = [queue for queue in queues if queue not in self._stated]
+        rest = max(1 - sum(self._stated.values()), 0.0)
+        each = rest / len(others) if others else 0.0
+        # A queue without any share goes behind all that have one.
+        return {queue: self._stated.get(queue, each) or 1e-9 for queue in queues}
+
+
+def _shares(text: str) -> dict[str, float]:
+    """Shares by queue; ValueError where they are none."""
+    shares: dict[str, float] = {}
+    for part in filter(str.strip, text.split(",")):
+        queue, colon, number = part.strip().rpartition(":")
+        try:
+            share = float(number)
+        except ValueError:
+            share = math.nan
+        if not colon or not 0 < share <= 1 or queue in shares:
+            raise ValueError(f"capacities: expected NAME:SHARE with a share in (0, 1], each name once, not {part!r}")
+        shares[queue] = share
+    if sum(shares.values()) > 1 + 1e-9:
+        raise ValueError(f"capacities add up to {sum(shares.values()):g}, expected at most 1")
+    return shares
