@@ -67,6 +67,18 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "bft-replay xi build measurements.csv -o xi.csv",
         "bft-replay xi build measurements.csv -o xi.parquet --force",
     ),
+    "xi collect": (
+        "bft-replay xi collect trainings.csv -o measured --devices 0",
+        "bft-replay xi collect trainings.csv -o second --pairs again.csv",
+    ),
+    "xi merge": (
+        "bft-replay xi merge measured/xi.csv second/xi.csv -o xi.csv",
+        "bft-replay xi merge xi.csv new.csv -o xi.csv --force",
+    ),
+    "xi memory": (
+        "bft-replay xi memory measured/profiles.csv -o memory.csv",
+        "bft-replay xi memory one/profiles.csv two/profiles.csv -o memory.csv",
+    ),
     "xi check": ("bft-replay xi check xi.csv", "bft-replay xi check xi.csv --json"),
     "xi show": ("bft-replay xi show xi.csv", "bft-replay xi show xi.csv --by batch --png xi.png"),
     "xi measure": (
