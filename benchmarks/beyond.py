@@ -18,12 +18,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from _common import reference_folder
 
 from bft.datasets import generate_dnn_jobs, generate_node_trace
 from bft.models import JobTable, jobs_from_frame
+from bft.replay.cli.main import run
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import Inputs, load
@@ -53,6 +56,8 @@ class World:
         The published table, by its name.
     seed
         Of a generated trace and its jobs; None: the real log.
+    sacct
+        A log of Slurm that is ingested instead, within the reference data; its columns are XDMoD's.
     """
 
     first_node: int = 0
@@ -61,6 +66,7 @@ class World:
     spread: float = 1.0
     jobs: str = "ImageNet-imgps-{}-1001J"
     seed: int | None = None
+    sacct: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
         for objective in ("efficiency", "useful-time", "power:0", "power:0.5", "power:0.75", "power:0.5+srpt:0.1")
     },
 }
+SCRATCH = TemporaryDirectory()
+SACCT = "logs/slurm/xdmod-phillips.sacct.log.gz"
 AGEINGS = ("power:0.5", "power:0.5+ageing:80:1", "power:0.5+ageing:60:1.5", "power:0.5+ageing:50:2")
 
 
@@ -107,9 +115,14 @@ def rows() -> Iterator[Row]:
             yield Row(f"nodes {first}-{first + 511}: {label}", World(first, costs=costs), BEST)
     for label, options in (("published", PUBLISHED), ("best", BEST)):
         yield Row(f"512 nodes, ShuffleNets: {label}", World(jobs="hps-shufflenet-{}-1000J"), options)
-    srpt = {**FREE, "objective": "power:0.5+srpt:0.1"}
-    for label, options in (("published", PUBLISHED), ("best", BEST), ("best with srpt:0.1, no ageing", srpt)):
+    for label, options in (("published", PUBLISHED), ("best", BEST)):
+        yield Row(f"512 nodes, cost model stall: {label}", World(), {**options, "cost_model": "stall"})
+        yield Row(f"512 nodes, speed-ups: {label}", World(jobs="ImageNet-spdup-{}-1001J"), options)
+    srpt = {f"best with srpt:{by}, no ageing": {**FREE, "objective": f"power:0.5+srpt:{by}"} for by in (0.1, 0.3)}
+    for label, options in (("published", PUBLISHED), ("best", BEST), *srpt.items()):
         yield Row(f"4,734 nodes: {label}", World(nodes=None), options)
+    for label, options in (("published", PUBLISHED), ("published, Tfwd 10", {"tfwd_s": 10}), ("best", BEST)):
+        yield Row(f"46 nodes of a sacct log: {label}", World(nodes=None, sacct=SACCT), options)
     for seed in (1, 2, 3):
         for label, options in (("published", PUBLISHED), ("published, Tfwd 10", {"tfwd_s": 10}), ("best", BEST)):
             yield Row(f"generated trace {seed}: {label}", World(seed=seed), options)
@@ -167,17 +180,26 @@ def inputs_of(world: World) -> Inputs:
         return replace(loaded, pools=(pool,), jobs=jobs, never_run=())
     folder = reference_folder() / "bftrainer"
     options = Options(
-        node_trace=str(folder / "ndstat-10sdn6-evt.tar.gz"),
+        node_trace=str(folder / "ndstat-10sdn6-evt.tar.gz") if world.sacct is None else ingested(world.sacct),
         job_bounds=str(folder / f"{world.jobs.format('Jbnd')}.pkl"),
         job_curves=str(folder / f"{world.jobs.format('JNPs')}.pkl"),
         first_node=world.first_node,
         node_count=world.nodes,
-        skip_rows=1000,
+        skip_rows=1000 if world.sacct is None else None,
         scale_arrivals=world.spread,
+        align_jobs=world.sacct is not None,
     )
     loaded = load(options, Silent())
     pool = replace(loaded.pools[0], jobs=dearer(loaded.jobs, world.costs))
     return replace(loaded, pools=(pool,), jobs=pool.jobs)
+
+
+@cache
+def ingested(log: str) -> str:
+    """The node trace of a log of Slurm."""
+    trace = str(Path(SCRATCH.name) / "trace.parquet")
+    assert run(["ingest", "slurm", str(reference_folder() / log), "--fields", "xdmod", "--tz", "UTC", "-o", trace]) == 0
+    return trace
 
 
 def generated(seed: int) -> tuple[NodeTrace, JobTable]:
