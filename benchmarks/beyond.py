@@ -96,7 +96,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 SCRATCH = TemporaryDirectory()
 SACCT = "logs/slurm/xdmod-phillips.sacct.log.gz"
-AGEINGS = ("power:0.5", "power:0.5+ageing:80:1", "power:0.5+ageing:60:1.5", "power:0.5+ageing:50:2")
+AGEINGS = ("power:0.5", *(f"power:0.5+ageing:{each}" for each in ("120:1", "60:1.5", "60:2")))
 
 
 def rows() -> Iterator[Row]:

@@ -2,9 +2,9 @@
 
     python benchmarks/restarts.py [--restart 180] [--costs 10]
 
-A fragment is the time that a node is idle without a break. Printed are what starting a job of one node on each costs and
-leaves, what an oracle of the fragments' lengths would gain by leaving short ones idle, what jobs of several nodes would
-save, and how much of the idle node-time must be useful for an outcome.
+A fragment is the time that a node is idle without a break. Printed are what starting a job of one node on each costs
+and leaves (first starts, which cost nothing, are neglected), what an oracle of the fragments' lengths would gain by
+leaving short ones idle, and what jobs of several nodes would save.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 SIZES = (2, 3, 4, 6, 8, 16, 32)
 OLD_S = 1800.0
-OUTCOMES = (111.7, 114.0, 118.5)
+AGES_S = (0.0, 60.0, 120.0, 180.0, 300.0, 600.0, 1800.0)
 
 
 def main() -> None:
@@ -38,12 +38,20 @@ def main() -> None:
     print(f"{len(length)} fragments, mean {length.mean():.0f} s, median {np.median(length):.0f} s; Tcdw {tcdw:.0f} s")
     left = np.maximum(length - given.restart, 0.0) - tcdw
     print(f"a start each costs {np.minimum(length, given.restart).sum() / total:.1%} of the idle node-time,")
-    print(f"a preemption each {tcdw * len(length) / total:.1%}; left {left.sum() / total:.1%},")
-    print(f"with an oracle that leaves idle what would not pay {np.maximum(left, 0.0).sum() / total:.1%}")
+    print(f"a preemption each {tcdw * len(length) / total:.1%}; left {left.sum() / total:.1%}: ", end="")
+    print(f"{samples(pool.jobs, left.sum()) / 1e9:.1f} billion samples, fastest models first;")
+    paying = float(np.maximum(left, 0.0).sum())
+    print(f"with an oracle that leaves idle what does not pay {paying / total:.1%}: ", end="")
+    print(f"{samples(pool.jobs, paying) / 1e9:.1f} billion")
+    print("\nto wait a second longer before a start costs the part of it that would be used, and saves what is lost if")
+    print("the node leaves in it, both of a second's work:")
+    for age in AGES_S:
+        staying = float((length > age + given.restart).sum() / (length > age).sum())
+        print(f"  idle for {age:4.0f} s: costs {staying:.2f}, saves {tcdw * hazard(length, age, age + 60.0):.2f}")
     old = hazard(length, OLD_S)
     print(f"\na node that has been idle for {OLD_S:.0f} s is taken back at a rate of 1 in {1 / old:.0f} s")
-    print("what a job that runs on such a node saves when it takes others that turned idle together, s for each of them:")
-    print("restarts, less its growth, the preemptions more that it pays for, and what its model loses by scaling")
+    print("what a job on such a node saves by taking others that turned idle together, s for each of them: restarts,")
+    print("less its growth, the preemptions more that it pays for, and what its model loses by scaling")
     models = scaling(pool.jobs)
     print(f"{'nodes':>5} {'preempted':>9}  " + "  ".join(f"{name:>10}" for name in models))
     for size in SIZES:
@@ -52,8 +60,6 @@ def main() -> None:
         saved = given.restart - tcup / size - tcdw * (hits - 1 + old * seconds)
         row = (f"{saved - seconds * (1 - (rates[size + 1] / rates[1] - 1) / size):10.0f}" for rates in models.values())
         print(f"{size:5} {hits:9.2f}  " + "  ".join(row))
-    print("\nshare of the idle node-time that must be useful for an outcome: ", end="")
-    print(", ".join(f"{goal:g} {useful_share(pool.jobs, goal * 1e9, total):.1%}" for goal in OUTCOMES))
 
 
 def lengths_by_birth(trace: NodeTrace) -> list[np.ndarray]:
@@ -85,10 +91,10 @@ def exposure(bulks: list[np.ndarray], size: int) -> tuple[float, float]:
     return paid / nodes, seconds / nodes
 
 
-def hazard(lengths: np.ndarray, age: float) -> float:
-    """How often a node is taken back that has been idle for longer than `age`, 1/s."""
+def hazard(lengths: np.ndarray, age: float, until: float = np.inf) -> float:
+    """How often a node is taken back that has been idle for longer than `age`, but not for `until`, 1/s."""
     older = lengths[lengths > age]
-    return float(len(older) / (older - age).sum())
+    return float((older <= until).sum() / (np.minimum(older, until) - age).sum())
 
 
 def scaling(jobs: JobTable) -> dict[str, np.ndarray]:
@@ -97,13 +103,13 @@ def scaling(jobs: JobTable) -> dict[str, np.ndarray]:
     return dict(sorted(found.items(), key=lambda item: -item[1][1]))
 
 
-def useful_share(jobs: JobTable, outcome: float, total: float) -> float:
-    """The least share of the idle node-time in which jobs of one node, the fastest ones first, do so many samples."""
-    seconds, missing = 0.0, outcome
+def samples(jobs: JobTable, seconds: float) -> float:
+    """What jobs of one node each do in so many useful node-seconds, the fastest models first."""
+    done = 0.0
     for job in sorted(jobs, key=lambda job: -job.rates[1]):
-        done = min(missing, job.pmax)
-        seconds, missing = seconds + done / job.rates[1], missing - done
-    return seconds / total
+        spent = min(seconds, job.pmax / job.rates[1])
+        done, seconds = done + spent * job.rates[1], seconds - spent
+    return done
 
 
 if __name__ == "__main__":

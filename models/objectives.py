@@ -20,7 +20,7 @@ from bft.models.objective_terms import arguments, parse_terms, stated
 DAY_S = 86_400.0
 # Factors that change with time do so in steps, so that jobs that are alike stay alike: decisions group those.
 STEPS_PER_OCTAVE = 16
-STEPS_PER_AGE = 4
+STEPS_PER_AGE = 16
 # Below this part of its work left, a job counts as if it had so much left.
 LEAST_LEFT = 2.0**-10
 
@@ -76,17 +76,17 @@ class Standing:
     ----------
     left
         The part of the job's work that is still to be done, in (0, 1]; 1 where nobody knows.
-    waited_s
-        Seconds since its submission during which it held no units.
+    age_s
+        Seconds since its submission.
 
     Examples
     --------
-    >>> srpt(Standing(left=0.25), exponent=1.0), ageing(Standing(waited_s=7200.0), hours=1.0, cap=4.0)
+    >>> srpt(Standing(left=0.25), exponent=1.0), ageing(Standing(age_s=7200.0), hours=1.0, cap=4.0)
     (4.0, 3.0)
     """
 
     left: float = 1.0
-    waited_s: float = 0.0
+    age_s: float = 0.0
 
 
 Factor = Callable[[Standing], float]
@@ -102,12 +102,12 @@ def srpt(standing: Standing, exponent: float) -> float:
 
 
 def ageing(standing: Standing, hours: float, cap: float) -> float:
-    """Who has waited long counts more: 1 + min(W / hours, cap), with W the hours without units since the submission.
+    """Who was submitted long ago counts more: 1 + min(A / hours, cap), with A the hours since the submission.
 
-    In steps of a quarter. All waiting counts, not only the latest: a job that has waited keeps its lead while it runs,
-    so that getting units does not cost it the units. The cap bounds what ageing may cost in other jobs' work.
+    In steps of a sixteenth. Running and waiting jobs age alike, so that nobody loses units for having got them. The cap
+    bounds what ageing may cost in other jobs' work.
     """
-    steps = math.floor(max(0.0, standing.waited_s) / (hours * 3600.0) * STEPS_PER_AGE)
+    steps = math.floor(max(0.0, standing.age_s) / (hours * 3600.0) * STEPS_PER_AGE)
     return 1.0 + min(steps / STEPS_PER_AGE, cap)
 
 
@@ -163,8 +163,8 @@ class Objective:
         A function from a job to a curve over its units.
     factors
         Functions of a job's standing.
-    uses_left, uses_waited
-        Whether the factors look at the work left, and at the time waited.
+    uses_left, uses_age
+        Whether the factors look at the work left, and at the time since the submission.
 
     Examples
     --------
@@ -176,7 +176,7 @@ class Objective:
     curve: Callable[[Job], Curve]
     factors: tuple[Factor, ...] = ()
     uses_left: bool = False
-    uses_waited: bool = False
+    uses_age: bool = False
 
     @classmethod
     def of(cls, text: str) -> Objective:

@@ -120,7 +120,7 @@ _policy = section(
         "objective",
         "--objective",
         help="What is maximised: a curve (own, the jobs' Os; throughput, samples/s; efficiency, speed-up over one unit;"
-        " power:A; useful-time) and factors on it (srpt:B, ageing:HOURS[:CAP]), as in power:0.5+ageing:60:1.5. "
+        " power:A; useful-time) and factors on it (srpt:B, ageing:HOURS[:CAP]), as in power:0.5+ageing:60:2. "
         "[own; with --preset best as above]",
     ),
     _of(

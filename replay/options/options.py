@@ -51,7 +51,7 @@ LUCID_RESTARTS = ((8, 40.0), (64, 60.0))
 FORWARD_S = 10.0
 # Options that belong together (docs/beyond.md) -> their values; those that are given win.
 PRESETS: dict[str, dict[str, Any]] = {
-    "best": {"tfwd_s": 60.0, "objective": "power:0.5+ageing:60:1.5", "max_jobs": 0, "backend": "auto"},
+    "best": {"tfwd_s": 60.0, "objective": "power:0.5+ageing:60:2", "max_jobs": 0, "backend": "auto"},
 }
 # A default that depends on other options: `Options` fills it in (_DEFAULTS).
 _DEPENDS: Any = None

@@ -142,12 +142,12 @@ class MilpPolicy:
         return term
 
     def _standing(self, view: JobView, now_ns: int) -> Standing:
-        left, waited_s = 1.0, 0.0
-        if self.objective.uses_waited:
-            waited_s = (now_ns - view.job.tsub_ns) / SECOND_NS - view.executed_s
+        left, age_s = 1.0, 0.0
+        if self.objective.uses_age:
+            age_s = (now_ns - view.job.tsub_ns) / SECOND_NS
         if self.objective.uses_left:
             left = view.remaining / view.job.pmax if self.remaining == "known" else _predicted_left(view)
-        return Standing(left, waited_s)
+        return Standing(left, age_s)
 
     def _learn(self, state: State) -> None:
         """Note at which rate each job has run on its present units since the last decision, or since it got them."""

@@ -66,17 +66,19 @@ def test_srpt_raises_the_weight_of_who_has_little_left_in_steps(left: float, exp
     assert srpt(Standing(left=left), 0.0) == 1.0
 
 
-@pytest.mark.parametrize(("hours", "expected"), [(-1, 1.0), (0, 1.0), (5.9, 1.0), (6, 1.25), (24, 2.0), (241, 11.0)])
-def test_ageing_adds_a_weight_for_each_span_waited_in_quarters_up_to_its_cap(hours: float, expected: float) -> None:
-    waited = Standing(waited_s=hours * 3600)
-    assert ageing(waited, 24.0, 100.0) == expected
-    assert ageing(waited, 24.0, 2.0) == Objective.of("ageing:24").factor(waited) == min(expected, 3.0)
-    assert ageing(waited, 24.0, 0.1) == min(expected, 1.1)
+@pytest.mark.parametrize(
+    ("hours", "expected"), [(-1, 1.0), (0, 1.0), (1.4, 1.0), (1.5, 1.0625), (24, 2.0), (241, 11.0)]
+)
+def test_ageing_adds_a_weight_for_each_span_of_age_in_steps_up_to_its_cap(hours: float, expected: float) -> None:
+    old = Standing(age_s=hours * 3600)
+    assert ageing(old, 24.0, 100.0) == expected
+    assert ageing(old, 24.0, 2.0) == Objective.of("ageing:24").factor(old) == min(expected, 3.0)
+    assert ageing(old, 24.0, 0.05) == min(expected, 1.05)
 
 
 def test_factors_multiply_and_the_text_names_all() -> None:
     made = Objective.of(" srpt:0.10 + ageing:24")
-    assert (made.text, made.uses_left, made.uses_waited) == ("own+srpt:0.1+ageing:24:2", True, True)
+    assert (made.text, made.uses_left, made.uses_age) == ("own+srpt:0.1+ageing:24:2", True, True)
     assert made.factor(Standing(0.5, 86_400.0)) == pytest.approx(2**0.1 * 2)
     assert Objective.of("efficiency").factor(Standing(0.5, 86_400.0)) == 1.0
 
@@ -104,12 +106,12 @@ def test_predicted_work_left_follows_from_the_service_attained() -> None:
     assert [term.weight for term in policy.problem(State(0, 4, views)).jobs] == pytest.approx(expected)
 
 
-def test_who_has_waited_long_gets_units_and_those_that_waited_alike_stay_a_class() -> None:
-    views = tuple(JobView(replace(job(str(at)), tsub_ns=at * 7200 * SECOND), 0, 0.0) for at in range(40))
+def test_who_was_submitted_long_ago_gets_units_and_those_of_an_age_stay_a_class() -> None:
+    views = tuple(JobView(replace(job(str(at)), tsub_ns=at * 900 * SECOND), 0, 0.0) for at in range(40))
     now = 80 * 3600 * SECOND
     policy = MilpPolicy(120.0, SolverOptions("exact"), objective=Objective.of("throughput+ageing:24:9"))
     problem = policy.problem(State(now, 8, views))
-    assert len(classes_of(problem).first) == 14  # 80 hours in steps of 6
+    assert len(classes_of(problem).first) == 8  # 70 to 80 hours in steps of 1.5
     again = policy.problem(State(now + 60 * SECOND, 8, views)).jobs
     assert all(a is b for a, b in zip(problem.jobs, again, strict=True))
     counts = policy.decide(State(now, 8, views)).counts
@@ -119,17 +121,17 @@ def test_who_has_waited_long_gets_units_and_those_that_waited_alike_stay_a_class
 
 @st.composite
 def waiters(draw: st.DrawFn) -> tuple[State, float, float]:
-    """Jobs of any curves that have waited for any time and hold few units; hours and cap of the ageing."""
+    """Jobs of any curves and ages that hold few units; hours and cap of the ageing."""
     hours, cap = draw(st.sampled_from([1.0, 24.0])), draw(st.sampled_from([0.5, 1.5, 2.0]))
     views, left = [], draw(st.integers(1, 6))
     idle = left
     for at in range(draw(st.integers(1, 4))):
-        waited = draw(st.integers(0, 5)) * hours * 0.6
+        age = draw(st.integers(0, 5)) * hours * 0.6
         units = draw(st.integers(0, min(left, 2)))
         left -= units
         slopes = draw(st.lists(st.integers(1, 9), min_size=3, max_size=3))
         curve = Curve([0, 1, 2, 3], np.cumsum([0, *slopes]).astype(float))
-        tsub_ns = -round(waited * 3600 * SECOND)
+        tsub_ns = -round(age * 3600 * SECOND)
         views.append(JobView(Job(str(at), tsub_ns, 1, 3, 1e6, 0.0, 0.0, curve, curve), units, 0.0))
     return State(0, idle, views), hours, cap
 
@@ -153,22 +155,25 @@ def test_ageing_takes_at_most_its_cap_of_what_every_other_allocation_is_worth(ca
     st.integers(0, 3),
     st.sampled_from([0.0, 12.0]),
 )
-def test_of_equal_jobs_none_that_has_waited_long_is_passed_by_one_that_has_not(
+def test_of_equal_jobs_none_that_waits_is_passed_by_one_submitted_later(
     jobs: list[tuple[int, int]], free: int, tcdw_s: float
 ) -> None:
     hours, cap, tfwd_s = 4.0, 1.5, 60.0
     curve = Curve([0, 1, 3], [0.0, 10.0, 30.0])
+    jobs = sorted(jobs, key=lambda job: -job[0])  # in order of submission
     views = [
-        JobView(Job(str(at), -waited * 3600 * SECOND, 1, 3, 1e6, 0.0, tcdw_s, curve, curve), units, 0.0)
-        for at, (waited, units) in enumerate(jobs)
+        JobView(Job(str(at), -age * 3600 * SECOND, 1, 3, 1e6, 0.0, tcdw_s, curve, curve), units, 0.0)
+        for at, (age, units) in enumerate(jobs)
     ]
     idle = sum(view.units for view in views) + free
     policy = MilpPolicy(tfwd_s, SolverOptions("exact"), objective=Objective.of(f"throughput+ageing:{hours}:{cap}"))
     state = State(0, idle, views)
     weights = [term.weight for term in policy.problem(state).jobs]
     counts = policy.decide(state).counts
-    forgotten = [at for at, (waited, _) in enumerate(jobs) if waited >= hours * cap and not counts[at]]
-    if forgotten:
+    forgotten = [at for at, count in enumerate(counts) if not count]
+    gainers = [at for at, count in enumerate(counts) if count > views[at].units]
+    assert not any(waiter < gainer for waiter in forgotten for gainer in gainers)
+    if any(jobs[at][0] >= hours * cap for at in forgotten):
         assert sum(counts) == idle
         holders = [at for at, count in enumerate(counts) if count]
         # Whoever lost nothing could have been asked for a unit; he costs the rate of all his units for Tcdw.

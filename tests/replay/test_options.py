@@ -178,7 +178,7 @@ def test_options_are_recorded_in_one_form_however_they_are_given() -> None:
 def test_a_preset_fills_in_what_is_not_given() -> None:
     best = Options(preset="best")
     assert (best.tfwd_s, best.rules.max_jobs, best.solver.backend) == (60.0, 0, "auto")
-    assert best.objective == "power:0.5+ageing:60:1.5"
+    assert best.objective == "power:0.5+ageing:60:2"
     assert best.changed() == {"preset": "--preset"}
     some = Options.of(preset="best", tfwd_s=10, backend="cbc", max_jobs=None)
     assert (some.tfwd_s, some.rules.max_jobs, some.solver.backend) == (10.0, 0, "cbc")
