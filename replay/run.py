@@ -20,6 +20,7 @@ from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.engine.watcher import Notes, Silent, Watcher
+from bft.replay.inputs.files import Files
 from bft.replay.inputs.given import Given
 from bft.replay.inputs.load import Inputs, load
 from bft.replay.inputs.oversized import cap_all
@@ -65,6 +66,7 @@ def execute(
     should_stop: Callable[[], bool] | None = None,
     checkpoint_every_s: float | None = None,
     given: Given = Given(),
+    files: Files | None = None,
 ) -> dict[str, Any]:
     """Replay as the options say and write the run directory.
 
@@ -85,6 +87,8 @@ def execute(
         part that an interrupted run has left in `folder` gives way to what becomes of its checkpoint.
     given
         Objects that take the place of files.
+    files
+        Who reads the inputs: of several runs of a process, one that knows what it has read before.
 
     Returns
     -------
@@ -111,7 +115,7 @@ def execute(
     with claimed(folder) as put_in_place:
         for text in put_in_place:
             watcher.note(text)
-        return _execute(options, folder, force, watcher, should_stop, checkpoint_every_s, given)
+        return _execute(options, folder, force, watcher, should_stop, checkpoint_every_s, given, files or Files())
 
 
 def _execute(
@@ -122,6 +126,7 @@ def _execute(
     should_stop: Callable[[], bool] | None,
     checkpoint_every_s: float | None,
     given: Given,
+    files: Files,
 ) -> dict[str, Any]:
     saved = checkpoint_path(folder)
     resumes = checkpoint_every_s is not None and saved.exists() and results.is_interrupted(folder)
@@ -135,7 +140,7 @@ def _execute(
         notes.note(note)
     if Kind.of(policy).clairvoyant and not kind_of(options.policy).clairvoyant:
         notes.note(f"--objective {options.objective} sees each job's true remaining work, which no scheduler knows")
-    inputs = load(options, notes, given)
+    inputs = load(options, notes, given, files)
     loaded = time.perf_counter()
     configuration = _summary(options, inputs, {}, notes)
     checkpoint = None
@@ -430,7 +435,7 @@ def _summary(options: Options, inputs: Inputs, metrics: dict[str, Any], notes: N
             },
         },
         "notes": list(notes.kept),
-        "versions": {name: _version(name) for name in ("bft-replay", "mip", "numba", "numpy", "pandas", "pyarrow")},
+        "versions": versions(),
     }
 
 
@@ -462,6 +467,11 @@ def _peak_mib() -> float:
         if line is not None:
             return int(line.split()[1]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def versions() -> dict[str, str]:
+    """Versions of the packages on which a result may depend, by name."""
+    return {name: _version(name) for name in ("bft-replay", "mip", "numba", "numpy", "pandas", "pyarrow")}
 
 
 def _version(name: str) -> str:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 
@@ -15,13 +14,13 @@ from bft.replay.engine.sharing_rules import Interference
 from bft.replay.engine.watcher import NoteTaker
 from bft.replay.inputs.default_workload import default_workload
 from bft.replay.inputs.default_workload import load as load_of
-from bft.replay.inputs.given import Given, digest_of
+from bft.replay.inputs.files import Files, input_digests
+from bft.replay.inputs.given import Given
 from bft.replay.inputs.oversized import fit_sizes
 from bft.replay.inputs.shaping import apart, shaped
 from bft.replay.options.effects import kind_of
 from bft.replay.options.options import JOB_FORMATS, Options
 from bft.replay.pools import Pool, cluster_pools, cluster_size
-from bft.replay.results import run_directory as results
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_files import read_trace, select_nodes, trace_from_frame
 
@@ -41,61 +40,54 @@ class Inputs:
     never_run: tuple[str, ...] = ()  # jobs that are left out: they need more units than there ever are
 
 
-def load(options: Options, notes: NoteTaker, given: Given = Given()) -> Inputs:
+def load(options: Options, notes: NoteTaker, given: Given = Given(), files: Files | None = None) -> Inputs:
     """Read the node trace and the jobs that the options name, and see that they fit.
 
     Without a trace the bundled data set is used; with a trace but no jobs, a generated workload of the BFTrainer
-    paper's kind, sized to the trace. What is `given` takes the place of the file that the options name.
+    paper's kind, sized to the trace. What is `given` takes the place of the file that the options name;
+    `files` reads the others, and knows what it has read before.
 
     Raises
     ------
     InputError
         When a file cannot be used, or nothing would happen.
     """
+    files = files or Files()
     if options.cluster is not None:
-        return _load_cluster(options, notes, given)
-    digests: dict[str, str] = {}
+        return _load_cluster(options, notes, given, files)
     skip = options.skip_rows
     if skip is None:
         published = options.compat == "reference" and not isinstance(given.trace, NodeTrace)
         skip = PUBLISHED_SKIP_ROWS if published else 0
     if options.node_trace is None:
-        from bft.datasets import load_bundled
-
-        table, job_frame = load_bundled()
+        trace, bundled_jobs = files.once(_bundled)
         if options.first_node or options.node_count is not None or options.skip_rows:
             notes.note("-nis, -nN and --skip-rows are for a trace of your own; the bundled one is used whole")
-        trace = trace_from_frame(table.frame, source="bundled: summit-like-512", metadata=table.metadata)
     else:
         if skip and options.skip_rows is None:
             notes.note(f"the first {skip} rows are skipped, as published; --skip-rows says otherwise")
         taken = given.node_trace(skip, sort=options.sort)
         if taken is None:
-            trace = read_trace(
+            trace = files.once(
+                read_trace,
                 options.node_trace,
                 first_node=options.first_node,
                 node_count=options.node_count,
                 skip_rows=skip,
                 sort=options.sort,
             )
-            digests["node_trace"] = _digest(options.node_trace)
         else:
             trace = select_nodes(taken, options.first_node, options.node_count)
-            digests["node_trace"] = digest_of(trace)
     for note in trace.notes:
         notes.note(note)
     if not len(trace.joined):
         raise InputError("no node is ever idle in this trace, so there is nothing to give", file=trace.source or None)
     if options.job_bounds is not None and options.job_curves is not None:
-        jobs = read_published_jobs(options.job_bounds, options.job_curves)
-        digests["job_bounds"], digests["job_curves"] = (
-            _digest(options.job_bounds),
-            _digest(options.job_curves),
-        )
+        jobs = files.once(read_published_jobs, options.job_bounds, options.job_curves)
     elif options.jobs is not None:
-        jobs = _read_jobs(options, notes, digests, given)
+        jobs = _read_jobs(options, notes, given, files)
     elif options.node_trace is None:
-        jobs = jobs_from_frame(job_frame, source="bundled: jobs-60")
+        jobs = bundled_jobs
     else:
         jobs, note = default_workload(trace)
         notes.note(note)
@@ -103,25 +95,32 @@ def load(options: Options, notes: NoteTaker, given: Given = Given()) -> Inputs:
     generated = load_of(jobs, trace) if options.job_bounds is None and options.jobs is None else None
     jobs = _fit(trace, jobs, notes, align=options.align_jobs)
     pool = Pool("", trace, jobs, tuple(range(len(jobs))))
-    return replace(_inputs(options, jobs, [pool], notes, digests, given), generated_load=generated)
+    return replace(_inputs(options, jobs, [pool], notes, given, files), generated_load=generated)
 
 
-def _load_cluster(options: Options, notes: NoteTaker, given: Given) -> Inputs:
-    digests: dict[str, str] = {}
-    jobs = _read_jobs(options, notes, digests, given)
+def _bundled() -> tuple[NodeTrace, JobTable]:
+    from bft.datasets import load_bundled
+
+    table, jobs = load_bundled()
+    trace = trace_from_frame(table.frame, source="bundled: summit-like-512", metadata=table.metadata)
+    return trace, jobs_from_frame(jobs, source="bundled: jobs-60")
+
+
+def _load_cluster(options: Options, notes: NoteTaker, given: Given, files: Files) -> Inputs:
+    jobs = _read_jobs(options, notes, given, files)
     if not len(jobs):
         raise InputError("the job table is empty", file=jobs.source or None)
     jobs = shaped(jobs, options, notes)
     pools = cluster_pools(options.cluster or "", jobs)
-    if Path(options.cluster or "").is_file():
-        digests["cluster"] = _digest(options.cluster or "")
-    return _inputs(options, jobs, pools, notes, digests, given)
+    return _inputs(options, jobs, pools, notes, given, files)
 
 
 def _inputs(
-    options: Options, jobs: JobTable, pools: Sequence[Pool], notes: NoteTaker, digests: dict[str, str], given: Given
+    options: Options, jobs: JobTable, pools: Sequence[Pool], notes: NoteTaker, given: Given, files: Files
 ) -> Inputs:
-    interference = _interference(options, jobs, notes, digests, given)
+    taken = None if given.trace is None else pools[0].trace
+    digests = input_digests(options, files, {"node_trace": taken, "jobs": given.jobs, "xi": given.xi})
+    interference = _interference(options, jobs, notes, given, files)
     if options.deadline_boost > 1 and all(job.deadline_ns is None for job in jobs):
         notes.note("--deadline-boost has no effect on jobs without deadlines")
     if options.compat == "reference":  # which keeps such jobs in play
@@ -132,40 +131,31 @@ def _inputs(
     return Inputs(fitted.pools, fitted.jobs, digests, interference, never_run=fitted.never_run)
 
 
-def _read_jobs(options: Options, notes: NoteTaker, digests: dict[str, str], given: Given) -> JobTable:
-    path = options.jobs or ""
-    if given.jobs is not None:
-        jobs = given.jobs
-        digests["jobs"] = digest_of(jobs)
-    else:
-        digests["jobs"] = _digest(path)
-        jobs = _read_table(options, path)
+def _read_jobs(options: Options, notes: NoteTaker, given: Given, files: Files) -> JobTable:
+    jobs = _read_table(options, options.jobs or "", files) if given.jobs is None else given.jobs
     for note in jobs.notes:
         notes.note(note)
     return jobs
 
 
-def _read_table(options: Options, path: str) -> JobTable:
+def _read_table(options: Options, path: str, files: Files) -> JobTable:
     if options.jobs_format == "native":
-        return read_jobs(path)
+        return files.once(read_jobs, path)
     module, name = JOB_FORMATS[options.jobs_format].split(":")
     read: Callable[..., JobTable] = getattr(import_module(module), name)
     if options.jobs_format != "pollux":
-        return read(path)
+        return files.once(read, path)
     size = cluster_size(options.cluster or "")
     per_node = {} if size is None else {"units_per_node": size[1]}
-    return read(path, options.applications, whole_seconds=options.compat == "pollux", **per_node)
+    return files.once(read, path, options.applications, whole_seconds=options.compat == "pollux", **per_node)
 
 
 def _interference(
-    options: Options, jobs: JobTable, notes: NoteTaker, digests: dict[str, str], given: Given
+    options: Options, jobs: JobTable, notes: NoteTaker, given: Given, files: Files
 ) -> Interference | None:
     if options.xi is None:
         return None
-    digests["xi"] = _digest(options.xi) if given.xi is None else digest_of(given.xi)
-    if options.memory_table is not None:
-        digests["memory_table"] = _digest(options.memory_table)
-    table = read_xi(options.xi) if given.xi is None else given.xi
+    table = files.once(read_xi, options.xi) if given.xi is None else given.xi
     if table.clipped:
         notes.note(f"{table.clipped} xi below 1 are measurement noise and count as 1")
     if table.estimated:
@@ -176,7 +166,7 @@ def _interference(
         math.inf if options.xi_max is None else options.xi_max,
         options.unit_memory_gib,
         frozenset(frozenset(pair) for pair in options.forbid),
-        None if options.memory_table is None else read_unit_memory(options.memory_table),
+        None if options.memory_table is None else files.once(read_unit_memory, options.memory_table),
         options.sub_batch,
     )
     if interference.by_units:
@@ -191,12 +181,6 @@ def _interference(
         models = ", ".join(sorted({job.model or "(none)" for job in jobs}))
         notes.note(f"no two jobs may share: the xi table, memory or --forbid leave no pair of the models {models}")
     return interference
-
-
-def _digest(path: str) -> str:
-    """SHA-256 of an input; as in reading, a name without suffix means the published file of that name."""
-    candidates = [Path(path + suffix) for suffix in ("", ".pkl", ".tar.gz")]
-    return results.digest(next((file for file in candidates if file.is_file()), candidates[0]))
 
 
 def _fit(trace: NodeTrace, jobs: JobTable, notes: NoteTaker, *, align: bool) -> JobTable:

@@ -1,0 +1,90 @@
+"""The files that options name: read once as long as their content is the same, and known by their digests."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bft.models import JobTable, XiTable
+from bft.replay.inputs.given import digest_of
+from bft.replay.options.options import Options
+from bft.replay.results.run_directory import digest
+from bft.replay.trace.node_trace import NodeTrace
+
+T = TypeVar("T")
+# Options that name a file, or a folder, on which a result depends.
+INPUTS = ("node_trace", "job_bounds", "job_curves", "jobs", "applications", "cluster", "xi", "memory_table")
+# What is kept of what has been read: a few, so that a sweep over many traces does not hold all of them.
+KEPT = 8
+
+
+class Files:
+    """Reads files; what has been read is kept for the next replay of the same process.
+
+    A file counts as the same while its size and its time of modification are, and its content where these differ.
+    """
+
+    def __init__(self) -> None:
+        self._digests: dict[Path, tuple[tuple[int, int, int], str]] = {}
+        self._read: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+
+    def once(self, read: Callable[..., T], *paths: str | None, **how: Any) -> T:
+        """What `read` returns for these paths, which nobody may change."""
+        try:
+            digests = tuple(None if path is None else self.digest(path) for path in paths)
+        except OSError:  # `read` says it better
+            return read(*paths, **how)
+        key = (read, paths, digests, *sorted(how.items()))
+        if key not in self._read:
+            self._read[key] = read(*paths, **how)
+        self._read.move_to_end(key)
+        while len(self._read) > KEPT:
+            self._read.popitem(last=False)
+        known: T = self._read[key]
+        return known
+
+    def digest(self, path: str) -> str:
+        """SHA-256 of a file, or of the names and contents of a folder's files.
+
+        As in reading, a name without suffix means the published file of that name.
+
+        Raises
+        ------
+        OSError
+            When there is none, or it cannot be read.
+        """
+        candidates = [Path(path + suffix) for suffix in ("", ".pkl", ".tar.gz")]
+        found = next((file for file in candidates if file.is_file()), candidates[0])
+        if not found.is_dir():
+            return self._of_file(found)
+        inner = sorted(file for file in found.rglob("*") if file.is_file())
+        lines = "".join(f"{file.relative_to(found).as_posix()} {self._of_file(file)}\n" for file in inner)
+        return hashlib.sha256(lines.encode()).hexdigest()
+
+    def _of_file(self, path: Path) -> str:
+        state = path.stat()
+        stamp = (state.st_ino, state.st_size, state.st_mtime_ns)
+        known = self._digests.get(path)
+        if known is None or known[0] != stamp:
+            known = self._digests[path] = stamp, digest(path)
+        return known[1]
+
+
+def input_digests(
+    options: Options, files: Files, objects: Mapping[str, NodeTrace | JobTable | XiTable | None] | None = None
+) -> dict[str, str]:
+    """SHA-256 of each file that the options name, or of the object in its place, by the name of the option.
+
+    Raises
+    ------
+    OSError
+        When one is missing or cannot be read.
+    """
+    named = {name: getattr(options, name) for name in INPUTS if getattr(options, name) is not None}
+    if options.cluster is not None and not Path(options.cluster).is_file():
+        del named["cluster"]  # a size, such as 8x8
+    there = {name: digest_of(content) for name, content in (objects or {}).items() if content is not None}
+    return {name: there.get(name) or files.digest(path) for name, path in named.items()}
