@@ -31,6 +31,7 @@ EXIT_BAD_INPUT, EXIT_DEGRADED, EXIT_INTERRUPTED = 2, 3, 130
 # when called: neither a list nor an invalid option should wait for pandas.
 COMMANDS = {
     "replay": "Replay a node trace (the default command).",
+    "compare": "Replay the same in several ways; one table.",
     "bound": "Report what no policy can beat.",
     "solve": "Solve allocation problems given as JSON.",
     "report": "Write a run as one HTML page.",

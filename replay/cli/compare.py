@@ -1,0 +1,134 @@
+"""`bft-replay compare`: several policies, objectives, backends or options on the same trace and jobs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bft.replay.cli.main import EXIT_DEGRADED
+from bft.replay.cli.messages import say_note, say_warning
+from bft.replay.cli.parameters import NamesWholeOption, OneOf
+from bft.replay.cli.study_options import plan_of, plan_options, worker_options
+
+if TYPE_CHECKING:
+    from bft.replay.studies.comparison import Comparison
+
+# As in bft.replay.studies.breakdown, which would import what nobody needs who asks for help.
+SPLITS = ("vc", "user", "model", "size")
+
+
+@click.command(cls=NamesWholeOption, short_help="Replay the same in several ways; one table.")
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@plan_options
+@worker_options
+@click.option("--no-bound", is_flag=True, help="Do not compute what nobody can beat.")
+@click.option("--split", type=OneOf(SPLITS), help="Break the table down: by virtual cluster, user, model, size.")
+@click.option("--out", metavar="DIR", default="compare-study", show_default=True, help="Folder of the runs.")
+@click.option("--again", is_flag=True, help="Replay also what is there already.")
+@click.option(
+    "-o", "outputs", multiple=True, metavar="FILE", help="Write the table: .md, .csv, .parquet, .json; may be repeated."
+)
+@click.option("--json", "as_json_", is_flag=True, help="Write table and differences as JSON to standard output.")
+def compare(runs: tuple[str, ...], **given: Any) -> int:
+    """Replay the same trace and jobs in several ways, and put the results side by side.
+
+    Every option of a replay takes several values, with commas between: --policy milp,pollux -Tfwd 60,120 compares four
+    variants. Those that differ in --seed alone (--seed 0:8) are one variant. The first variant is what the others are
+    compared with. A replay that was done before is used again. With RUN..., run directories that are there are
+    compared instead.
+    """
+    from bft.replay.cli.frames import as_json, as_markdown, check_suffixes, show_table, write_frame
+    from bft.replay.cli.study_progress import study_progress
+    from bft.replay.studies.comparing import compared, compared_runs
+    from bft.replay.studies.executors import local
+    from bft.replay.studies.study import Study
+
+    check_suffixes(given["outputs"])
+    if runs:
+        comparison = compared_runs([Path(run) for run in runs], split=given["split"])
+    else:
+        plan = plan_of(given, bound=not given["no_bound"])
+        with study_progress() as onlooker:
+            comparison = compared(
+                Study(Path(given["out"])),
+                plan,
+                local(given["workers"]),
+                split=given["split"],
+                again=given["again"],
+                onlooker=onlooker,
+            )
+    titles, rows = _table(comparison)
+    sentences = comparison.sentences()
+    document = _document(comparison, sentences)
+    for output in given["outputs"]:
+        text = "\n\n".join([as_markdown(titles, rows), "\n".join(f"- {each}." for each in sentences)])
+        write_frame(comparison.frame, output, text, document)
+    if given["as_json_"]:
+        click.echo(as_json(document))
+    else:
+        show_table(titles, rows)
+        for sentence in sentences:
+            click.echo(f"{sentence}.")
+    for note, count in comparison.notes.items():
+        say_note(f"{note} ({count} replay{'s' * (count != 1)})")
+    for label, error in comparison.failures.items():
+        say_warning(f"{label} is missing: {error}")
+    return EXIT_DEGRADED if comparison.failures or comparison.degraded else 0
+
+
+def _document(comparison: Comparison, sentences: list[str]) -> dict[str, Any]:
+    from bft.replay.cli.frames import records
+
+    return {
+        "variants": records(comparison.frame),
+        "runs": {v.label: [str(run.folder) for run in v.runs] for v in comparison.variants},
+        "differences": [asdict(difference) for difference in comparison.differences()],
+        "sentences": sentences,
+        "failures": comparison.failures,
+        "notes": comparison.notes,
+    }
+
+
+def _table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Titles and cells for people; the best of each column has a star."""
+    from bft.replay.studies.comparison import COLUMNS
+
+    frame = comparison.frame
+    titles = {column.name: column.title for column in COLUMNS} | {
+        "variant": "",
+        "queueing_mean_s": "queueing mean",
+        "queueing_p95_s": "queueing p95",
+        "unit_hours": "unit-hours",
+    }
+    best = comparison.best()
+    shown = [name for name in frame if name != "seeds" or frame["seeds"].max() > 1]
+    rows = []
+    for place, row in enumerate(frame.to_dict("records")):
+        marks = {name: "*" if marked[place] else "" for name, marked in best.items()}
+        padded = {name: marks.get(str(name), "") or (" " if str(name) in best else "") for name in shown}
+        rows.append([_cell(str(name), row[name]) + padded[name] for name in shown])
+    return [titles.get(str(name), str(name)) for name in shown], rows
+
+
+def _cell(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None or value != value:
+        return "-"
+    if name.endswith("_s"):
+        return _span(value)
+    if name in ("share_of_bound", "U"):
+        return f"{value:.1%}"
+    if name in ("fairness", "restarts_per_job"):
+        return f"{value:.2f}"
+    return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"
+
+
+def _span(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.2f} {unit}"
+    return f"{seconds:.1f} s"

@@ -1,0 +1,230 @@
+"""Options of `compare` and `sweep`: those of a replay with several values each, and who does the work."""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bft.models.checks import Check, Flag, Maybe, Name, Number, Several
+from bft.models.objective_terms import ObjectiveText
+from bft.replay.cli.parameters import Decorator, together
+from bft.replay.cli.replay import replay
+from bft.replay.options.options import FIELDS
+
+if TYPE_CHECKING:
+    from bft.replay.studies.points import Plan
+
+    _AnyType = click.ParamType[Any]
+else:
+    _AnyType = click.ParamType
+
+# Longer ranges are slips.
+MAX_RANGE = 10_000
+
+
+class Axis(_AnyType):
+    """Values of an option with commas between, and of whole numbers ranges: 0:8 is 0 to 7, 0:64:16 every sixteenth.
+
+    Of texts that may hold commas (files, pairs) it is one value; the option is repeated for others.
+    """
+
+    name = "values"
+
+    def __init__(self, check: Check) -> None:
+        self.check = check.inner if isinstance(check, Maybe) else check
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Any]:
+        """Return the values, or fail saying what was expected."""
+        if isinstance(value, list):
+            return value
+        splits = isinstance(self.check, Number | Name | ObjectiveText)
+        texts = [part.strip() for part in value.split(",")] if splits else [value]
+        try:
+            return [each for text in texts for each in self._values(text)]
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+    def _values(self, text: str) -> list[Any]:
+        if not (isinstance(self.check, Number) and self.check.whole and ":" in text):
+            return [self.check.read(text)]
+        try:
+            numbers = range(*(int(part) for part in text.split(":")))
+        except (TypeError, ValueError):
+            raise ValueError(f"expected a range such as 0:8 or 0:64:16, not {text!r}") from None
+        if not 0 < len(numbers) <= MAX_RANGE:
+            raise ValueError(f"expected a range of 1 to {MAX_RANGE:,} numbers, not {text!r}")
+        return [self.check(number) for number in numbers]
+
+
+def _axes() -> dict[str, click.Option]:
+    """An option of several values for each of a replay's, by flat name."""
+    axes = {}
+    for param in replay.params:
+        field = FIELDS.get(param.name or "")
+        if field is None or not isinstance(param, click.Option):
+            continue
+        flag = isinstance(field.check, Flag)
+        axes[field.name] = click.Option(
+            [*param.opts, field.name],
+            type=None if flag else param.type if isinstance(field.check, Several) else Axis(field.check),
+            is_flag=flag,
+            multiple=not flag,
+            default=None,
+            metavar=None if flag else param.metavar or "VALUE,...",
+            help=param.help,
+        )
+    return axes
+
+
+def _add_axes(command: Any) -> Any:
+    for axis in reversed(_axes().values()):
+        command = _with(command, axis)
+    return command
+
+
+def _with(command: Any, option: click.Option) -> Any:
+    # What click.option() does, for an option that is made already.
+    if not hasattr(command, "__click_params__"):
+        command.__click_params__ = []
+    command.__click_params__.append(option)
+    return command
+
+
+plan_options: Decorator = together(
+    _add_axes,
+    click.option("--no-u", is_flag=True, help="Skip the second replay, on dedicated nodes, that U needs."),
+    click.option(
+        "--variant",
+        "variants",
+        multiple=True,
+        metavar="'NAME: OPTIONS'",
+        help="Options that belong together, as in 'short: --policy milp -Tfwd 10'; may be repeated.",
+    ),
+    click.option(
+        "--plan", "plan_file", metavar="FILE.toml", help="Tables [options], [grid] and [variants.NAME]; flags win."
+    ),
+)
+worker_options: Decorator = together(
+    click.option(
+        "--workers",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="Processes of this machine; 0 for none beside this one. [as many as processors]",
+    ),
+)
+
+
+def plan_of(given: dict[str, Any], *, bound: bool = False) -> Plan:
+    """The plan that the command line and --plan ask for; `bound` asks all points for their bound."""
+    from bft.replay.studies.points import Plan
+
+    options, grid, variants = _of_file(given["plan_file"]) if given["plan_file"] else ({}, {}, {})
+    stated, axes = _stated(given)
+    for name in (*stated, *axes):
+        options.pop(name, None)
+        grid.pop(name, None)
+    options |= stated
+    grid |= axes
+    for text in given["variants"]:
+        name, colon, rest = text.partition(":")
+        if not (colon and name.strip()):
+            raise click.BadParameter(f"expected 'NAME: OPTIONS', not {text!r}", param_hint="--variant")
+        variants[name.strip()] = _variant(name.strip(), rest)
+    if given["no_u"]:
+        options["dedicated"] = False
+    if bound:
+        options.setdefault("bound", True)
+    # In the order of the options, whatever the order on the command line: the same plan has the same indices.
+    order = {name: place for place, name in enumerate(FIELDS)}
+    grid = dict(sorted(grid.items(), key=lambda item: order.get(item[0], len(order))))
+    return Plan.of(options, grid, variants)
+
+
+def _stated(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """Options with one value, and axes, of those that the command line gives."""
+    options: dict[str, Any] = {}
+    grid: dict[str, list[Any]] = {}
+    for name in FIELDS:
+        value = given.get(name)
+        if name == "policy_options":
+            for constant, text in value or ():
+                grid.setdefault(f"set {constant}", []).append(text)
+        elif isinstance(FIELDS[name].check, Flag | Several):
+            if value:
+                options[name] = value
+        elif value:
+            grid[name] = list(dict.fromkeys(each for values in value for each in values))
+    return options, grid
+
+
+def _variant(name: str, text: str) -> dict[str, Any]:
+    """What the options of a variant state."""
+    command = click.Command("variant", params=list(_axes().values()), add_help_option=False)
+    try:
+        context = command.make_context(f"--variant {name}", shlex.split(text))
+    except ValueError as error:
+        raise click.BadParameter(f"{name}: {error}", param_hint="--variant") from None
+    options, grid = _stated(context.params)
+    several = next((axis for axis, values in grid.items() if len(values) > 1), None)
+    if several is not None:
+        raise click.BadParameter(f"{name}: expected one value of each option", param_hint="--variant")
+    return {**options, **{axis: values[0] for axis, values in grid.items()}}
+
+
+def _of_file(path: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Options, grid and variants of a TOML file, by flat names."""
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise click.BadParameter(f"{path}: {(error.strerror or str(error)).lower()}", param_hint="--plan") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{path}: not TOML: {error}", param_hint="--plan") from None
+    unknown = next((name for name in content if name not in ("options", "grid", "variants")), None)
+    tables = [table for table in content.values() if not isinstance(table, dict)]
+    variants = content.get("variants", {})
+    if unknown is not None or tables or not all(isinstance(each, dict) for each in variants.values()):
+        raise click.BadParameter(
+            f"{path}: expected the tables [options], [grid] and [variants.NAME]"
+            + (f", not {unknown!r}" if unknown is not None else ""),
+            param_hint="--plan",
+        )
+    axes = _axes()
+    options = _named(path, content.get("options", {}), axes)
+    grid = {}
+    for name, entry in _named(path, content.get("grid", {}), axes).items():
+        grid[name] = _axis(path, name, entry, axes)
+    return options, grid, {name: _named(path, table, axes) for name, table in variants.items()}
+
+
+def _axis(path: str, name: str, entry: Any, axes: dict[str, click.Option]) -> list[Any]:
+    """Values of an axis: a list, or text as on the command line."""
+    if isinstance(entry, list):
+        return entry
+    if isinstance(entry, str) and name in axes and isinstance(axes[name].type, Axis):
+        try:
+            return list(axes[name].type.convert(entry, None, None))
+        except click.BadParameter as error:
+            raise click.BadParameter(f"{path}: {name}: {error.message}", param_hint="--plan") from None
+    return [entry]
+
+
+def _named(path: str, table: dict[str, Any], axes: dict[str, click.Option]) -> dict[str, Any]:
+    """A table by flat names; it has the options' names with or without dashes, as --config does."""
+    known = {_key(flag): name for name, axis in axes.items() for flag in (*axis.opts, name)}
+    named = {}
+    for key, entry in table.items():
+        name = known.get(_key(key))
+        if name is None and key.startswith("set "):
+            name = key
+        if name is None:
+            raise click.BadParameter(f"{path}: unknown option {key!r}", param_hint="--plan")
+        named[name] = entry
+    return named
+
+
+def _key(name: str) -> str:
+    return name.lstrip("-").replace("_", "-").lower()

@@ -1,0 +1,79 @@
+"""What a user sees while a study runs: a bar with the time left on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from bft.replay.cli.messages import quiet, say_progress, say_warning
+
+
+class StudyLines:
+    """One line for each point, with the time left: wall time per point so far, for those to come."""
+
+    def __enter__(self) -> StudyLines:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Nothing is left open."""
+
+    def begins(self, points: int, done: int, workers: str) -> None:
+        """So many replays are there, of which so many need not be done again."""
+        self._todo, self._count, self._began = points - done, 0, time.monotonic()
+        there = f", {done} done before" if done else ""
+        say_progress(f"{points} replays{there}" + (f"; by {workers}" if self._todo else ""))
+
+    def ended(self, label: str, error: str | None, seconds: float) -> None:
+        """A point is done, or has failed."""
+        self._count += 1
+        if error is not None:
+            say_warning(f"{label} failed: {error}")
+        left = (time.monotonic() - self._began) / self._count * (self._todo - self._count)
+        say_progress(
+            f"  {self._count} of {self._todo}  {label}  {seconds:.1f} s" + (f", {_span(left)} left" if left else "")
+        )
+
+
+class StudyBar(StudyLines):
+    """A bar of the points, with the time left."""
+
+    def __enter__(self) -> StudyBar:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[last]}", markup=False),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def begins(self, points: int, done: int, workers: str) -> None:
+        """So many replays are there, of which so many need not be done again."""
+        self._task = self._progress.add_task(f"replays by {workers}", total=points, completed=done, last="")
+
+    def ended(self, label: str, error: str | None, seconds: float) -> None:
+        """A point is done, or has failed."""
+        if error is not None:
+            say_warning(f"{label} failed: {error}")
+        self._progress.update(self._task, advance=1, last=label)
+
+
+def study_progress() -> StudyLines:
+    """Who shows how far a study has come."""
+    return StudyBar() if sys.stderr.isatty() and not quiet() else StudyLines()
+
+
+def _span(seconds: float) -> str:
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,21 @@
+"""Several replays as one study: comparisons of variants, and sweeps over options.
+
+A study is a folder of runs, each named by the digest of its configuration, so that whatever was replayed once is used
+again, and whatever was killed goes on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bft.models.lazy import public_names
+
+if TYPE_CHECKING:
+    from bft.replay.studies.comparing import compare as compare
+    from bft.replay.studies.comparison import Comparison as Comparison
+    from bft.replay.studies.comparison import Difference as Difference
+    from bft.replay.studies.points import Plan as Plan
+    from bft.replay.studies.points import Point as Point
+    from bft.replay.studies.study import Study as Study
+else:
+    __getattr__, __dir__, __all__ = public_names(__name__)

@@ -1,0 +1,156 @@
+"""Compare: several policies, objectives, backends or options on the same trace and jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bft.models import InputError, JobTable, write_jobs
+from bft.replay.inputs.files import Files
+from bft.replay.results.run_directory import SUMMARY, digest
+from bft.replay.studies.breakdown import SPLITS
+from bft.replay.studies.carry_out import Onlooker, carry_out
+from bft.replay.studies.comparison import Comparison, Variant, runs_of
+from bft.replay.studies.executors import Workers, local
+from bft.replay.studies.points import Plan, Point, key_of, label_of
+from bft.replay.studies.study import Study, read_json
+from bft.replay.trace.node_trace import NodeTrace
+from bft.replay.trace.trace_files import write_trace
+
+
+def compare(
+    trace: str | Path | NodeTrace | None = None,
+    jobs: str | Path | JobTable | None = None,
+    variants: Mapping[str, Mapping[str, Any]] | Sequence[str] = (),
+    *,
+    options: Mapping[str, Any] | None = None,
+    seeds: Sequence[int] = (),
+    study: str | Path = "compare-study",
+    workers: int | None = None,
+    split: str | None = None,
+) -> Comparison:
+    """Replay the same trace and jobs in several ways, in parallel.
+
+    Parameters
+    ----------
+    trace, jobs
+        Files, or what they would hold; the bundled ones unless given.
+    variants
+        Options by their flat names (as in summary.json), by the name of the variant; or names of policies.
+    options
+        What all variants have.
+    seeds
+        Each variant is replayed with each of these.
+    study
+        Folder of the runs: those that are there already are used again.
+    workers
+        Processes; as many as there are processors unless given, 0 for none beside this one.
+    split
+        Break the table down by `vc`, `user`, `model` or `size`.
+
+    Returns
+    -------
+    Comparison
+        `.frame` is the table, `.differences()` and `.sentences()` say how the variants differ from the first.
+
+    Raises
+    ------
+    InputError
+        When a value is not allowed, or not even two variants could be replayed.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     found = compare(variants=["fifo", "srtf"], options={"dedicated": False}, study=folder, workers=0)
+    ...     found.frame[["variant", "jobs_finished"]].to_dict("list")
+    {'variant': ['fifo', 'srtf'], 'jobs_finished': [33.0, 33.0]}
+    """
+    place = Study(Path(study))
+    common = {**inputs(place, trace, jobs), **(options or {})}
+    named = variants if isinstance(variants, Mapping) else {name: {"policy": name} for name in variants}
+    plan = Plan.of(common, {"seed": list(seeds)} if seeds else {}, named)
+    return compared(place, plan, local(workers), split=split)
+
+
+def compared(
+    study: Study,
+    plan: Plan,
+    workers: Workers,
+    *,
+    split: str | None = None,
+    again: bool = False,
+    onlooker: Onlooker | None = None,
+) -> Comparison:
+    """The comparison of a plan's points; those that differ in their seed alone are one variant.
+
+    Raises
+    ------
+    InputError
+        When fewer than two variants could be replayed, or `split` is none of `vc`, `user`, `model`, `size`.
+    """
+    if split is not None and split not in SPLITS:
+        raise InputError(f"--split: expected one of {', '.join(SPLITS)}, not {split!r}")
+    groups: dict[str, list[Point]] = {}
+    for point in plan.points:
+        groups.setdefault(_variant(point), []).append(point)
+    if len(groups) < 2:
+        raise InputError(
+            "there is only one variant, so nothing to compare", hint="give several values: --policy milp,pollux"
+        )
+    files = Files()
+    keys = {point.index: key_of(point.options, files) for point in plan.points}
+    account = carry_out(study, plan, list(keys.values()), workers, whole=True, again=again, onlooker=onlooker)
+    made = []
+    for label, points in groups.items():
+        done = [(study.run(keys[p.index]), study.summary(keys[p.index])) for p in points]
+        there = [(folder, summary) for folder, summary in done if summary is not None]
+        if there:
+            made.append(Variant(label, runs_of(*zip(*there, strict=True))))
+    if len(made) < 2:
+        errors = "; ".join(f"{label}: {error}" for label, error in account.failures.items())
+        raise InputError(f"only {len(made)} of {len(groups)} variants could be replayed: {errors}")
+    return Comparison(tuple(made), account.failures, account.notes, account.degraded, split)
+
+
+def compared_runs(folders: Sequence[Path], *, split: str | None = None) -> Comparison:
+    """The comparison of run directories that are there, by their names.
+
+    Raises
+    ------
+    InputError
+        When one is no run directory, or there is only one.
+    """
+    if len(folders) < 2:
+        raise InputError("one run alone cannot be compared; name at least two run directories")
+    variants = []
+    for folder in folders:
+        summary = read_json(folder / SUMMARY)
+        if summary is None or "metrics" not in summary:
+            raise InputError("is no run directory", file=folder)
+        variants.append(Variant(folder.name, runs_of([folder], [summary])))
+    return Comparison(tuple(variants), split=split)
+
+
+def _variant(point: Point) -> str:
+    """What sets it apart beside its seed."""
+    return label_of({name: value for name, value in point.varied.items() if name != "seed"})
+
+
+def inputs(study: Study, trace: str | Path | NodeTrace | None, jobs: str | Path | JobTable | None) -> dict[str, Any]:
+    """Options that name a trace and jobs; those in memory are written into the study, named by their content."""
+    stated: dict[str, Any] = {}
+    if trace is not None:
+        stated["node_trace"] = _named(study, "trace", trace, write_trace) if isinstance(trace, NodeTrace) else trace
+    if jobs is not None:
+        stated["jobs"] = _named(study, "jobs", jobs, write_jobs) if isinstance(jobs, JobTable) else jobs
+    return {name: str(value) for name, value in stated.items()}
+
+
+def _named(study: Study, what: str, value: Any, write: Any) -> Path:
+    folder = study.folder / "inputs"
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f".{what}.parquet"
+    write(value, draft)
+    return draft.rename(folder / f"{what}-{digest(draft)[:16]}.parquet")

@@ -1,0 +1,294 @@
+"""Several ways to replay the same, side by side: one table, differences, and how sure they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bft.models import InputError
+from bft.replay.studies.breakdown import by_group
+from bft.replay.studies.intervals import MIN_DAYS, MIN_SEEDS, Interval, interval, relative
+from bft.replay.studies.run_tables import DAY_NS, Array, jobs_of, work_by_day
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COSTS = ("preemption_cost", "rescale_cost", "stall_cost", "start_cost", "restart_cost")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A metric of the table: its name, its title, where summary.json has it, and whether more is better."""
+
+    name: str
+    title: str
+    path: tuple[str, ...]
+    more: bool
+
+    def of(self, metrics: dict[str, Any]) -> float | None:
+        """Its value in the metrics of a run."""
+        if self.name == "losses":
+            return sum(metrics.get(cost) or 0.0 for cost in COSTS)
+        value: Any = metrics
+        for name in self.path:
+            value = value.get(name) if isinstance(value, dict) else None
+        return None if value is None else float(value)
+
+
+COLUMNS = (
+    Column("outcome", "outcome", ("outcome",), more=True),
+    Column("share_of_bound", "of bound", ("share_of_bound",), more=True),
+    Column("U", "U", ("U",), more=True),
+    Column("jct_mean_s", "JCT mean", ("jct_s", "mean"), more=False),
+    Column("jct_p95_s", "JCT p95", ("jct_s", "p95"), more=False),
+    Column("jobs_finished", "finished", ("jobs_finished",), more=True),
+    Column("losses", "losses", (), more=False),
+    Column("restarts_per_job", "restarts", ("restarts_per_job",), more=False),
+    Column("longest_wait_s", "longest wait", ("longest_wait_s",), more=False),
+    Column("fairness", "fairness", ("finish_time_fairness", "mean"), more=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of a variant."""
+
+    folder: Path
+    summary: dict[str, Any]
+
+    @property
+    def seed(self) -> int:
+        """Its seed."""
+        return int(self.summary["options"]["seed"])
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """Its window of evaluation, nanoseconds."""
+        metrics = self.summary["metrics"]
+        start, end = (np.datetime64(metrics[name].removesuffix("Z"), "ns") for name in ("window_start", "window_end"))
+        return int(start.astype("int64")), int(end.astype("int64"))
+
+    def jobs(self) -> pd.DataFrame:
+        """What became of each job; see `run_tables.jobs_of`."""
+        return jobs_of(self.folder, self.window[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to replay: its label, and a run per seed."""
+
+    label: str
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What a variant has more than another, as a share of the other.
+
+    Parameters
+    ----------
+    what
+        `outcome`; `jct`, over the jobs that both finish.
+    value
+        The relative difference; None where the other has nothing.
+    days, seeds
+        Its interval over the days, and over the seeds that both have; None where there are too few.
+    count_days, count_seeds
+        How many there are.
+    jobs
+        For `jct`, how many jobs both finish.
+    """
+
+    variant: str
+    against: str
+    what: str
+    value: float | None
+    days: Interval | None
+    seeds: Interval | None
+    count_days: int
+    count_seeds: int
+    jobs: int | None = None
+
+    def sentence(self) -> str:
+        """The difference in words."""
+        if self.value is None:
+            return f"{self.variant} and {self.against}: nothing to compare in {self.what}"
+        same = abs(self.value) < 5e-4
+        share = f"{abs(100 * self.value):.1f} % {'more' if self.value > 0 else 'less'}"
+        if self.what == "outcome":
+            head = f"{self.variant} yields {'as much as' if same else f'{share} than'} {self.against}"
+        else:
+            jobs = f"the {self.jobs:,} jobs that both finish"
+            times = "as long" if same else f"{share} time"
+            head = f"{jobs} take {times} under {self.variant} {'as' if same else 'than'} under {self.against}"
+        return f"{head}; {self._of_days()}{self._of_seeds()}"
+
+    def _of_days(self) -> str:
+        if self.days is None and self.count_days >= MIN_DAYS:
+            return f"on too few of the {self.count_days} days there was anything for an interval"
+        if self.days is None:
+            days = f"{self.count_days} day{'s are' if self.count_days != 1 else ' is'}"
+            return f"{days} too few for an interval (at least {MIN_DAYS})"
+        return f"the {self.days.pairs} days' 95 % interval is {self._range(self.days)}"
+
+    def _of_seeds(self) -> str:
+        if self.seeds is not None:
+            return f", that of {self.seeds.pairs} seeds {self._range(self.seeds)}"
+        if self.count_seeds > 1:
+            return f"; {self.count_seeds} seeds are too few for one (at least {MIN_SEEDS})"
+        return ""
+
+    def _range(self, found: Interval) -> str:
+        sign = -1 if (self.value or 0) < 0 else 1
+        low, high = sorted((100 * sign * found.low, 100 * sign * found.high))
+        unclear = ", which includes none" if low < 0 < high else ""
+        return f"{low:.1f} to {high:.1f} %{unclear}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Variants on the same trace and jobs, the first of them what the others are compared with.
+
+    Parameters
+    ----------
+    variants
+        In order.
+    failures
+        Errors of runs that failed, by label.
+    notes
+        What the runs reported about themselves, and of how many runs each.
+    degraded
+        Labels of runs that used fallbacks, or found answers of a solver invalid.
+    split
+        `vc`, `user`, `model` or `size`: break the table down.
+    """
+
+    variants: tuple[Variant, ...]
+    failures: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, int] = field(default_factory=dict)
+    degraded: tuple[str, ...] = ()
+    split: str | None = None
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row a variant; with `split`, one a variant and group: means over the seeds."""
+        import pandas as pd
+
+        if self.split is not None:
+            return by_group({v.label: [run.jobs() for run in v.runs] for v in self.variants}, self.split)
+        rows = []
+        for variant in self.variants:
+            row: dict[str, Any] = {"variant": variant.label, "seeds": len(variant.runs)}
+            for column in COLUMNS:
+                row[column.name] = _mean([column.of(run.summary["metrics"]) for run in variant.runs])
+            row["jobs"] = variant.runs[0].summary["metrics"]["jobs"]
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def best(self) -> dict[str, list[bool]]:
+        """Which variants are best, by column; none where all are the same."""
+        frame = self.frame
+        marks = {}
+        for column in COLUMNS:
+            if column.name in frame and self.split is None:
+                values = frame[column.name].astype(float)
+                top = values.max() if column.more else values.min()
+                found = np.isclose(values, top, rtol=1e-9, atol=0).tolist()
+                marks[column.name] = found if not all(found) else [False] * len(found)
+        return marks
+
+    def differences(self) -> list[Difference]:
+        """Each variant against the first: outcome, and completion times of jobs that both finish."""
+        if len(self.variants) < 2:
+            return []
+        spans = [run.window for variant in self.variants for run in variant.runs]
+        start = min(begin for begin, _ in spans)
+        days = max(1, -(-(max(end for _, end in spans) - start) // DAY_NS))
+        base = self.variants[0]
+        return [
+            each
+            for variant in self.variants[1:]
+            for each in (_of_outcome(variant, base, start, days), _of_times(variant, base))
+        ]
+
+    def sentences(self) -> list[str]:
+        """The differences in words."""
+        return [difference.sentence() for difference in self.differences()]
+
+
+def runs_of(folders: Sequence[Path], summaries: Sequence[dict[str, Any]]) -> tuple[Run, ...]:
+    """Runs of a variant, by their seeds.
+
+    Raises
+    ------
+    InputError
+        When one was replayed with --compat reference, which leaves nothing by day or job.
+    """
+    for folder, summary in zip(folders, summaries, strict=True):
+        if "window_start" not in summary["metrics"]:
+            raise InputError("was replayed with --compat reference, which leaves nothing to compare", file=folder)
+    return tuple(sorted(map(Run, folders, summaries), key=lambda run: run.seed))
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if len(known) == len(values) and known else None
+
+
+def _pairs(ours: Variant, theirs: Variant) -> Iterator[tuple[Run, Run]]:
+    """Runs of the same seed; where one has a single run, it stands beside each of the other's."""
+    if len(ours.runs) == 1 or len(theirs.runs) == 1:
+        yield from ((a, b) for a in ours.runs for b in theirs.runs)
+        return
+    by_seed = {run.seed: run for run in theirs.runs}
+    yield from ((run, by_seed[run.seed]) for run in ours.runs if run.seed in by_seed)
+
+
+def _of_outcome(variant: Variant, base: Variant, start: int, days: int) -> Difference:
+    pairs = list(_pairs(variant, base))
+    ours, theirs = (
+        np.array([work_by_day(pair[side].folder, start, days) for pair in pairs]).reshape(-1, days) for side in (0, 1)
+    )
+    return _difference(variant, base, "outcome", (ours.sum(axis=0), theirs.sum(axis=0)), (ours.sum(1), theirs.sum(1)))
+
+
+def _of_times(variant: Variant, base: Variant) -> Difference:
+    import pandas as pd
+
+    by_day, by_seed, jobs = [], [], set[str]()
+    for ours, theirs in _pairs(variant, base):
+        jobs_of_ours, jobs_of_theirs = ours.jobs(), theirs.jobs()
+        columns = {"ours": jobs_of_ours["jct_s"], "theirs": jobs_of_theirs["jct_s"], "submit": jobs_of_ours["submit"]}
+        both = pd.DataFrame(columns).dropna()
+        jobs |= set(both.index)
+        by_seed.append(both[["ours", "theirs"]].sum())
+        by_day.append(both.groupby(both["submit"].dt.floor("D"))[["ours", "theirs"]].sum())
+    days = pd.concat(by_day).groupby(level=0).sum()
+    seeds = pd.DataFrame(by_seed)
+    day_pair, seed_pair = ((table["ours"].to_numpy(), table["theirs"].to_numpy()) for table in (days, seeds))
+    return _difference(variant, base, "jct", day_pair, seed_pair, len(jobs))
+
+
+def _difference(
+    variant: Variant,
+    base: Variant,
+    what: str,
+    days: tuple[Array, Array],
+    seeds: tuple[Array, Array],
+    jobs: int | None = None,
+) -> Difference:
+    return Difference(
+        variant.label,
+        base.label,
+        what,
+        relative(*days),
+        interval(*days, MIN_DAYS),
+        interval(*seeds, MIN_SEEDS),
+        len(days[0]),
+        len(seeds[0]),
+        jobs,
+    )

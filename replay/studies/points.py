@@ -1,0 +1,205 @@
+"""What a study replays: points, each of them one fully specified replay, in an order."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bft.models import InputError
+from bft.models.checks import did_you_mean
+from bft.replay.inputs.files import INPUTS, Files, input_digests
+from bft.replay.options.options import FIELDS, Options
+from bft.replay.results.run_directory import plain
+from bft.replay.run import versions
+
+# What names a variant of several options; beside the names of options in a point's `varied`.
+VARIANT = "variant"
+# Options whose value alone says which they are.
+_TELLING = ("policy", "objective", "backend", "preset", "formulation")
+# More points than anybody waits for: a slip in a range.
+MAX_POINTS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One fully specified replay.
+
+    Parameters
+    ----------
+    index
+        Its place in the plan, from 0.
+    options
+        Everything that decides its result.
+    varied
+        What sets it apart from others of the plan: values as stated, by flat name of the option; `variant` for the
+        name of a variant, and for a constant of the policy `set NAME`.
+    """
+
+    index: int
+    options: Options
+    varied: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        """What sets it apart, for people."""
+        return label_of(self.varied)
+
+
+def label_of(varied: Mapping[str, Any]) -> str:
+    """Values that set a point apart, in words: `pollux, -Tfwd 60`."""
+    parts = []
+    for name, value in varied.items():
+        text = f"{value:g}" if isinstance(value, float) else _short(name, value)
+        flag = FIELDS[name].flag if name in FIELDS else name.removeprefix("set ")
+        joined = "=" if name.startswith("set ") else " "
+        parts.append(text if name == VARIANT or name in _TELLING else f"{flag}{joined}{text}")
+    return ", ".join(parts) or "as given"
+
+
+def _short(name: str, value: Any) -> str:
+    return Path(value).name if name in INPUTS and isinstance(value, str) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Points in order.
+
+    Parameters
+    ----------
+    points
+        Their `index` is their place.
+
+    Examples
+    --------
+    >>> plan = Plan.of({"policy": "fifo"}, {"tfwd_s": [30, 60], "max_jobs": [5, 0]})
+    >>> [point.label for point in plan.points]
+    ['-Tfwd 30, -maxJ 5', '-Tfwd 30, -maxJ 0', '-Tfwd 60, -maxJ 5', '-Tfwd 60, -maxJ 0']
+    """
+
+    points: tuple[Point, ...]
+
+    @classmethod
+    def of(
+        cls,
+        options: Mapping[str, Any] | None = None,
+        grid: Mapping[str, Sequence[Any]] | None = None,
+        variants: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> Plan:
+        """All combinations of the grid's values, for each variant; what comes last varies first.
+
+        Parameters
+        ----------
+        options
+            What all points have, by flat name.
+        grid
+            Values by flat name of the option; `set NAME` for a constant of the policy.
+        variants
+            Options that belong together, by a name for them. They win over `options`, and the grid over both.
+
+        Raises
+        ------
+        InputError
+            When a value is not allowed, or a combination contradicts itself: names the point.
+        """
+        axes = {name: list(values) for name, values in (grid or {}).items()}
+        for name, values in axes.items():
+            if name not in FIELDS and not name.startswith("set "):
+                raise InputError(f"unknown option {name!r}{did_you_mean(name, FIELDS)}")
+            if not values:
+                raise InputError(f"{_flag(name)}: expected at least one value")
+        named = dict(variants or {"": {}})
+        count = len(named)
+        for values in axes.values():
+            count *= len(values)
+        if count > MAX_POINTS:
+            raise InputError(f"the plan has {count:,} points; expected at most {MAX_POINTS:,}")
+        return cls(tuple(_points(options or {}, axes, named)))
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """Names of what sets the points apart."""
+        return tuple(dict.fromkeys(name for point in self.points for name in point.varied))
+
+    def document(self, keys: Sequence[str]) -> dict[str, Any]:
+        """The plan as JSON has it, with the key of each point's configuration."""
+        listed = [
+            {"index": point.index, "key": key, "varied": point.varied, "options": point.options.flat()}
+            for point, key in zip(self.points, keys, strict=True)
+        ]
+        return {"points": plain(listed), "varied": list(self.varied)}
+
+    @classmethod
+    def from_document(cls, content: Mapping[str, Any]) -> Plan:
+        """The plan of a document."""
+        return cls(
+            tuple(Point(each["index"], Options.of(**each["options"]), each["varied"]) for each in content["points"])
+        )
+
+
+def _points(
+    options: Mapping[str, Any], axes: Mapping[str, list[Any]], variants: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Point]:
+    combinations = itertools.product(variants.items(), *axes.values())
+    for index, ((variant, own), *values) in enumerate(combinations):
+        chosen = dict(zip(axes, values, strict=True))
+        varied = {VARIANT: variant} if variant else {}
+        varied |= {name: value for name, value in chosen.items() if len(axes[name]) > 1}
+        try:
+            yield Point(index, _absolute(Options.of(**_merged(options, own, chosen))), varied)
+        except InputError as error:
+            where = f"{label_of(varied)}: " if varied else ""
+            raise InputError(f"{where}{error.what}", hint=error.hint) from None
+
+
+def _merged(*stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by flat name, the later win; constants of the policy are joined by name."""
+    merged: dict[str, Any] = {}
+    constants: dict[str, str] = {}
+    for each in stated:
+        for name, value in each.items():
+            if name == "policy_options":
+                constants |= dict(value)
+            elif name.startswith("set "):
+                constants[name.removeprefix("set ")] = value
+            else:
+                merged[name] = value
+    return {**merged, "policy_options": tuple(constants.items())} if constants else merged
+
+
+def _absolute(options: Options) -> Options:
+    """The same with whole paths: a worker may run in another folder."""
+    given = options.flat()
+    paths = {
+        name: str(Path(given[name]).absolute())
+        for name in INPUTS
+        if given[name] is not None and not (name == "cluster" and not Path(given[name]).is_file())
+    }
+    return Options.of(**{**given, **paths})
+
+
+def _flag(name: str) -> str:
+    return FIELDS[name].flag if name in FIELDS else f"--{name}"
+
+
+def key_of(options: Options, files: Files) -> str:
+    """What names a replay's configuration: a digest of its options, the content of its inputs, and versions.
+
+    Where the inputs lie does not count.
+
+    Raises
+    ------
+    InputError
+        When an input is missing or cannot be read.
+    """
+    try:
+        digests = input_digests(options, files)
+    except OSError as error:
+        raise InputError((error.strerror or str(error)).lower(), file=error.filename) from error
+    stated = {name: value for name, value in options.flat().items() if name not in digests}
+    content = {"options": plain(stated), "inputs": digests, "versions": versions()}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,87 @@
+"""What a comparison reads of run directories: work by day, and what became of each job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bft.models import InputError
+from bft.replay.results.run_directory import ALLOCATIONS, JOBS, STEPS
+from bft.replay.trace.node_trace import SECOND_NS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DAY_NS = 86_400 * SECOND_NS
+Array = NDArray[np.float64]
+
+
+def work_by_day(folder: Path, start_ns: int, days: int) -> Array:
+    """Samples done on each day after `start_ns`; between two decisions work is spread evenly.
+
+    Returns
+    -------
+    array
+        Of shape (days,).
+    """
+    steps = _frame(folder, STEPS, ["time", "progress"], optional=("vc",))
+    bounds = start_ns + np.arange(days + 1, dtype=np.int64) * DAY_NS
+    total = np.zeros(days)
+    groups = [group for _, group in steps.groupby("vc")] if "vc" in steps else [steps]
+    for group in groups:  # virtual clusters decide at instants of their own
+        done = group["progress"].to_numpy(dtype=np.float64).cumsum()
+        seconds = (_instants(group["time"]) - start_ns) / SECOND_NS
+        total += np.diff(np.interp((bounds - start_ns) / SECOND_NS, seconds, done, left=0.0))
+    return total
+
+
+def jobs_of(folder: Path, end_ns: int) -> pd.DataFrame:
+    """Per job, by name: jobs.parquet, and the longest stretch without units, `longest_wait_s`."""
+    jobs = _frame(folder, JOBS)
+    if (folder / ALLOCATIONS).exists():
+        jobs["longest_wait_s"] = _longest_waits_s(jobs, _frame(folder, ALLOCATIONS), end_ns)
+    return jobs.set_index("name")
+
+
+def losses(jobs: pd.DataFrame) -> pd.Series[float]:
+    """Samples that each job lost, to whatever."""
+    lost: pd.Series[float] = jobs[[name for name in jobs if str(name).startswith("lost_to_")]].sum(axis=1)
+    return lost
+
+
+def _longest_waits_s(jobs: pd.DataFrame, held: pd.DataFrame, end_ns: int) -> Array:
+    """The longest stretch of each job, from its submission to its finish or the end, in which it held no unit."""
+    codes = {name: code for code, name in enumerate(jobs["name"])}
+    job = held["job"].astype(str).map(codes).to_numpy(dtype=np.int64)
+    start, end = _instants(held["start"]), _instants(held["end"])
+    reached = _instants(jobs["submit"])  # until when each job has held some unit, or had not come
+    longest = np.zeros(len(jobs), dtype=np.int64)
+    for k in np.lexsort((start, job)):  # pieces of one job overlap: it holds several units
+        longest[job[k]] = max(longest[job[k]], start[k] - reached[job[k]])
+        reached[job[k]] = max(reached[job[k]], end[k])
+    until = np.where(jobs["finish"].isna(), end_ns, _instants(jobs["finish"]))
+    waits: Array = np.maximum(longest, until - reached) / SECOND_NS
+    return waits
+
+
+def _instants(column: pd.Series[Any]) -> NDArray[np.int64]:
+    instants = column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy("datetime64[ns]")
+    return instants.astype(np.int64)
+
+
+def _frame(folder: Path, name: str, columns: list[str] | None = None, optional: tuple[str, ...] = ()) -> pd.DataFrame:
+    import pandas as pd
+    import pyarrow.parquet as pq
+
+    path = folder / name
+    if not path.exists():
+        raise InputError(
+            f"has no {name}: only its summary was kept, or it was replayed with --compat reference", file=folder
+        )
+    if columns is not None:
+        there = set(pq.read_schema(path).names)
+        columns = [*columns, *(each for each in optional if each in there)]
+    return pd.read_parquet(path, columns=columns)

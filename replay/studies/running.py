@@ -1,0 +1,66 @@
+"""Points on an executor: a dead worker costs the points it was doing one more try, and nothing else."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
+
+from bft.replay.studies.executors import Submit, Workers
+from bft.replay.studies.study import Study
+from bft.replay.studies.worker import Done, Task, perform
+
+DIED = "its worker died: killed, or out of memory"
+OnDone = Callable[[Done], None]
+
+
+def run_tasks(tasks: Iterable[Task], workers: Workers, on_done: OnDone) -> None:
+    """Perform the tasks, in any order; `on_done` is called here for each, as it ends.
+
+    When a pool of processes breaks, nobody knows which of the points under way has done it: it is started again, and
+    each of them is tried alone. One that breaks the pool then has failed.
+    """
+    todo, suspects = deque(tasks), deque[Task]()
+    while todo or suspects:
+        with workers.start() as submit:
+            guilty = _until_broken(submit, suspects, 1, on_done)
+            if guilty:
+                on_done(_failed(guilty[0], DIED))
+            else:
+                suspects.extend(_until_broken(submit, todo, workers.at_once, on_done))
+
+
+def _until_broken(submit: Submit, queue: deque[Task], at_once: int | None, on_done: OnDone) -> list[Task]:
+    """Perform what is in the queue; return what was under way when the pool broke, or nothing."""
+    under_way: dict[Future[Done], Task] = {}
+    while queue or under_way:
+        try:
+            while queue and (at_once is None or len(under_way) < at_once):
+                under_way[submit(perform, queue[0])] = queue[0]
+                queue.popleft()
+        except BrokenExecutor:  # it broke since we looked
+            return list(under_way.values())
+        ended, _ = wait(under_way, return_when=FIRST_COMPLETED)
+        whole = [future for future in ended if not _broken(future)]
+        for future in whole:
+            on_done(_result(future, under_way.pop(future)))
+        if len(whole) < len(ended):
+            return list(under_way.values())
+    return []
+
+
+def _broken(future: Future[Done]) -> bool:
+    return not future.cancelled() and isinstance(future.exception(), BrokenExecutor)
+
+
+def _result(future: Future[Done], task: Task) -> Done:
+    """What a future holds; an error of the executor's own, such as a lost node, is one of the point."""
+    try:
+        return future.result()
+    except (Exception, CancelledError) as error:
+        return _failed(task, f"{type(error).__name__}: {error}")
+
+
+def _failed(task: Task, error: str) -> Done:
+    Study(task.study).record_failure(task.key, error)
+    return Done(task.key, error, 0.0)

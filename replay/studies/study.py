@@ -1,0 +1,165 @@
+"""The study directory: runs by the key of their configuration, and what came of a plan."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from bft.models import InputError, write_parquet
+from bft.replay.inputs.files import Files
+from bft.replay.results.run_directory import SUMMARY, TIMING, plain
+from bft.replay.studies.points import Plan, Point, key_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PLAN, RESULTS, TIMINGS = "plan.json", "results.parquet", "timing.parquet"
+RUNS, FAILED = "runs", "failed"
+FORMAT, FORMAT_VERSION = "bft-replay plan", 1
+DONE, FAILURE, MISSING = "done", "failed", "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A folder with runs: `runs/KEY` is the run directory of a configuration, `failed/KEY.json` says why one has none.
+
+    Whatever is there is whole, and is used by every study that asks for the same configuration.
+    """
+
+    folder: Path
+
+    def run(self, key: str) -> Path:
+        """The run directory of a configuration."""
+        return self.folder / RUNS / key
+
+    def summary(self, key: str) -> dict[str, Any] | None:
+        """The summary of a run that is done; None where there is none, or a part of one."""
+        content = read_json(self.run(key) / SUMMARY)
+        metrics = None if content is None else content.get("metrics")
+        if not isinstance(metrics, dict) or metrics.get("interrupted") or "policy_error" in metrics:
+            return None
+        return content
+
+    def failure(self, key: str) -> str | None:
+        """Why a run failed when it was last tried."""
+        content = read_json(self.folder / FAILED / f"{key}.json")
+        return None if content is None else str(content.get("error"))
+
+    def record_failure(self, key: str, error: str) -> None:
+        """Record why a run failed."""
+        write_whole(self.folder / FAILED / f"{key}.json", json.dumps({"error": error}) + "\n")
+
+    def forget_failure(self, key: str) -> None:
+        """A run is tried again, or done."""
+        (self.folder / FAILED / f"{key}.json").unlink(missing_ok=True)
+
+    def write_plan(self, plan: Plan, files: Files) -> list[str]:
+        """Write the plan and return the keys of its points.
+
+        Raises
+        ------
+        InputError
+            When an input is missing, or the folder cannot be written.
+        """
+        keys = [key_of(point.options, files) for point in plan.points]
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **plan.document(keys)}
+        write_whole(self.folder / PLAN, json.dumps(content, indent=1, sort_keys=True) + "\n")
+        return keys
+
+    def read_plan(self) -> tuple[Plan, list[str]]:
+        """The plan, and the keys of its points when it was made.
+
+        Raises
+        ------
+        InputError
+            When there is none.
+        """
+        content = read_json(self.folder / PLAN)
+        if content is None or content.get("format") != FORMAT:
+            raise InputError("no plan of a sweep; `bft-replay sweep plan` makes one", file=self.folder / PLAN)
+        return Plan.from_document(content), [each["key"] for each in content["points"]]
+
+    def collect(self, plan: Plan, keys: Sequence[str]) -> pd.DataFrame:
+        """Write what came of the plan's points to results.parquet, and wall times to timing.parquet; return the first.
+
+        One row a point, in their order: `index`, `key`, `status` (done, failed, missing), `error`, every option and
+        every metric.
+        """
+        import pandas as pd
+
+        rows = [self._row(point, key) for point, key in zip(plan.points, keys, strict=True)]
+        metrics = sorted({name for _, found in rows for name in found})
+        frame = pd.DataFrame([{**row, **{name: found.get(name) for name in metrics}} for row, found in rows])
+        frame = frame.infer_objects()
+        timings = [
+            {"index": point.index, "key": key, **dict(flat(read_json(self.run(key) / TIMING) or {}))}
+            for point, key in zip(plan.points, keys, strict=True)
+        ]
+        for table, name in ((frame, RESULTS), (pd.DataFrame(timings), TIMINGS)):
+            draft = _draft(self.folder / name)
+            write_parquet(table, draft)
+            draft.replace(self.folder / name)
+        return frame
+
+    def _row(self, point: Point, key: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        summary, error = self.summary(key), None
+        if summary is None:
+            error = self.failure(key)
+        status = DONE if summary is not None else MISSING if error is None else FAILURE
+        row = {"index": point.index, "key": key, "status": status, "error": error}
+        row |= {name: _cell(value) for name, value in point.options.flat().items()}
+        if "variant" in point.varied:
+            row["variant"] = point.varied["variant"]
+        row |= {name: value for name, value in point.varied.items() if name.startswith("set ")}
+        metrics = {} if summary is None else dict(flat(summary["metrics"]))
+        return row, {name: value for name, value in metrics.items() if name not in row}
+
+
+def flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Numbers and texts of nested metrics by name: `jct_s` of `mean` is `jct_s.mean`."""
+    for name, value in content.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{name}.")
+        elif not isinstance(value, list):
+            yield prefix + name, value
+
+
+def _cell(value: Any) -> Any:
+    """An option as a cell of a table: pairs as JSON."""
+    return json.dumps(plain(value)) if isinstance(value, tuple) else value
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in a JSON file; None where there is none."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _draft(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.with_name(f".{path.name}.{uuid4().hex[:8]}")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text at once: whoever reads meanwhile sees the earlier one, and a kill leaves that.
+
+    Raises
+    ------
+    InputError
+        When it cannot be written.
+    """
+    try:
+        draft = _draft(path)
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise InputError(f"cannot be written: {reason}", file=path) from error

@@ -1,0 +1,105 @@
+"""One point, in whatever process does it: nothing that goes wrong leaves this module but as a text."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import connection, parent_process
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+from bft.models import InputError
+from bft.replay.inputs.files import Files
+from bft.replay.options.options import Options
+from bft.replay.results.run_directory import OURS, SUMMARY, TIMING
+from bft.replay.run import execute
+from bft.replay.studies.points import key_of
+from bft.replay.studies.study import Study
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A point's replay as it goes to a worker.
+
+    Parameters
+    ----------
+    key
+        Of the configuration when the study was planned.
+    options
+        What to replay.
+    study
+        The study directory.
+    whole
+        Keep the whole run directory; otherwise its summary and wall times.
+    """
+
+    key: str
+    options: Options
+    study: Path
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of a task: an error, or none; None in `error` means that the run is there."""
+
+    key: str
+    error: str | None
+    seconds: float
+
+
+_stopped: Event | None = None  # of a local worker: whether the study has been interrupted
+
+
+@cache
+def _files() -> Files:
+    """Who reads inputs in this process: traces and jobs are read once for all its points."""
+    return Files()
+
+
+def perform(task: Task) -> Done:
+    """Replay, and leave the run directory, or what went wrong, in the study."""
+    began = time.perf_counter()
+    error = _attempt(task, None if _stopped is None else _stopped.is_set)
+    return Done(task.key, error, time.perf_counter() - began)
+
+
+def _attempt(task: Task, should_stop: Callable[[], bool] | None) -> str | None:
+    study = Study(task.study)
+    try:
+        if key_of(task.options, _files()) != task.key:
+            raise InputError("an input or a version has changed since the study was planned; plan it again")
+        folder = study.run(task.key)
+        summary = execute(task.options, folder, force=True, files=_files(), should_stop=should_stop)
+    except Exception as error:
+        text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        study.record_failure(task.key, text)
+        return text
+    if summary["metrics"]["interrupted"]:
+        return "interrupted"
+    study.forget_failure(task.key)
+    if not task.whole:
+        for name in OURS - {SUMMARY, TIMING}:
+            (folder / name).unlink(missing_ok=True)
+    return None
+
+
+def prepare(stopped: Event) -> None:
+    """Make this process a local worker: it leaves Ctrl-C to its parent, and ends with it."""
+    global _stopped
+    _stopped = stopped
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    """End this process when its parent has: a pool whose parent was killed would wait for work for ever."""
+    connection.wait([sentinel])
+    os._exit(1)
