@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SPLITS = ("vc", "user", "model", "size")
 
 
-@click.command(cls=NamesWholeOption, short_help="Replay the same in several ways; one table.")
+@click.command(cls=NamesWholeOption)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @plan_options
 @worker_options

@@ -68,8 +68,9 @@ def _longest_waits_s(jobs: pd.DataFrame, held: pd.DataFrame, end_ns: int) -> Arr
 
 
 def _instants(column: pd.Series[Any]) -> NDArray[np.int64]:
-    instants = column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy("datetime64[ns]")
-    return instants.astype(np.int64)
+    moments = column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy("datetime64[ns]")
+    instants: NDArray[np.int64] = moments.astype(np.int64)
+    return instants
 
 
 def _frame(folder: Path, name: str, columns: list[str] | None = None, optional: tuple[str, ...] = ()) -> pd.DataFrame:
