@@ -65,7 +65,7 @@ def compare(
     >>> with TemporaryDirectory() as folder:
     ...     found = compare(variants=["fifo", "srtf"], options={"dedicated": False}, study=folder, workers=0)
     ...     found.frame[["variant", "jobs_finished"]].to_dict("list")
-    {'variant': ['fifo', 'srtf'], 'jobs_finished': [33.0, 33.0]}
+    {'variant': ['fifo', 'srtf'], 'jobs_finished': [25.0, 31.0]}
     """
     place = Study(Path(study))
     common = {**inputs(place, trace, jobs), **(options or {})}
