@@ -53,6 +53,22 @@ def test_links_between_pages_lead_somewhere() -> None:
     assert not lost
 
 
+def test_the_checklist_of_sources_points_to_files_and_counts_right() -> None:
+    text = (ROOT / "docs" / "evidence" / "sources.md").read_text("utf-8")
+    rows = [
+        [cell.strip() for cell in line.strip("|").split(" | ")] for line in re.findall(r"^\|.+$", text, re.MULTILINE)
+    ]
+    rows = [row for row in rows if re.fullmatch(r"[A-Z]\d+", row[0])]
+    assert len({row[0] for row in rows}) == len(rows)
+    paths = {path for row in rows for path in re.findall(r"`([\w/]+\.py)`", " ".join(row))}
+    assert not [path for path in paths if not (ROOT / path).exists()]
+    states = [row[-1].partition(":") for row in rows]
+    assert not [row[0] for row, (state, _, why) in zip(rows, states, strict=True) if state != "present" and not why]
+    assert {state for state, _, _ in states} <= {"present", "partly", "absent"}
+    counts = [sum(state == word for state, _, _ in states) for word in ("present", "partly", "absent")]
+    assert "{} rows: {} present, {} partly, {} absent.".format(len(rows), *counts) in text
+
+
 def files_of(folder: str) -> list[Path]:
     """Python files and pages of a folder."""
     return [path for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".py", ".md")]
