@@ -34,7 +34,7 @@ COMMANDS = {
     "compare": "Replay the same in several ways; one table.",
     "bound": "Report what no policy can beat.",
     "solve": "Solve allocation problems given as JSON.",
-    "report": "Write a run as one HTML page.",
+    "report": "Write runs as one HTML page with charts.",
     "ingest": "Make a node trace of a scheduler's logs.",
     "trace": "Look at node traces, cut, join and anonymise them.",
     "jobs": "Make job tables from measurements.",

@@ -32,6 +32,8 @@ def report(
 ) -> None:
     """Write run directories as one HTML page: what they come to, charts to zoom, jobs, options.
 
+    RUN may be the results.parquet of a sweep, alone: each figure is then shown over the options that it varied.
+
     The page loads nothing, so it can be sent around. Of several runs it compares them, and then shows the first. Charts
     need the extra `report`: pip install 'bft-replay[report]'.
     """
@@ -39,7 +41,7 @@ def report(
     from bft.replay.report import write_figures, write_report
 
     folders = [Path(run) for run in runs]
-    for folder in folders:
+    for folder in (folder for folder in folders if not folder.is_file()):
         for note in mended(folder):
             say_note(note)
     figures = {form: folder for form, folder in (("png", png), ("svg", svg), ("pdf", pdf)) if folder is not None}
@@ -57,4 +59,4 @@ def report(
 
 
 def _beside(folder: Path) -> Path:
-    return folder.resolve().with_name(f"{folder.resolve().name}.html")
+    return folder.resolve().with_name(f"{folder.resolve().name.removesuffix('.parquet')}.html")

@@ -53,7 +53,7 @@ def _reading(command: click.Command) -> click.Command:
     return command
 
 
-@trace.command(cls=NamesWholeOption, short_help="Size, idle nodes and fragments.")
+@trace.command(cls=NamesWholeOption, short_help="Size, idle nodes and fragments, also as charts.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @click.option("--html", metavar="FILE", help="Write a page with charts (needs bft-replay[report]).")
 @click.option("--png", metavar="DIR", help="Write the charts as PNG files into DIR (needs bft-replay[report]).")

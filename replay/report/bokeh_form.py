@@ -155,11 +155,13 @@ def _curves(made: Any, drawing: Curves) -> None:
     lines = []
     for number, curve in enumerate(drawing.curves):
         source = ColumnDataSource({"x": curve.x, "y": curve.y})
-        common: dict[str, Any] = {"source": source, "name": curve.name, "tags": [number]}
+        common: dict[str, Any] = {"source": source, "name": curve.name}
         hue = colour(number if curve.filled else number + 1)
         if curve.filled:
-            made.varea("x", y1=0, y2="y", fill_color=hue, fill_alpha=0.85 if number else 0.5, **common)
+            area = made.varea("x", y1=0, y2="y", fill_color=hue, fill_alpha=0.85 if number else 0.5, **common)
+            area.tags = [number]
         lines.append(made.line("x", "y", line_color=hue, line_width=1 if curve.filled else 2, **common))
+        lines[-1].tags = [number]
     for level in drawing.limits.values():
         made.add_layout(Span(location=level, dimension="width", line_color=colour(5), line_dash="dashed", line_width=2))
         made.y_range.end = level * 1.05
@@ -175,10 +177,11 @@ def _bars(made: Any, drawing: Bars) -> None:
     for number, (name, lengths) in enumerate(drawing.series.items()):
         at = places + (number - (len(drawing.series) - 1) / 2) * thickness
         source = ColumnDataSource({"at": at, "length": lengths, "label": list(drawing.names)})
-        made.hbar(
-            "at", right="length", left=0, height=thickness * 0.9, source=source, name=name, tags=[number],
+        bars = made.hbar(
+            "at", right="length", left=0, height=thickness * 0.9, source=source, name=name,
             fill_color=colour(number + 1), line_color=None,
         )  # fmt: skip
+        bars.tags = [number]
     made.y_range = Range1d(count - 0.4, -0.6)
     made.x_range.start = 0
     made.yaxis.ticker = FixedTicker(ticks=places.tolist(), minor_ticks=[])
@@ -210,8 +213,9 @@ def _blocks(made: Any, drawing: Blocks) -> None:
         made.yaxis.major_label_text_alpha = 0
         made.yaxis.major_tick_line_color = None
         made.yaxis.minor_tick_line_color = None
-    who = CustomJSHover(args={"names": list(drawing.names), "units": 1, "nobody": "nobody"},
-                        code=f"value = value - 1; {NAME_OF}")  # fmt: skip
+    nobody = "not there" if drawing.legend else "nobody"
+    words = {"names": list(drawing.names), "units": 1, "nobody": nobody}
+    who = CustomJSHover(args=words, code=f"value = value - 1; {NAME_OF}")
     where = CustomJSHover(args={"names": list(drawing.rows), "units": drawing.units, "nobody": ""}, code=NAME_OF)
     row, inside = ("job", "") if drawing.legend else ("node", "job")
     tips = [(inside, "@image{custom}"), (row, "$y{custom}"), ("time, UTC", "$x{%F %H:%M}")]

@@ -16,7 +16,7 @@ from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_statistics import Fragments, idle_over_time
 
 # The page stays below 5 MB; what lasted longest is drawn.
-MAX_BLOCKS = 120_000
+MAX_BLOCKS = 300_000
 MAX_NODES = 25
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 

@@ -17,6 +17,7 @@ from bft.replay.report.run_charts import charts_of, charts_of_trace
 from bft.replay.report.run_comparison import names_of
 from bft.replay.report.run_files import RunFiles, read_run
 from bft.replay.report.svg_form import drawn
+from bft.replay.report.sweep_charts import charts_of_sweep, is_sweep, read_sweep, varied
 from bft.replay.report.tables import behind, data, facts, jobs_table
 from bft.replay.report.text import markup
 from bft.replay.results.headlines import headlines
@@ -41,12 +42,13 @@ class Page:
 
 
 def write_report(folders: Sequence[Path], target: Path, *, static: bool = False, title: str | None = None) -> None:
-    """Write the page of one run, or of several side by side.
+    """Write the page of one run, of several side by side, or of a sweep.
 
     Parameters
     ----------
     folders
-        Run directories, of any policy but not of `--compat reference`, which leaves no steps.
+        Run directories, of any policy but not of `--compat reference`, which leaves no steps; or alone the table of a
+        sweep, a Parquet file with every option as a column.
     target
         The HTML file; the same runs give the same bytes.
     static
@@ -59,8 +61,11 @@ def write_report(folders: Sequence[Path], target: Path, *, static: bool = False,
     InputError
         When a folder is no run of ours, one without steps, or damaged: naming the file; when Bokeh is not installed.
     """
-    runs = [read_run(folder) for folder in folders]
-    target.write_text(written(_of_runs(runs, title, static=static), static=static), "utf-8")
+    if is_sweep(folders):
+        page = _of_sweep(folders[0], title)
+    else:
+        page = _of_runs([read_run(folder) for folder in folders], title, static=static)
+    target.write_text(written(page, static=static), "utf-8")
 
 
 def write_trace_page(trace: NodeTrace, statistics: Sequence[tuple[str, str]], target: Path, title: str | None) -> None:
@@ -71,6 +76,13 @@ def write_trace_page(trace: NodeTrace, statistics: Sequence[tuple[str, str]], ta
         charts_of_trace(trace), [_section("figures", "Figures", facts(statistics)), _glossary()],
     )  # fmt: skip
     target.write_text(written(page, static=False), "utf-8")
+
+
+def _of_sweep(path: Path, title: str | None) -> Page:
+    table = read_sweep(path)
+    name = _machine(title)
+    sub = f"{len(table):,} replays that differ in {', '.join(varied(table)) or 'nothing'}"
+    return Page(f"Which options suit {name}", sub, [], charts_of_sweep(table), [_glossary()])
 
 
 def written(page: Page, *, static: bool) -> str:

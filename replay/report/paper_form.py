@@ -13,6 +13,7 @@ from bft.replay.report.chart import Axis, Bars, Blocks, Chart, Curves, Drawing, 
 from bft.replay.report.extras import needs
 from bft.replay.report.run_charts import charts_of, charts_of_trace
 from bft.replay.report.run_files import read_run
+from bft.replay.report.sweep_charts import charts_of_sweep, is_sweep, read_sweep
 from bft.replay.trace.node_trace import NodeTrace
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def write_figures(folders: Sequence[Path], target: Path, form: str) -> list[Path
     InputError
         As `write_report`, and when Matplotlib is not installed.
     """
+    if is_sweep(folders):
+        return _written(charts_of_sweep(read_sweep(folders[0])), target, form)
     return _written(charts_of([read_run(folder) for folder in folders]), target, form)
 
 

@@ -76,17 +76,19 @@ def _outcomes(runs: Sequence[RunFiles]) -> Chart:
 
 
 def _used(runs: Sequence[RunFiles]) -> Chart:
-    begin, end = min(run.begin_ns for run in runs), max(run.end_ns for run in runs)
-    edges = (begin + (end - begin) * np.arange(SPANS + 1) / SPANS) / 1e6
-    means = {}
+    curves, rows = [], []
     for name, run in zip(names_of(runs), runs, strict=True):
-        means[name] = np.zeros(SPANS)
+        # Each over its own window: they may be of other traces.
+        edges = (run.begin_ns + (run.end_ns - run.begin_ns) * np.arange(SPANS + 1) / SPANS) / 1e6
+        means = np.zeros(SPANS)
         for pool in run.pools():
             heights = pool["used"].to_numpy(dtype=np.float64)
-            means[name] += mean_over_time(ns(pool["time"]), heights, begin, end, SPANS)
-    curves = tuple(Curve(name, *stepped(edges, heights)) for name, heights in means.items())
-    table = pd.DataFrame({"from": stamps(edges[:-1]), **{name: heights.round(2) for name, heights in means.items()}})
-    drawing = Curves(TIME, Axis("units"), curves)
+            means += mean_over_time(ns(pool["time"]), heights, run.begin_ns, run.end_ns, SPANS)
+        curves.append(Curve(name, *stepped(edges, means)))
+        begin, end = stamps(edges[[0, -1]])
+        rows.append((name, begin, end, round(float(means.mean()), 2), round(float(means.max()), 2)))
+    table = pd.DataFrame(rows, columns=["run", "from", "to", "mean units", "largest mean over a thousandth of it"])
+    drawing = Curves(TIME, Axis("units"), tuple(curves))
     return Chart("compared-used", "Units given to jobs, by run", "", drawing, table)
 
 

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from bft.replay import always_idle
 from bft.replay.cli.main import run
-from bft.replay.report.chart import Axis, Bars, Blocks, Curves
+from bft.replay.report.chart import Axis, Bars, Blocks, Curves, Heat
 from bft.replay.report.job_charts import cumulative
 from bft.replay.report.node_charts import by_hour, survival
 from bft.replay.report.run_charts import charts_of
 from bft.replay.report.run_files import read_run
+from bft.replay.report.sweep_charts import charts_of_sweep, read_sweep
 from bft.replay.trace.trace_statistics import LENGTHS_S, length_histogram, usable_share
 
 HOSTILE = "</script><img src=x onerror=alert(1)>$$\\alpha$$ {{x}} @y <!--"
@@ -188,6 +189,32 @@ def test_several_runs_are_compared(hostile: Path, tmp_path: Path) -> None:
     table = charts[0].table.set_index("figure")
     assert table.loc["outcome, 10⁹ samples"].tolist() == pytest.approx([round(o / 1e9, 4) for o in outcomes])
     assert table.loc["policy"].tolist() == ["milp", "equal-share"]
+
+
+def test_a_sweep_is_a_map_over_what_it_varied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    points = [
+        {"tfwd_s": tfwd, "max_jobs": jobs, "seed": seed, "outcome": 1e9 * (tfwd + 10 * jobs + seed), "U": None}
+        for tfwd in (30.0, 120.0, 600.0) for jobs in (5, 10) for seed in (0, 1)
+    ]  # fmt: skip
+    points[0]["outcome"] = None  # failed
+    table = tmp_path / "results.parquet"
+    pd.DataFrame(points).to_parquet(table)
+    (chart,) = charts_of_sweep(read_sweep(table))
+    assert isinstance(chart.drawing, Heat)
+    assert (chart.drawing.across, chart.drawing.down) == (("30", "120", "600"), ("5", "10"))
+    expected = [[tfwd + 10 * jobs + 0.5 for tfwd in (30, 120, 600)] for jobs in (5, 10)]
+    expected[0][0] += 0.5  # only the second seed is there
+    assert chart.drawing.values.tolist() == expected
+    assert "Best: 700.5 at Tfwd, s 600, maxJ (0: no limit) 10." in chart.note
+    assert run(["report", str(table)]) == 0
+    assert "Which options suit idle nodes" in (tmp_path / "results.html").read_text("utf-8")
+    assert run(["report", str(table), "--static", "-o", str(tmp_path / "static.html")]) == 0
+    pd.DataFrame(points).assign(tfwd_s=1.0, max_jobs=1).to_parquet(table)
+    assert run(["report", str(table), "--force"]) == 2
+    assert "expected points that differ in an option" in capsys.readouterr().err
+    pd.DataFrame({"a": [1]}).to_parquet(table)
+    assert run(["report", str(table), "--force"]) == 2
+    assert "is no table of a sweep" in capsys.readouterr().err
 
 
 @pytest.mark.slow
