@@ -25,12 +25,12 @@ class Holdings:
 
     Attributes
     ----------
-    idle
-        Idle units.
+    idle, used
+        Idle units, and how many of them somebody holds.
     """
 
     def __init__(self, units: int, units_per_node: int = 1) -> None:
-        self.idle = 0
+        self.idle = self.used = 0
         self.units_per_node = units_per_node
         self._first = [BUSY] * units
         self._second: dict[int, int] = {}  # only units that two jobs hold
@@ -58,6 +58,7 @@ class Holdings:
             if holder != BUSY:
                 self._idle_on[unit // self.units_per_node] += 1
         self.idle = sum(self._idle_on)
+        self.used = sum(holder >= 0 for holder in self._first)
 
     def _free_again(self, unit: int) -> None:
         if self.units_per_node == 1:
@@ -74,15 +75,10 @@ class Holdings:
     @property
     def free(self) -> int:
         """Idle units that nobody holds."""
-        return len(self._line) + len(self._rooms)
+        return self.idle - self.used
 
     def __len__(self) -> int:
         return len(self._first)
-
-    @property
-    def used(self) -> int:
-        """Units that somebody holds."""
-        return self.idle - self.free
 
     @property
     def shared(self) -> bool:
@@ -129,6 +125,7 @@ class Holdings:
             if holder == NOBODY:
                 self._free_no_more(unit)
                 continue
+            self.used -= 1
             lost.setdefault(holder, set()).add(unit)
             if unit in self._second:
                 lost.setdefault(self._second.pop(unit), set()).add(unit)
@@ -142,6 +139,7 @@ class Holdings:
             second = self._second.pop(unit, None)
             if second is None:
                 first[unit] = NOBODY
+                self.used -= 1
                 self._free_again(unit)
             elif first[unit] == job:
                 first[unit] = second
@@ -174,6 +172,7 @@ class Holdings:
         for unit in units:
             if first[unit] < 0:
                 first[unit] = job
+                self.used += 1
                 self._free_no_more(unit)
             else:
                 self._second[unit] = job

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import overload
 
 import numpy as np
@@ -38,6 +37,9 @@ class InPlay:
         self._turns: list[int] = []
         self._by_index: dict[int, Running] = {}
         self._numbers: IntArray = np.zeros((3, 16), dtype=np.int64)  # units held, fewest and most, by position
+        # What policies look at, kept until it changes.
+        self._copies: dict[int, IntArray] = {}
+        self._running: tuple[int, ...] | None = None
         self._positions: dict[str, int] | None = None
         self._rate = ExactSum()
         self._shared = 0
@@ -75,17 +77,22 @@ class InPlay:
     @property
     def counts(self) -> IntArray:
         """Units that each holds, by position."""
-        return self._numbers[HELD, : len(self)]
+        return self._numbers[HELD, : len(self._line)]
+
+    def copy(self, row: int) -> IntArray:
+        """Units that each holds (HELD), or fewest (LEAST, at least 1) or most (MOST) on which each runs: read-only."""
+        copy = self._copies.get(row)
+        if copy is None:
+            copy = self._copies[row] = self._numbers[row, : len(self._line)].copy()
+            copy.setflags(write=False)
+        return copy
 
     @property
-    def least(self) -> IntArray:
-        """Fewest units on which each runs, at least 1."""
-        return self._numbers[LEAST, : len(self)]
-
-    @property
-    def most(self) -> IntArray:
-        """Most units on which each runs."""
-        return self._numbers[MOST, : len(self)]
+    def running(self) -> tuple[int, ...]:
+        """Positions of those that hold units."""
+        if self._running is None:
+            self._running = tuple((self.counts != 0).nonzero()[0].tolist())
+        return self._running
 
     def position(self, running: Running) -> int:
         """How many in play were admitted before it."""
@@ -105,38 +112,56 @@ class InPlay:
 
     def add(self, running: Running) -> None:
         """A job is admitted, after all others."""
-        if len(self) == self._numbers.shape[1]:
+        position = len(self._line)
+        if position == self._numbers.shape[1]:
             self._numbers = np.concatenate([self._numbers, np.zeros_like(self._numbers)], axis=1)
-        self._numbers[:, len(self)] = 0, max(running.job.jmin, 1), running.job.jmax
+        self._numbers[:, position] = len(running.units), max(running.job.jmin, 1), running.job.jmax
         self._line.append(running)
         self._turns.append(running.turn)
         self._by_index[running.index] = running
-        self._positions = None
+        self._come_or_gone()
 
     def remove(self, running: Running) -> None:
         """A job that holds no units any more leaves the play."""
-        position = self.position(running)
+        position, last = self.position(running), len(self._line) - 1
         del self._line[position], self._turns[position], self._by_index[running.index]
-        self._numbers[:, position : len(self)] = self._numbers[:, position + 1 : len(self) + 1]
-        self._positions = None
+        self._numbers[:, position:last] = self._numbers[:, position + 1 : last + 1]
+        self._come_or_gone()
 
-    def resized(self, running: Running) -> None:
-        """The units of a job have changed."""
-        position, units = self.position(running), len(running.units)
-        self.held += units - int(self._numbers[HELD, position])
-        self._numbers[HELD, position] = units
-        running.waiting_view = None
-        for those, belongs in ((self.active, units > 0), (self.short, 0 < units < running.job.jmin)):
-            if belongs:
-                those[running.index] = running
-            else:
-                those.pop(running.index, None)
+    def _come_or_gone(self) -> None:
+        self._copies.clear()
+        self._positions = self._running = None
+
+    def hold(self, running: Running, units: list[int]) -> None:
+        """A job holds these units, and no others."""
+        count, before = len(units), len(running.units)
+        running.units, running.waiting_view = units, None
+        self.held += count - before
+        self._numbers[HELD, self.position(running)] = count
+        self._copies.pop(HELD, None)
+        if not (count and before):
+            self._running = None
+        self._sort_in(running)
+
+    def _sort_in(self, running: Running) -> None:
+        """Note whether a job holds units, and whether these are enough."""
+        index, count = running.index, len(running.units)
+        if count:
+            self.active[index] = running
+        else:
+            self.active.pop(index, None)
+        if 0 < count < running.job.jmin:
+            self.short[index] = running
+        elif self.short:
+            self.short.pop(index, None)
 
     def go(self, running: Running, rate: float, now: int) -> None:
         """A job goes at another rate."""
         if rate != running.rate:
-            self._rate.add(-running.rate)
-            self._rate.add(rate)
+            if running.rate:
+                self._rate.add(-running.rate)
+            if rate:
+                self._rate.add(rate)
         running.set_rate(rate, now)
 
     def share(self, running: Running, partners: dict[int, int]) -> None:
@@ -147,7 +172,8 @@ class InPlay:
     def restored(self, running: Running) -> None:
         """A job is in play again as it was."""
         self.add(running)
-        self.resized(running)
+        self.held += len(running.units)
+        self._sort_in(running)
         self._rate.add(running.rate)
         self._shared += sum(running.partners.values())
 
@@ -160,20 +186,13 @@ class Window(Jobs):
     """
 
     def __init__(self, in_play: InPlay, now: int, *, clairvoyant: bool, used: int) -> None:
-        self._in_play, self._now, self._clairvoyant = in_play, now, clairvoyant
-        self._kept: tuple[JobView, ...] | None = None
+        self._in_play, self._now, self._clairvoyant, self._used = in_play, now, clairvoyant, used
+        self._kept: Jobs | None = None
         self._seen: dict[int, JobView] = {}  # of running jobs, by position in the table
-        self._used = used
 
     def keep(self) -> None:
-        """Make all views, and remember all look-ups."""
-        _ = self.counts, self.positions, self.least, self.most
-        self._kept = self._views
-        self._in_play = InPlay()
-
-    @property
-    def _views(self) -> tuple[JobView, ...]:
-        return tuple(map(self._see, self._in_play)) if self._kept is None else self._kept
+        """Make all views."""
+        self._kept, self._in_play = Jobs(self), InPlay()
 
     def __len__(self) -> int:
         return len(self._in_play) if self._kept is None else len(self._kept)
@@ -188,34 +207,39 @@ class Window(Jobs):
     def __getitem__(self, position: slice) -> tuple[JobView, ...]: ...
 
     def __getitem__(self, position: int | slice) -> JobView | tuple[JobView, ...]:
-        if self._kept is not None or isinstance(position, slice):
-            return self._views[position]
-        return self._see(self._in_play[position])
+        if self._kept is not None:
+            return self._kept[position]
+        return tuple(self)[position] if isinstance(position, slice) else self._see(self._in_play[position])
 
-    @cached_property
+    @property
     def counts(self) -> IntArray:
-        """Units that each job holds: int64 of shape (jobs,)."""
-        return self._in_play.counts.copy()
+        """Units that each job holds: int64 of shape (jobs,), read-only."""
+        return self._in_play.copy(HELD) if self._kept is None else self._kept.counts
 
-    @cached_property
+    @property
+    def running(self) -> Sequence[int]:
+        """Positions of the jobs that hold units, ascending."""
+        return self._in_play.running if self._kept is None else self._kept.running
+
+    @property
     def positions(self) -> Mapping[str, int]:
         """Position of each job by its name."""
-        return self._in_play.positions
+        return self._in_play.positions if self._kept is None else self._kept.positions
+
+    @property
+    def least(self) -> IntArray:
+        """Fewest units on which each job runs, at least 1: int64 of shape (jobs,), read-only."""
+        return self._in_play.copy(LEAST) if self._kept is None else self._kept.least
+
+    @property
+    def most(self) -> IntArray:
+        """Most units on which each job runs: int64 of shape (jobs,), read-only."""
+        return self._in_play.copy(MOST) if self._kept is None else self._kept.most
 
     @property
     def used(self) -> int:
         """Units that they hold, shared ones counted once."""
         return self._used
-
-    @cached_property
-    def least(self) -> IntArray:
-        """Fewest units on which each job runs, at least 1: int64 of shape (jobs,)."""
-        return self._in_play.least.copy()
-
-    @cached_property
-    def most(self) -> IntArray:
-        """Most units on which each job runs: int64 of shape (jobs,)."""
-        return self._in_play.most.copy()
 
     def _see(self, running: Running) -> JobView:
         seen = running.waiting_view or self._seen.get(running.index)

@@ -12,7 +12,7 @@ import numpy as np
 from bft.milp import Solution
 from bft.models import Job, JobTable
 from bft.replay.engine.columns import Columns
-from bft.replay.engine.course import Course
+from bft.replay.engine.course import Course, Stall
 from bft.replay.engine.memory import NOT_KEPT, kept, remember
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
@@ -36,8 +36,7 @@ _BOOK_OF: dict[str, str] = {**{book: book for book in BOOKS}, "start stall": "st
 _PRICE_OF_RESCALES = frozenset({"rescale", "stall", "move"})
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """How a replay stands at a decision: units idle and used, jobs in play and running, and samples/s that these do."""
 
     idle: int
@@ -66,12 +65,12 @@ class Step(NamedTuple):
     stall_cost: float
     start_cost: float
     restart_cost: float
-    objective: float = math.nan
-    bound: float = math.nan
-    gap: float = math.nan
-    status: str = ""
-    backend: str = ""
-    note: str = ""
+    objective: float
+    bound: float
+    gap: float
+    status: str
+    backend: str
+    note: str
 
 
 STEP_COLUMNS = Step._fields
@@ -107,22 +106,23 @@ class JobRecord:
 
 @dataclass(slots=True)
 class _Since:
-    """Sums since the previous step."""
+    """Sums since the previous step; one for each of BOOKS."""
 
     joined: int = 0
     left: int = 0
     preempted: int = 0
     rescaled: int = 0
     gained: float = 0.0
-    lost: dict[str, float] = field(default_factory=lambda: dict.fromkeys(BOOKS, 0.0))
+    rescale: float = 0.0
+    preemption: float = 0.0
+    stall: float = 0.0
+    start: float = 0.0
+    restart: float = 0.0
 
     @property
     def net(self) -> float:
         """Work gained, less what was lost."""
-        net = self.gained
-        for work in self.lost.values():
-            net -= work
-        return net
+        return self.gained - self.rescale - self.preemption - self.stall - self.start - self.restart
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,9 +290,13 @@ class Ledger:
 
     # --- called by the engine -------------------------------------------------------------------------------------
 
-    def passed(self, begin: int, end: int, idle: int, used: int, rate: float) -> None:
-        """From `begin` to `end` (UTC ns) so many units were idle, so many of them used; jobs did `rate` samples/s."""
+    def passed(self, begin: int, end: int, idle: int, used: int, rate: float, stalls: Sequence[Stall] = ()) -> None:
+        """From `begin` to `end` (UTC ns) so many units were idle, so many of them used; jobs did `rate` samples/s.
+
+        `stalls`: until when jobs stalled then make no progress, and what each lacks of that rate.
+        """
         seconds = (end - begin) / SECOND_NS
+        self.course.went(begin, end, self.work, rate, stalls)
         self._done(rate * seconds)
         if begin >= self._window_ns:  # which begins with an instant of the replay
             self._idle_unit_seconds += idle * seconds
@@ -309,7 +313,7 @@ class Ledger:
         book = _BOOK_OF[kind]
         name = f"lost_to_{book}"
         setattr(record, name, getattr(record, name) + work)
-        self._since.lost[book] += work
+        setattr(self._since, book, getattr(self._since, book) + work)
         self._lost += work
         if kind in _PRICE_OF_RESCALES:
             self._paid += work
@@ -348,7 +352,7 @@ class Ledger:
         """Units have gone to a job."""
         self._granted_at.setdefault(job, {}).update(dict.fromkeys(units, now))
 
-    def released(self, job: int, units: Sequence[int], now: int) -> None:
+    def released(self, job: int, units: Collection[int], now: int) -> None:
         """A job has released or lost units."""
         if units:
             since = self._granted_at[job]
@@ -376,18 +380,11 @@ class Ledger:
         self._settle_rise()
         self._rise = rise
         if solution is None:
-            self._step(now, stands, status=status)
-            return
-        self._step(
-            now,
-            stands,
-            objective=float(solution.objective),
-            bound=float(solution.bound),
-            gap=relative_gap(solution.objective, solution.bound),
-            status=solution.status,
-            backend=solution.backend,
-            note=solution.note,
-        )
+            self._step(now, stands, status)
+        else:
+            value, bound = float(solution.objective), float(solution.bound)
+            gap = relative_gap(value, bound)
+            self._step(now, stands, solution.status, solution.backend, solution.note, (value, bound, gap))
 
     def close(self, now: int, stands: Standing, progress: Mapping[int, float], *, interrupted: bool) -> Outcome:
         """Balance the books and return what they hold.
@@ -413,7 +410,7 @@ class Ledger:
         self._settle_rise()
         for index, work in progress.items():
             self.records[index].work = work
-        self._step(now, stands, status="end")
+        self._step(now, stands, "end")
         self._balance()
         self.course.closed(now, math.fsum(record.work for record in self.records))
         steps = pd.DataFrame(self._steps.arrays())
@@ -440,28 +437,41 @@ class Ledger:
         self._since.gained += work
         self._gained += work
 
-    def _step(self, now: int, stands: Standing, **answer: Any) -> None:
-        since, lost = self._since, self._since.lost
-        step = Step(
-            time=now,
-            idle=stands.idle,
-            used=stands.used,
-            jobs=stands.jobs,
-            running=stands.running,
-            joined=since.joined,
-            left=since.left,
-            preempted=since.preempted,
-            rescaled=since.rescaled,
-            rate=stands.rate,
-            progress=since.net,
-            rescale_cost=lost["rescale"],
-            preemption_cost=lost["preemption"],
-            stall_cost=lost["stall"],
-            start_cost=lost["start"],
-            restart_cost=lost["restart"],
-            **answer,
+    def _step(
+        self,
+        now: int,
+        stands: Standing,
+        status: str,
+        backend: str = "",
+        note: str = "",
+        solved: tuple[float, float, float] = (math.nan, math.nan, math.nan),
+    ) -> None:
+        """Add a row; `solved` are objective, bound and gap."""
+        since = self._since
+        self._steps.append(
+            Step(
+                now,
+                stands.idle,
+                stands.used,
+                stands.jobs,
+                stands.running,
+                since.joined,
+                since.left,
+                since.preempted,
+                since.rescaled,
+                stands.rate,
+                since.net,
+                since.rescale,
+                since.preemption,
+                since.stall,
+                since.start,
+                since.restart,
+                *solved,
+                status,
+                backend,
+                note,
+            )
         )
-        self._steps.append(step)
         self._since = _Since()
 
     def _settle_rise(self) -> None:

@@ -93,6 +93,10 @@ class Replay:
         self._next: int | None = None  # the next instant, once it is known
         self._asked: State | None = None  # what is to be decided now
         self._profiled = any(job.profile is not None for job in jobs)
+        self._asking = asking(self._traits.name, policy, limit_s=rules.policy_time_limit_s)
+        self._min_interval_ns = round(rules.min_interval_s * SECOND_NS)
+        # As Python's numbers, without a copy.
+        self._times = memoryview(trace.times)
 
     @property
     def now(self) -> int:
@@ -148,7 +152,8 @@ class Replay:
 
         The last instant is that of the last finish, or the trace's end.
         """
-        if self._place.over or not self._work_left():
+        place = self._place
+        if place.over or not (self._in_play or place.admitted < len(self._queue)):
             return None
         if self._next is None:
             self._next = self._next_instant()
@@ -184,7 +189,7 @@ class Replay:
         if instant is None:
             raise ReplayOverError(f"the replay ended at {self.now} ns")
         self._place.over, self._next = self._next is None or self._next > self.trace.end, None
-        if not self._happens(instant) or not len(self._in_play):
+        if not self._happens(instant) or not self._in_play:
             return None
         self._place.decided_at = instant
         if self._held.idle:
@@ -207,17 +212,20 @@ class Replay:
         if self._asked is None:
             raise RuntimeError("nothing is to be decided: advance() returned no state")
         self._let_go()
-        place, self._next = self._place, None
-        place.finished = []
-        if decision.wake_ns is not None and decision.wake_ns <= self.now:
-            raise self._traits.refusal(f"it asked to be woken at {decision.wake_ns} ns, and it is {self.now}")
+        place, self._next, now = self._place, None, self.now
+        place.finished.clear()
+        place.wake_ns = NEVER if decision.wake_ns is None else decision.wake_ns
+        if place.wake_ns <= now:
+            raise self._traits.refusal(f"it asked to be woken at {decision.wake_ns} ns, and it is {now}")
         found = changes(decision, self._held.idle, self._in_play, self._held, self._traits)
         before = [(change.running, change.running.rate) for change in found if change.running.units]
-        self._apply(found)
-        place.wake_ns = NEVER if decision.wake_ns is None else decision.wake_ns
+        if found:
+            self._move(found)
+        if self._profiled:
+            self._ask_rates()
         self._conserve()
-        rise = sum(running.rate - earlier for running, earlier in before)
-        self.ledger.decided(self.now, self._stands(), rise, solution=decision.solution)
+        rise = sum([running.rate - earlier for running, earlier in before])
+        self.ledger.decided(now, self._stands(), rise, solution=decision.solution)
 
     def _close(self, *, interrupted: bool) -> Outcome:
         for running in self._in_play:  # who holds units now held them to the end
@@ -252,7 +260,7 @@ class Replay:
         """Stand where `state` says; only for a new replay of the same trace, jobs, policy and rules."""
         remember(self._place, state["place"])
         if isinstance(self.policy, Remembers):
-            with self._asking():
+            with self._asking:
                 self.policy.restore(state["policy"])
         self._held.restore(state["held"])
         self.ledger.restore(state["ledger"])
@@ -269,13 +277,10 @@ class Replay:
         """What the policy remembers."""
         if not isinstance(self.policy, Remembers):
             return None
-        with self._asking():
+        with self._asking:
             memory = self.policy.state()
             json.dumps(memory, default=lambda value: value.item())  # in here, as it is the policy's fault if it fails
             return memory
-
-    def _asking(self) -> asking:
-        return asking(self._traits.name, self.policy, limit_s=self.rules.policy_time_limit_s)
 
     def _happens(self, instant: int) -> bool:
         """Handle everything that happens at an instant, in its order; whether a decision is due."""
@@ -288,26 +293,22 @@ class Replay:
         if woken:
             place.wake_ns = NEVER
         place.pending |= touched if self.rules.events == "node" else finished or touched or admitted or woken
-        due = place.pending and instant < self.trace.end and instant >= place.decided_at + self._min_interval_ns()
+        due = place.pending and instant < self.trace.end and instant >= place.decided_at + self._min_interval_ns
         place.pending &= not due
         return due
 
-    def _work_left(self) -> bool:
-        return len(self._in_play) > 0 or self._place.admitted < len(self._queue)
-
     def _next_instant(self) -> int:
-        place = self._place
-        instant = min(self._motion.agenda.next(), place.wake_ns if len(self._in_play) else NEVER)
-        if place.event < len(self.trace.times):
-            instant = min(instant, int(self.trace.times[place.event]))
+        place, now = self._place, self.now
+        instant = self._motion.agenda.next()
+        if place.wake_ns < instant and self._in_play:
+            instant = place.wake_ns
+        if place.event < len(self._times):
+            instant = min(instant, self._times[place.event])
         if place.submitted < len(self._queue):
-            instant = min(instant, max(self.jobs.jobs[self._queue[place.submitted]].tsub_ns, self.now))
+            instant = min(instant, max(self.jobs.jobs[self._queue[place.submitted]].tsub_ns, now))
         if place.pending:
-            instant = min(instant, max(place.decided_at + self._min_interval_ns(), self.now + 1))
+            instant = min(instant, max(place.decided_at + self._min_interval_ns, now + 1))
         return instant
-
-    def _min_interval_ns(self) -> int:
-        return round(self.rules.min_interval_s * SECOND_NS)
 
     # --- stages of an instant, in their order ---------------------------------------------------------------------
 
@@ -316,6 +317,8 @@ class Replay:
         for running in asked:
             self._motion.settle(running)
             self._motion.set_rate(running)
+        if not done:
+            return False
         beside: set[int] = set()
         for running in done:
             beside.update(running.partners)
@@ -330,15 +333,15 @@ class Replay:
             self._in_play.remove(running)
             self._place.finished.append(running.index)
         self._partners.refresh((), beside)
-        return bool(done)
+        return True
 
     def _leave_and_join(self) -> bool:
-        event = self._place.event
-        if event >= len(self.trace.times) or self.trace.times[event] > self.now:
+        trace, event = self.trace, self._place.event
+        if event >= len(self._times) or self._times[event] > self.now:
             return False
-        self._place.event += 1
-        leaving, joining = self.trace.leaves(event).tolist(), self.trace.joins(event).tolist()
-        if self.trace.units_per_node > 1:
+        self._place.event = event + 1
+        leaving, joining = trace.leaves(event).tolist(), trace.joins(event).tolist()
+        if trace.units_per_node > 1:
             leaving, joining = self._units_of(leaving), self._units_of(joining)
         self._leave(leaving)
         self._held.join(joining, event)
@@ -355,21 +358,20 @@ class Replay:
         Where the policy is rigid it stops instead, and loses its work since the last checkpoint.
         """
         lost = self._held.take_back(leaving)
+        if not lost:
+            return
         losers = self._in_play.of(lost)
         beside: set[int] = set()
         for running in losers:
-            gone = lost[running.index]
             beside.update(running.partners)
             self._motion.settle(running)
-            self.ledger.released(running.index, [unit for unit in running.units if unit in gone], self.now)
+            self._give_up(running, lost[running.index])
             self.ledger.preempted(running.record)
-            running.units = [unit for unit in running.units if unit not in gone]
             running.since_ns = self.now
             if self._traits.rigid:
                 self._stop(running)
             else:
                 self._motion.charge(running, running.job.tcdw_s, "preemption")
-            self._in_play.resized(running)
             if not running.units:
                 self._motion.end_run(running)
             self._motion.set_rate(running)
@@ -381,15 +383,19 @@ class Replay:
         if running.progress > running.saved:
             self.ledger.lost(running.record, running.progress - running.saved, "preemption")
             running.progress = running.saved
-        self._release(running, running.units)
+        if running.units:
+            self._release(running, running.units)
 
     def _release(self, running: Running, units: Sequence[int]) -> None:
         """A settled job gives units back."""
-        gone = set(units)
         self._held.release(running.index, units)
+        self._give_up(running, units)
+
+    def _give_up(self, running: Running, units: Collection[int]) -> None:
+        """A settled job holds some units no longer."""
         self.ledger.released(running.index, units, self.now)
-        running.units = [unit for unit in running.units if unit not in gone]
-        self._in_play.resized(running)
+        gone = set(units)
+        self._in_play.hold(running, [unit for unit in running.units if unit not in gone])
 
     def _admit(self) -> bool:
         place, queue = self._place, self._queue
@@ -409,7 +415,7 @@ class Replay:
     def _answer(self) -> Decision:
         """What the policy decides."""
         began = time.perf_counter()
-        with self._asking():
+        with self._asking:
             answer: object = self.policy.decide(self._asked)  # type: ignore[arg-type]  # there is a state
         self.ledger.asked(time.perf_counter() - began)
         if not isinstance(answer, Decision):
@@ -418,7 +424,7 @@ class Replay:
 
     def _state(self) -> State:
         jobs = Window(self._in_play, self.now, clairvoyant=self._traits.clairvoyant, used=self._held.used)
-        finished = tuple(finished_view(self.ledger.records[index]) for index in self._place.finished)
+        finished = tuple([finished_view(self.ledger.records[index]) for index in self._place.finished])
         return State(self.now, self._held.idle, jobs, self._machine, finished)
 
     def _let_go(self) -> None:
@@ -433,7 +439,14 @@ class Replay:
         play = self._in_play
         return Standing(self._held.idle, self._held.used, len(play), len(play.active), play.rate)
 
-    def _apply(self, found: list[Change]) -> None:
+    def _ask_rates(self) -> None:
+        """Find the rates of jobs anew whose policy may have changed how they run."""
+        for running in self._in_play.of(self._in_play.active):
+            if running.dynamics is not None:
+                self._motion.settle(running)
+                self._motion.set_rate(running)
+
+    def _move(self, found: list[Change]) -> None:
         """Move units as the decision says: all are released before any is granted, then each job pays."""
         beside: set[int] = set()
         for change in found:
@@ -449,26 +462,20 @@ class Replay:
                 running = change.running
                 before = len(running.units) + len(change.released)
                 granted = change.granted or self._held.take(change.wanted, near=running.units)
-                running.units.extend(granted)
                 self._held.grant(running.index, granted)
                 self.ledger.granted(running.index, granted, self.now)
-                self._in_play.resized(running)
+                self._in_play.hold(running, running.units + granted)
                 self._pay(running, before)
         self._partners.refresh([change.running for change in found], beside, decided=True)
-        if self._profiled:
-            for running in self._in_play.of(self._in_play.active):
-                if running.dynamics is not None:  # its policy may have changed how it runs
-                    self._motion.settle(running)
-                    self._motion.set_rate(running)
 
     def _pay(self, running: Running, before: int) -> None:
         """A decision has changed the units of a job that had `before`; it pays for that at its rate before."""
-        record, job, rules, motion = running.record, running.job, self.rules, self._motion
-        running.since_ns = self.now
+        record, job, rules, motion, now = running.record, running.job, self.rules, self._motion, self.now
+        running.since_ns = now
         if before:
             self.ledger.rescaled(record)
         else:
-            self.ledger.started(record, self.now)
+            self.ledger.started(record, now)
         seconds = job.tcdw_s if len(running.units) < before else job.tcup_s
         motion.charge(running, seconds, "rescale" if before else "start stall")
         if not running.units:
@@ -476,7 +483,7 @@ class Replay:
             motion.end_run(running)
             record.stops += 1
         elif not before:
-            running.begun_ns = self.now
+            running.begun_ns = now
             if record.starts == 1:
                 motion.stall(running, rules.start_overhead_s, "start")
             else:

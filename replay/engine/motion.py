@@ -41,6 +41,7 @@ class Motion:
         self.agenda = Agenda(in_play.active)
         self._in_play, self._ledger, self._rules, self._traits = in_play, ledger, rules, traits
         self._units_per_node = units_per_node
+        self._save_every_ns = round(rules.checkpoint_interval_s * SECOND_NS)
         self._stalled: dict[int, Running] = {}  # who still has stalls to pay for, by position in the table
 
     def restored(self, now: int) -> None:
@@ -54,20 +55,20 @@ class Motion:
     def pass_to(self, instant: int, idle: int, used: int) -> None:
         """Let time pass to an instant: so many units are idle, and so many of them used, meanwhile."""
         if instant > self.now:
-            begin, rate, work = self.now, self._in_play.rate, self._ledger.work
-            self.now = instant
-            self._ledger.passed(begin, instant, idle, used, rate)
-            stalled = sorted(self._stalled.values(), key=lambda running: running.turn) if self._stalled else ()
+            begin, self.now = self.now, instant
+            if not self._stalled:
+                self._ledger.passed(begin, instant, idle, used, self._in_play.rate)
+                return
+            stalled = sorted(self._stalled.values(), key=lambda running: running.turn)
             stalls = [(r.stalled_until, r.rate) for r in stalled if r.rate and r.stalled_until > begin]
-            self._ledger.course.went(begin, instant, work, rate, stalls)
+            self._ledger.passed(begin, instant, idle, used, self._in_play.rate, stalls)
             for running in stalled:  # stalls are charged as they pass
                 self.settle(running)
 
     def settle(self, running: Running) -> None:
         """Bring a job's amounts up to date: what it did at its rate since they were, less what stalls cost it."""
-        seconds = (self.now - running.settled_ns) / SECOND_NS
-        if running.units and seconds > 0:
-            record = running.record
+        if running.units and self.now > running.settled_ns:
+            record, seconds = running.record, (self.now - running.settled_ns) / SECOND_NS
             record.unit_seconds += len(running.units) * seconds
             record.run_seconds += seconds
             if running.rate:
@@ -112,36 +113,41 @@ class Motion:
         self._stalled.pop(running.index, None)
 
     def save(self, running: Running) -> None:
-        """Bring a settled job's last checkpoint up to date; its rate has been the same since `rated_ns`."""
-        interval = round(self._rules.checkpoint_interval_s * SECOND_NS)
-        last = self.now
+        """Bring a settled running job's last checkpoint up to date; its rate has been the same since `rated_ns`."""
+        last, interval = self.now, self._save_every_ns
         if interval:
             last = running.begun_ns + (self.now - running.begun_ns) // interval * interval
-        if last >= running.rated_ns and running.rate:
+        if last >= running.rated_ns:
             since = max(0, self.now - max(last, running.stalled_until))
             running.saved = max(running.saved, running.progress - running.rate * (since / SECOND_NS))
 
     def set_rate(self, running: Running) -> None:
         """Set rate and finish time of a settled job from the units that it holds."""
-        job = running.job
-        if self._traits.rigid:
-            self.save(running)
         running.ask_ns = NEVER
-        if not running.units:
-            self._in_play.share(running, {})
-            running.xi = 1.0
-        rate = 0.0
+        if running.units:
+            if self._traits.rigid and running.rate:
+                self.save(running)
+            self._in_play.go(running, self._rate_on_its_units(running) / running.xi, self.now)
+        else:
+            if running.partners:
+                self._in_play.share(running, {})
+                running.xi = 1.0
+            self._in_play.go(running, 0.0, self.now)
+        self.agenda.put(running)
+
+    def _rate_on_its_units(self, running: Running) -> float:
+        """Samples/s of a job that shares nothing; and note until when it goes at that rate."""
+        job = running.job
         if running.dynamics is None:
             rate = float(job.rates[len(running.units)])
             if job.spread_slowdown > 1 and self._spread(running.units):
                 rate /= job.spread_slowdown
-        elif running.units:
-            on = Counter(unit // self._units_per_node for unit in running.units)
-            placement = tuple(sorted(on.values(), reverse=True))
-            rate, until = running.dynamics.rate(placement, running.progress, max(self.now, running.stalled_until))
-            running.ask_ns = NEVER if until is None else until
-        self._in_play.go(running, rate / running.xi, self.now)
-        self.agenda.put(running)
+            return rate
+        on = Counter(unit // self._units_per_node for unit in running.units)
+        placement = tuple(sorted(on.values(), reverse=True))
+        rate, until = running.dynamics.rate(placement, running.progress, max(self.now, running.stalled_until))
+        running.ask_ns = NEVER if until is None else until
+        return rate
 
     def _spread(self, units: list[int]) -> bool:
         """Whether units lie on more nodes than needed."""

@@ -64,7 +64,7 @@ def changes(decision: Decision, idle: int, in_play: InPlay, held: Holdings, trai
     elif decision.transfers is not None:
         found = _transferred(decision.transfers, in_play, held, traits)
     elif decision.counts is not None:
-        found = _counted(_checked(decision.counts, in_play, traits), idle, in_play, held, traits)
+        found = _counted(_whole(decision.counts, in_play, traits), idle, in_play, held, traits)
     for change in found:
         gains = change.granted or change.wanted
         if change.released and gains and not traits.migrates:
@@ -73,10 +73,10 @@ def changes(decision: Decision, idle: int, in_play: InPlay, held: Holdings, trai
             )
         if traits.rigid and change.running.units and (gains or len(change.released) < len(change.running.units)):
             raise traits.refusal(f"job {change.running.job.name!r} runs and is rigid: its units cannot change")
-    return sorted(found, key=lambda change: bool(change.granted or change.wanted))
+    return sorted(found, key=lambda change: bool(change.granted or change.wanted)) if len(found) > 1 else found
 
 
-def _checked(counts: Sequence[object] | IntArray, in_play: InPlay, traits: Traits) -> IntArray:
+def _whole(counts: Sequence[object] | IntArray, in_play: InPlay, traits: Traits) -> IntArray:
     """The counts that a policy answered, of which a third party's may be anything: int64 of shape (jobs,)."""
     if len(counts) != len(in_play):
         raise traits.refusal(f"it answered {len(counts)} counts for {len(in_play)} jobs")
@@ -90,13 +90,7 @@ def _checked(counts: Sequence[object] | IntArray, in_play: InPlay, traits: Trait
                 raise traits.refusal(f"it gave job {running.job.name!r} {count!r} units, which is no whole number")
             _check_size(running, int(count), traits)
         return np.array([int(count) for count in counts if isinstance(count, Integral)], dtype=np.int64)
-    answer = answer.astype(np.int64, copy=False)
-    given = np.flatnonzero(answer)
-    sizes = answer[given]
-    wrong = given[(sizes < in_play.least[given]) | (sizes > in_play.most[given])]
-    for position in wrong.tolist():
-        _check_size(in_play[position], int(answer[position]), traits)
-    return answer
+    return answer.astype(np.int64, copy=False)
 
 
 def _check_size(running: Running, count: int, traits: Traits) -> None:
@@ -107,22 +101,29 @@ def _check_size(running: Running, count: int, traits: Traits) -> None:
 
 def _counted(answer: IntArray, idle: int, in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
     """Shrinking jobs release their newest units, growing ones take free ones."""
-    if int(answer.sum()) > idle + in_play.twice:
-        raise traits.refusal(f"it gave {answer.sum()} units of {idle} idle ones")
+    differs = (answer != in_play.counts).nonzero()[0]
+    if in_play.short:  # who has lost so much cannot go on
+        differs = np.union1d(differs, [in_play.position(running) for running in in_play.short.values()])
+    total = in_play.held
     found = []
-    for position in np.flatnonzero(answer != in_play.counts).tolist():
-        running, count = in_play[position], int(answer[position])
-        now = len(running.units)
-        if count < now:
-            found.append(Change(running, held.newest(running.units, now - count)))
-        else:
-            found.append(Change(running, wanted=count - now))
+    for position, count in zip(differs.tolist(), answer[differs].tolist(), strict=True):
+        running = in_play[position]
+        _check_size(running, count, traits)
+        grows = count - len(running.units)
+        total += grows
+        if grows > 0:
+            found.append(Change(running, wanted=grows))
+        elif grows < 0:
+            found.append(Change(running, held.newest(running.units, -grows)))
+    if total > idle + in_play.twice:
+        raise traits.refusal(f"it gave {total} units of {idle} idle ones")
     return found
 
 
 def _placed(placement: Mapping[int, Sequence[int]], in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
     """Exactly the units that are named; a unit has at most two holders afterwards."""
     found = []
+    machine = len(held)
     holders: dict[int, int] = {}  # of the units that somebody gets
     for running in in_play.short.values():  # who has lost so much cannot go on
         if in_play.position(running) not in placement:
@@ -133,7 +134,7 @@ def _placed(placement: Mapping[int, Sequence[int]], in_play: InPlay, held: Holdi
         running = in_play[position]
         _check_size(running, len(units), traits)
         wanted, old = set(units), set(running.units)
-        if len(wanted) != len(units) or not all(0 <= unit < len(held) and held.is_idle(unit) for unit in wanted):
+        if len(wanted) != len(units) or not all(0 <= unit < machine and held.is_idle(unit) for unit in wanted):
             raise traits.refusal(f"it gave job {running.job.name!r} units twice, or such as are not idle: {units}")
         released = [unit for unit in running.units if unit not in wanted]
         granted = [unit for unit in units if unit not in old]

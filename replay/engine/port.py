@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from numbers import Integral
-from types import MappingProxyType
-from typing import Any, Protocol, overload, runtime_checkable
+from types import MappingProxyType, NoneType
+from typing import Any, Protocol, TypeGuard, cast, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,15 +121,15 @@ class Jobs(Sequence[JobView]):
 
     @cached_property
     def counts(self) -> IntArray:
-        """Units that each job holds: int64 of shape (jobs,)."""
-        return np.array([view.units for view in self], dtype=np.int64)
+        """Units that each job holds: int64 of shape (jobs,), read-only."""
+        return _fixed(view.units for view in self)
 
     @cached_property
     def running(self) -> Sequence[int]:
         """Positions of the jobs that hold units, ascending."""
         return tuple(np.flatnonzero(self.counts).tolist())
 
-    @cached_property
+    @property
     def waiting(self) -> Sequence[int]:
         """Positions of the jobs that hold none, ascending."""
         return Zeros(self.counts)
@@ -141,19 +141,26 @@ class Jobs(Sequence[JobView]):
 
     @cached_property
     def least(self) -> IntArray:
-        """Fewest units on which each job runs, at least 1: int64 of shape (jobs,)."""
-        return np.array([max(view.job.jmin, 1) for view in self], dtype=np.int64)
+        """Fewest units on which each job runs, at least 1: int64 of shape (jobs,), read-only."""
+        return _fixed(max(view.job.jmin, 1) for view in self)
 
     @cached_property
     def most(self) -> IntArray:
-        """Most units on which each job runs: int64 of shape (jobs,)."""
-        return np.array([view.job.jmax for view in self], dtype=np.int64)
+        """Most units on which each job runs: int64 of shape (jobs,), read-only."""
+        return _fixed(view.job.jmax for view in self)
 
     @property
     def used(self) -> int:
         """Units that they hold, shared ones counted once."""
         views = [self[position] for position in self.running]
         return sum(view.units for view in views) - sum(view.shared for view in views) // 2
+
+
+def _fixed(numbers: Iterable[int]) -> IntArray:
+    """An array that nobody may change."""
+    array = np.fromiter(numbers, dtype=np.int64)
+    array.setflags(write=False)
+    return array
 
 
 class Zeros(Sequence[int]):
@@ -173,7 +180,7 @@ class Zeros(Sequence[int]):
 
     def __iter__(self) -> Iterator[int]:
         for first in range(0, len(self._numbers), _AT_ONCE):
-            yield from (np.flatnonzero(self._numbers[first : first + _AT_ONCE] == 0) + first).tolist()
+            yield from ((self._numbers[first : first + _AT_ONCE] == 0).nonzero()[0] + first).tolist()
 
     @overload
     def __getitem__(self, index: int) -> int: ...
@@ -217,6 +224,11 @@ class Machine:
 _NO_MACHINE = Machine(Holdings(0))
 
 
+def _whole(value: object) -> TypeGuard[int | Integral]:
+    """Whether a value is a whole number; that of the abstract class is asked last, as it takes longer."""
+    return isinstance(value, (int, Integral))
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """The moment of a decision.
@@ -247,7 +259,7 @@ class State:
 
     @property
     def counts(self) -> IntArray:
-        """Units that each of `jobs` holds: int64 of shape (jobs,)."""
+        """Units that each of `jobs` holds: int64 of shape (jobs,), read-only."""
         return self._looked_up.counts
 
     @property
@@ -267,8 +279,9 @@ class State:
 
     @property
     def bounds(self) -> tuple[IntArray, IntArray]:
-        """Fewest units, at least 1, and most units on which each of `jobs` runs: int64 of shape (jobs,) each."""
-        return self._looked_up.least, self._looked_up.most
+        """Fewest units, at least 1, and most units on which each of `jobs` runs: int64 of shape (jobs,), read-only."""
+        jobs = self._looked_up
+        return jobs.least, jobs.most
 
     @property
     def free(self) -> int:
@@ -277,7 +290,7 @@ class State:
 
     @property
     def _looked_up(self) -> Jobs:
-        return self.jobs if isinstance(self.jobs, Jobs) else Jobs(self.jobs)
+        return cast("Jobs", self.jobs)  # see __post_init__
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,29 +336,28 @@ class Decision:
 
     def __post_init__(self) -> None:
         # A third party's policy may have put in anything.
-        given: dict[str, object] = {name: getattr(self, name) for name in ("counts", "placement", "transfers")}
-        if sum(answer is not None for answer in given.values()) != 1:
+        counts: object = self.counts
+        placement: object = self.placement
+        wake_ns: object = self.wake_ns
+        solution: object = self.solution
+        if (counts is None) + (placement is None) + (self.transfers is None) != 2:
             raise TypeError("Decision: expected one of counts, placement, transfers")
-        counts, placement, wake_ns = given["counts"], given["placement"], self._whatever("wake_ns")
-        if isinstance(counts, str) or not (counts is None or isinstance(counts, Iterable)):
-            raise TypeError(f"Decision: counts must be whole numbers, one for each job in play, not {counts!r}")
         if counts is not None and not isinstance(counts, (tuple, np.ndarray)):
+            if isinstance(counts, str) or not isinstance(counts, Iterable):
+                raise TypeError(f"Decision: counts must be whole numbers, one for each job in play, not {counts!r}")
             object.__setattr__(self, "counts", tuple(counts))
         if wake_ns is not None:
-            if not isinstance(wake_ns, Integral):
+            if not _whole(wake_ns):
                 raise TypeError(f"Decision: wake_ns must be whole nanoseconds, not {wake_ns!r}")
             object.__setattr__(self, "wake_ns", int(wake_ns))
         if placement is not None:
-            if not isinstance(placement, Mapping) or not all(isinstance(at, Integral) for at in placement):
+            if not isinstance(placement, (dict, Mapping)) or not all(map(_whole, placement)):
                 raise TypeError(f"Decision: placement must map positions of jobs to units, not {placement!r}")
             for units in placement.values():
-                if not isinstance(units, Sequence) or not all(isinstance(unit, Integral) for unit in units):
+                if not isinstance(units, (tuple, Sequence)) or not all(map(_whole, units)):
                     raise TypeError(f"Decision: the units of a placement must be whole numbers, not {units!r}")
-        if not isinstance(self._whatever("solution"), Solution | None):
-            raise TypeError(f"Decision: solution must be a bft.milp.Solution, not {self.solution!r}")
-
-    def _whatever(self, name: str) -> object:
-        return getattr(self, name)
+        if not isinstance(solution, (NoneType, Solution)):
+            raise TypeError(f"Decision: solution must be a bft.milp.Solution, not {solution!r}")
 
     @classmethod
     def placed(cls, placement: Mapping[int, Sequence[int]], *, wake_ns: int | None = None) -> Decision:

@@ -11,6 +11,11 @@ class ExactSum:
     The sum is kept as floats that do not overlap (Shewchuk 1997, "Adaptive precision floating-point arithmetic", the
     method of `math.fsum`), so that what is added and later subtracted leaves nothing behind.
 
+    Attributes
+    ----------
+    value
+        The sum.
+
     Examples
     --------
     >>> total = ExactSum()
@@ -20,10 +25,11 @@ class ExactSum:
     0.0
     """
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_parts", "value")
 
     def __init__(self) -> None:
         self._parts: list[float] = []
+        self.value = 0.0
 
     def add(self, term: float) -> None:
         """Add a finite term, or subtract one by its negative."""
@@ -39,8 +45,4 @@ class ExactSum:
         if term:
             parts.append(term)
         self._parts = parts
-
-    @property
-    def value(self) -> float:
-        """The sum."""
-        return math.fsum(self._parts)
+        self.value = math.fsum(parts)
