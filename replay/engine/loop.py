@@ -96,7 +96,7 @@ class Replay:
         self._asking = asking(self._traits.name, policy, limit_s=rules.policy_time_limit_s)
         self._min_interval_ns = round(rules.min_interval_s * SECOND_NS)
         # As Python's numbers, without a copy.
-        self._times = memoryview(trace.times)
+        self._times = trace.times.data
 
     @property
     def now(self) -> int:
