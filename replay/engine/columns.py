@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,8 @@ class Columns:
     Examples
     --------
     >>> table = Columns({"when": "q", "what": ""})
-    >>> table.append((5, "join"))
-    >>> table.extend(([7, 8], ["leave", "join"]))
+    >>> for row in ((5, "join"), (7, "leave"), (8, "join")):
+    ...     table.append(row)
     >>> len(table), table.since(1)
     (3, {'when': [7, 8], 'what': ['leave', 'join']})
     """
@@ -43,12 +43,6 @@ class Columns:
         self._rows.append(row)
         if len(self._rows) == ROWS:
             self._settle()
-
-    def extend(self, columns: Sequence[Iterable[Any]]) -> None:
-        """Add rows, given by column, in their order."""
-        self._settle()
-        for column, values in zip(self._columns.values(), columns, strict=True):
-            column.extend(values)
 
     def since(self, row: int) -> dict[str, list[Any]]:
         """The rows from this one on, by column, as values that JSON can hold."""

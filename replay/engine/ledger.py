@@ -232,7 +232,6 @@ class Ledger:
     _steps: Columns = field(init=False, metadata=NOT_KEPT)
     _seconds: Columns = field(init=False, metadata=NOT_KEPT)
     _held: Columns = field(init=False, metadata=NOT_KEPT)
-    _units: Columns = field(init=False, metadata=NOT_KEPT)
     _window_ns: int = field(init=False, metadata=NOT_KEPT)
     _since: _Since = field(default_factory=_Since)
     _gained: float = 0.0
@@ -254,9 +253,8 @@ class Ledger:
         hints = get_type_hints(Step)
         self._steps = Columns({name: {int: "q", float: "d", str: ""}[hints[name]] for name in STEP_COLUMNS})
         self._seconds = Columns({"seconds": "d"})
-        # A row for each job that releases units, and one for each unit.
-        self._held = Columns({"job": "i", "end": "q", "count": "i"})
-        self._units = Columns({"unit": "i", "start": "q"})
+        # A row for each run of neighbouring units that a job has had as long and releases together.
+        self._held = Columns({"job": "i", "first_unit": "i", "last_unit": "i", "start_ns": "q", "end_ns": "q"})
 
     @property
     def work(self) -> float:
@@ -271,7 +269,7 @@ class Ledger:
     @property
     def history(self) -> dict[str, Columns]:
         """What has been recorded and only ever grows."""
-        own = {"steps": self._steps, "seconds": self._seconds, "held": self._held, "units": self._units}
+        own = {"steps": self._steps, "seconds": self._seconds, "held": self._held}
         return own | self.course.history
 
     def state(self) -> dict[str, Any]:
@@ -354,10 +352,18 @@ class Ledger:
 
     def released(self, job: int, units: Collection[int], now: int) -> None:
         """A job has released or lost units."""
-        if units:
-            since = self._granted_at[job]
-            self._held.append((job, now, len(units)))
-            self._units.extend((units, [since.pop(unit) for unit in units]))
+        if not units:
+            return
+        since = self._granted_at[job]
+        each = sorted([(since.pop(unit), unit) for unit in units])
+        start, first = each[0]
+        last = first - 1
+        for begun, unit in each:
+            if begun != start or unit != last + 1:
+                self._held.append((job, first, last, start, now))
+                start, first = begun, unit
+            last = unit
+        self._held.append((job, first, last, start, now))
 
     def decided(
         self, now: int, stands: Standing, rise: float, *, solution: Solution | None = None, status: str = "decided"
@@ -490,27 +496,16 @@ class Ledger:
             raise ConservationError(f"{self._used_unit_seconds!r} unit-seconds used of {self._idle_unit_seconds!r}")
 
     def _allocations(self) -> pd.DataFrame:
-        """Units held, runs of neighbouring units that were held alike made one row."""
+        """Units held; runs of neighbouring units that were held alike, though released one after the other, made one."""
         import pandas as pd
 
-        held, units = self._held.arrays(), self._units.arrays()
-        job, end = np.repeat(held["job"], held["count"]), np.repeat(held["end"], held["count"])
-        unit, start = units["unit"], units["start"]
-        order = np.lexsort((unit, end, start, job))
-        job, unit, start, end = job[order], unit[order], start[order], end[order]
-        del order
-        first = np.ones(len(unit), dtype=bool)
-        first[1:] = (
-            (job[1:] != job[:-1]) | (start[1:] != start[:-1]) | (end[1:] != end[:-1]) | (unit[1:] != unit[:-1] + 1)
-        )
-        begins = np.flatnonzero(first)
-        lasts = np.append(begins[1:], len(unit)) - 1 if len(unit) else begins
-        return pd.DataFrame(
-            {
-                "job": job[begins].astype(np.int64),
-                "first_unit": unit[begins].astype(np.int64),
-                "last_unit": unit[lasts].astype(np.int64),
-                "start_ns": start[begins],
-                "end_ns": end[begins],
-            }
-        )
+        held = self._held.arrays()
+        order = np.lexsort([held[name] for name in ("first_unit", "end_ns", "start_ns", "job")])
+        goes_on = held["first_unit"][order[1:]] == held["last_unit"][order[:-1]] + 1
+        for name in ("job", "start_ns", "end_ns"):
+            column = held[name][order]
+            goes_on &= column[1:] == column[:-1]
+        begins = np.concatenate([[True], ~goes_on])[: len(order)]
+        ends = np.concatenate([~goes_on, [True]])[: len(order)]
+        rows = {name: held[name][order[ends if name == "last_unit" else begins]].astype(np.int64) for name in held}
+        return pd.DataFrame(rows, copy=False)

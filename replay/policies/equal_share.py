@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bft.replay.engine.port import Decision, State
+from bft.replay.engine.port import Decision, IntArray, State
 
 
 @dataclass
@@ -31,20 +31,35 @@ class EqualShare:
     def decide(self, state: State) -> Decision:
         """Allocate equal shares."""
         low, high = state.bounds
-        counts = np.minimum(state.idle // len(high) if len(high) else 0, high)
-        counts[counts < low] = 0
-        left, first = state.idle - int(counts.sum()), 0
-        while left:
-            able = first + np.flatnonzero((counts < high)[first:] & (counts + left >= low)[first:])
-            until = np.cumsum(high[able] - counts[able])  # what those up to each can take
-            filled = int(np.searchsorted(until, left, side="right"))
-            counts[able[:filled]] = high[able[:filled]]
-            left -= int(until[filled - 1]) if filled else 0
-            if filled == len(able):
-                break
-            first = int(able[filled])  # the first that cannot be filled: it takes the rest, if that is enough to run on
-            if counts[first] + left >= low[first]:
-                counts[first] += left
-                break
-            first += 1
+        share = state.idle // len(high) if len(high) else 0
+        if share:
+            counts = np.minimum(share, high)
+            counts[counts < low] = 0
+        else:
+            counts = np.zeros(len(high), dtype=np.int64)
+        left = state.idle - int(counts.sum())
+        first = 0
+        while left and first < len(counts):  # so many at once that most decisions need one look
+            some = slice(first, first + 2 * left)
+            left = _fill(counts[some], low[some], high[some], left)
+            first = some.stop
         return Decision(counts)
+
+
+def _fill(counts: IntArray, low: IntArray, high: IntArray, left: int) -> int:
+    """Give what is left to jobs in turn, up to `high`, skipping those that would stay below `low`; what then is left."""
+    first = 0
+    while left:
+        able = first + np.flatnonzero((counts < high)[first:] & (counts + left >= low)[first:])
+        until = np.cumsum(high[able] - counts[able])  # what those up to each can take
+        filled = int(np.searchsorted(until, left, side="right"))
+        counts[able[:filled]] = high[able[:filled]]
+        left -= int(until[filled - 1]) if filled else 0
+        if filled == len(able):
+            break
+        first = int(able[filled])  # the first that cannot be filled: it takes the rest, if that is enough to run on
+        if counts[first] + left >= low[first]:
+            counts[first] += left
+            return 0
+        first += 1
+    return left
