@@ -53,11 +53,15 @@ class Swaps:
         return Decision((state.idle * first, state.idle * (not first)))
 
 
-def flickering(units: int, events: int, *, spare: int = 1, units_per_node: int = 1) -> NodeTrace:
-    """A machine of `units` that are always idle, and `spare` nodes that join and leave by turns, one event a second."""
-    nodes = units // units_per_node + spare
-    always = np.arange(nodes - spare, dtype=np.int32)
-    others = np.arange(nodes - spare, nodes, dtype=np.int32)
+def flickering(units: int, events: int, *, spare: int = 1, units_per_node: int = 1, apart: int = 1) -> NodeTrace:
+    """A machine of `units` that are always idle, and `spare` nodes that join and leave by turns, one event a second.
+
+    Only every `apart`-th node is ever idle: from 2 on no unit has a neighbour.
+    """
+    count = units // units_per_node + spare
+    nodes = count * apart
+    always = np.arange(0, nodes, apart, dtype=np.int32)[: count - spare]
+    others = np.arange(0, nodes, apart, dtype=np.int32)[count - spare :]
     joins = [always, *(others if event % 2 else others[:0] for event in range(1, events))]
     leaves = [others[:0], *(others[:0] if event % 2 else others for event in range(1, events))]
     times = np.arange(events, dtype=np.int64) * SECOND_NS
@@ -181,8 +185,8 @@ def machine(events: int) -> None:
     table("Fifo on nodes of eight units", least(makes, events))
 
 
-def _moves(events: int, units: int, answer: multiprocessing.Queue[tuple[float, int]]) -> None:
-    trace = flickering(units, events)
+def _moves(events: int, units: int, apart: int, answer: multiprocessing.Queue[tuple[float, int]]) -> None:
+    trace = flickering(units, events, apart=apart)
     replay = replay_of(trace, jobs(2, most=units + 1), Swaps())
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     outcome = replay.run()
@@ -196,14 +200,15 @@ def _moved(outcome: Outcome) -> int:
 
 
 def memory(events: int = 2_000, units: int = 1_000) -> None:
-    """Bytes for each unit that moves, the making of the results included; in a process of its own."""
+    """Bytes for each unit that moves, the making of the results included; in processes of their own."""
     context = multiprocessing.get_context("spawn")
-    answer: multiprocessing.Queue[tuple[float, int]] = context.Queue()
-    process = context.Process(target=_moves, args=(events, units, answer))
-    process.start()
-    spent, moved = answer.get()
-    process.join()
-    print(f"\nMemory: {spent / moved:.1f} bytes a unit-move at the peak ({moved:,} moves)")
+    for apart, which in ((1, "neighbours"), (2, "no unit beside another")):
+        answer: multiprocessing.Queue[tuple[float, int]] = context.Queue()
+        process = context.Process(target=_moves, args=(events, units, apart, answer))
+        process.start()
+        spent, moved = answer.get()
+        process.join()
+        print(f"\nMemory, {which}: {spent / moved:.1f} bytes a unit-move at the peak ({moved:,} moves)")
 
 
 def many(events: int, count: int = 10_000) -> None:
