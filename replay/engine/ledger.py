@@ -496,7 +496,7 @@ class Ledger:
             raise ConservationError(f"{self._used_unit_seconds!r} unit-seconds used of {self._idle_unit_seconds!r}")
 
     def _allocations(self) -> pd.DataFrame:
-        """Units held; runs of neighbouring units that were held alike, though released one after the other, made one."""
+        """Units held, in order; runs of neighbours that were held alike, though released in turn, made one."""
         import pandas as pd
 
         held = self._held.arrays()
@@ -505,7 +505,8 @@ class Ledger:
         for name in ("job", "start_ns", "end_ns"):
             column = held[name][order]
             goes_on &= column[1:] == column[:-1]
-        begins = np.concatenate([[True], ~goes_on])[: len(order)]
-        ends = np.concatenate([~goes_on, [True]])[: len(order)]
-        rows = {name: held[name][order[ends if name == "last_unit" else begins]].astype(np.int64) for name in held}
+        begins = order[np.concatenate([[True], ~goes_on])[: len(order)]]
+        last_unit = held["last_unit"][order[np.concatenate([~goes_on, [True]])[: len(order)]]].astype(np.int64)
+        del order, goes_on, column
+        rows = {name: last_unit if name == "last_unit" else held[name][begins].astype(np.int64) for name in held}
         return pd.DataFrame(rows, copy=False)

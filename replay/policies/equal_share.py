@@ -47,7 +47,7 @@ class EqualShare:
 
 
 def _fill(counts: IntArray, low: IntArray, high: IntArray, left: int) -> int:
-    """Give what is left to jobs in turn, up to `high`, skipping those that would stay below `low`; what then is left."""
+    """Give what is left to jobs in turn up to `high`, but to none that would stay below `low`; what then is left."""
     first = 0
     while left:
         able = first + np.flatnonzero((counts < high)[first:] & (counts + left >= low)[first:])
