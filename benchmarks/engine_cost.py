@@ -186,7 +186,7 @@ def machine(events: int) -> None:
 
 
 def _moves(events: int, units: int, apart: int, answer: multiprocessing.Queue[tuple[float, int]]) -> None:
-    import pandas  # noqa: F401, ICN001  # not part of what is measured
+    import pandas  # noqa: F401  # not part of what is measured
 
     trace = flickering(units, events, apart=apart)
     replay = replay_of(trace, jobs(2, most=units + 1), Swaps())
