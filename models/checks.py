@@ -113,7 +113,8 @@ class Name:
     Parameters
     ----------
     names
-        The names; or a function that returns them, where looking them up takes time.
+        The names; or a function that yields them, where looking them up takes time: it is asked for no more than is
+        needed to come upon a name that is written as here.
     """
 
     names: tuple[str, ...] | Callable[[], Iterable[str]]
@@ -125,10 +126,10 @@ class Name:
 
     def __call__(self, value: Any) -> str:
         """Return the name as it is written here."""
+        if isinstance(value, str) and value in (self.names if isinstance(self.names, tuple) else self.names()):
+            return value
         names = self.all_names()
         if isinstance(value, str):
-            if value in names:
-                return value
             same = [name for name in names if name.lower() == value.lower()]
             if len(same) == 1:
                 return same[0]

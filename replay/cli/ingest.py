@@ -34,17 +34,20 @@ def _print_recipe(ctx: click.Context, param: click.Parameter, value: str | None)
     ctx.exit()
 
 
-def _formats() -> tuple[str, ...]:
-    from bft.replay.logs import format_names
+def _formats() -> Iterator[str]:
+    from bft.replay.logs.formats import each_format_name
     from bft.replay.logs.from_files import AUTO
 
-    return AUTO, *format_names()
+    yield AUTO
+    yield from each_format_name()
 
 
 def _print_formats(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if not value:
         return
-    for name in _formats()[1:]:
+    from bft.replay.logs import format_names
+
+    for name in format_names():
         click.echo(f"{name:<20}{_about(name)}")
     ctx.exit()
 

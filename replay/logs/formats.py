@@ -115,8 +115,13 @@ BUILT_IN: dict[str, LogFormat] = {
 _FORMATS = PluginGroup(GROUP, "format", BUILT_IN)
 
 
+def each_format_name() -> Iterator[str]:
+    """Yield all formats that can be read here, those of other packages last."""
+    return _FORMATS.each()
+
+
 def format_names() -> tuple[str, ...]:
-    """All formats that can be read here."""
+    """The same at once."""
     return _FORMATS.names()
 
 
@@ -163,7 +168,7 @@ def detect(line: str, fields: Sequence[str] = ()) -> str | None:
 
 def _looks() -> Iterator[tuple[str, str]]:
     """Formats that their first line shows. A broken package hides no other; it is named, as its format may be meant."""
-    for name in format_names():
+    for name in each_format_name():
         try:
             look = log_format(name).first_line
         except InputError as error:

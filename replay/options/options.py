@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -59,10 +59,10 @@ _DEPENDS: Any = None
 _FILE: Check = Maybe(Text())
 
 
-def _policies() -> list[str]:
-    from bft.replay.policies import policy_names
+def _policies() -> Iterator[str]:
+    from bft.replay.policies.registry import each_policy_name
 
-    return policy_names()
+    return each_policy_name()
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,10 +58,15 @@ class PolicyOption:
         return _expected(self.type)
 
 
+def each_policy_name() -> Iterator[str]:
+    """Yield all policies that can be asked for here, those of other packages last."""
+    yield from _HERE
+    yield from _POLICIES.each()
+
+
 def policy_names() -> list[str]:
     """All policies that can be asked for here."""
-    names = _POLICIES.names()
-    return [*names, *(name for name in _HERE if name not in names)]
+    return list(each_policy_name())
 
 
 @contextmanager

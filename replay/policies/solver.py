@@ -56,7 +56,7 @@ class SolverOptions:
     bft.models.errors.InputError: --gap: expected a finite number >= 0 and < 1, not 1.5
     """
 
-    backend: str = checked("--backend", Name(_BACKENDS.names), "cbc")
+    backend: str = checked("--backend", Name(_BACKENDS.each), "cbc")
     formulation: str = checked("--formulation", Name(FORMULATIONS), "auto")
     strict_reference: bool = checked("--strict-reference", Flag(), default=False)
     time_limit_s: float | None = checked("-optTL", Maybe(seconds(high=MAX_LIMIT_S)), None)
