@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PACKAGES := milp models datasets replay
 # pytest-xdist workers
 WORKERS ?= 2
+# Compiled test and source files are kept: the suite starts hundreds of processes, and each would compile all anew.
+test slow: export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test test-browser slow sandbox lowest check format docs clean
 

@@ -6,6 +6,7 @@ import platform
 import resource
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -474,6 +475,7 @@ def versions() -> dict[str, str]:
     return {name: _version(name) for name in ("bft-replay", "mip", "numba", "numpy", "pandas", "pyarrow")}
 
 
+@cache  # a process has one version of a package, and its metadata takes milliseconds to read
 def _version(name: str) -> str:
     try:
         return metadata.version(name)

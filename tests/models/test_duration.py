@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +59,18 @@ def log(rows: int = 300, seed: int = 0) -> pd.DataFrame:
     )
 
 
-SOMEBODY = DurationEstimator.train(log(), kind="random_forest").past
+@cache
+def nobody() -> Any:
+    """An estimator's past without jobs."""
+    somebody = DurationEstimator.train(log(), kind="random_forest").past
+    return type(somebody)(*(getattr(somebody, name)[:0] for name in somebody.__slots__))
 
 
 def inputs(jobs: pd.DataFrame, past: pd.DataFrame, optional: tuple[str, ...] = OPTIONAL) -> pd.DataFrame:
     """Features of jobs, given past ones."""
     names = feature_names(optional)
-    none = type(SOMEBODY)(*(getattr(SOMEBODY, name)[:0] for name in SOMEBODY.__slots__))
     return pd.DataFrame(
-        DurationEstimator("none", optional, names, none, Nothing()).inputs(jobs, past=past), columns=names
+        DurationEstimator("none", optional, names, nobody(), Nothing()).inputs(jobs, past=past), columns=names
     )
 
 

@@ -11,6 +11,8 @@ import pickle
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +53,17 @@ def profiles() -> pd.DataFrame:
     return frame.assign(label=(frame["gpu_util"] // 34).astype(int))
 
 
-MODELS: dict[str, Any] = {
-    **{f"duration {kind}": DurationEstimator.train(jobs(), kind=kind) for kind in KINDS},
-    "forecast": Forecaster.train(slots()),
-    "packing": PackingAnalyser.train(profiles()),
+MODELS: dict[str, Callable[[], Any]] = {
+    **{f"duration {kind}": partial(DurationEstimator.train, jobs(), kind=kind) for kind in KINDS},
+    "forecast": partial(Forecaster.train, slots()),
+    "packing": partial(PackingAnalyser.train, profiles()),
 }
+
+
+@cache
+def learnt(name: str) -> Any:
+    """A model, learnt when it is first asked for: who collects tests need not wait for it."""
+    return MODELS[name]()
 
 
 def answers(model: Any) -> np.ndarray:
@@ -66,10 +74,11 @@ def answers(model: Any) -> np.ndarray:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_what_comes_back_answers_the_same_to_the_last_bit(name: str, tmp_path: Path) -> None:
-    write_model(MODELS[name], tmp_path / "a.json")
-    again = read_model(tmp_path / "a.json", type(MODELS[name]))
-    assert type(again) is type(MODELS[name])
-    assert answers(again).tobytes() == answers(MODELS[name]).tobytes()
+    model = learnt(name)
+    write_model(model, tmp_path / "a.json")
+    again = read_model(tmp_path / "a.json", type(model))
+    assert type(again) is type(model)
+    assert answers(again).tobytes() == answers(model).tobytes()
     write_model(again, tmp_path / "b.json")
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
     assert type(read_model(tmp_path / "a.json")) is type(again)
@@ -93,7 +102,7 @@ for path, rows in told:
 
 def test_no_library_is_needed_to_predict_and_nothing_depends_on_the_process(tmp_path: Path) -> None:
     told, expected = [], []
-    for name, model in MODELS.items():
+    for name, model in ((name, learnt(name)) for name in MODELS):
         write_model(model, tmp_path / f"{name}.json")
         table = {DurationEstimator: jobs, Forecaster: slots, PackingAnalyser: profiles}[type(model)]()
         told.append([str(tmp_path / f"{name}.json"), table.to_dict(orient="list")])
@@ -106,10 +115,10 @@ def test_no_library_is_needed_to_predict_and_nothing_depends_on_the_process(tmp_
 TRAIN = """
 import sys
 sys.path.insert(0, {folder!r})
-from test_saved_models import MODELS, write_model
+from test_saved_models import MODELS, learnt, write_model
 from pathlib import Path
-for name, model in MODELS.items():
-    write_model(model, Path({out!r}, name))
+for name in MODELS:
+    write_model(learnt(name), Path({out!r}, name))
 """
 
 
@@ -118,8 +127,8 @@ def test_learning_again_in_another_process_gives_the_same_bytes(tmp_path: Path) 
     script = TRAIN.format(folder=str(Path(__file__).parent), out=str(tmp_path))
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "OMP_NUM_THREADS": "2"}
     subprocess.run([sys.executable, "-c", script], check=True, env=environment)
-    for name, model in MODELS.items():
-        write_model(model, tmp_path / "here")
+    for name in MODELS:
+        write_model(learnt(name), tmp_path / "here")
         assert (tmp_path / "here").read_bytes() == (tmp_path / name).read_bytes(), name
 
 
@@ -170,7 +179,7 @@ def written(document: Any, file: Path) -> Path:
 
 
 def document(name: str) -> dict[str, Any]:
-    model = MODELS[name]
+    model = learnt(name)
     told = {"format": "bft-replay model", "version": 1, "kind": model.document_kind, "model": model.to_document()}
     return json.loads(json.dumps(told))
 
@@ -257,7 +266,7 @@ def test_other_documents_are_refused_by_what_they_are(change: Any, message: str,
 
 def test_damage_is_noticed(tmp_path: Path) -> None:
     file = tmp_path / "m.json"
-    write_model(MODELS["packing"], file)
+    write_model(learnt("packing"), file)
     content = file.read_text()
     for end in range(0, len(content) - 2, 97):
         file.write_text(content[:end])
@@ -269,7 +278,7 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
 
 
 def test_another_model_than_expected_is_refused(tmp_path: Path) -> None:
-    write_model(MODELS["packing"], tmp_path / "m.json")
+    write_model(learnt("packing"), tmp_path / "m.json")
     with pytest.raises(InputError, match="a model of kind packing, expected duration"):
         read_model(tmp_path / "m.json", DurationEstimator)
 
