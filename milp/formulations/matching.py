@@ -1,7 +1,9 @@
 """A bound and a start for sharing problems without a MILP: Lagrange and a matching (docs/model.md).
 
 With a price on a unit the problem falls apart into a choice of disjoint jobs and pairs: a maximum-weight matching of
-the jobs. Every price bounds the optimum from above; the best is found by bisection on the units that the jobs want.
+the jobs. Every price bounds the optimum from above, by the highest of the lines worth - price · (units - N), one for
+each choice. Two choices, one that wants more units than there are and one that does not, give the next price: where
+their lines meet. When no choice is better there, no price bounds better (Kelley 1960, in one dimension).
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ import numpy as np
 
 from bft.milp.exact.dp import share_units
 from bft.milp.formulations.items import PairTable, cell
-from bft.milp.formulations.transfers import transport, value_of
+from bft.milp.formulations.transfers import keep_shared, transport, value_of
 from bft.milp.problem import FloatArray, Problem
 from bft.milp.values import value_tables
 
-# Halvings of the price interval: the bound is then within a few parts in a million of the best price's.
-ROUNDS = 20
+# Prices to try; ten mostly suffice.
+ROUNDS = 30
+# Part of a bound by which it may differ from another by rounding.
+SAME = 1e-12
 
 
 @dataclass(frozen=True)
@@ -32,37 +36,36 @@ class Start:
     bound: float
 
 
-def start(problem: Problem, tables: Sequence[PairTable], rounds: int = ROUNDS) -> Start | None:
+def start(problem: Problem, tables: Sequence[PairTable], rounds: int = ROUNDS) -> Start:
     """The bound of the best price found, and the best allocation made of the jobs' choices near it.
 
     The choice at a price says which jobs pair up and which are off. With that settled the units are shared out exactly
-    by the dynamic programme over the chosen tables. None when no choice can be carried out without migration.
+    by the dynamic programme over the chosen tables. Where no choice can be carried out without migration, all keep.
     """
     market = _Market(problem, tables)
-    low, high = 0.0, market.dearest()
-    bound = float("inf")
-    structures: dict[_Structure, None] = {}
-    price = 0.0
-    for _ in range(rounds):
-        structure, units, worth = market.choose(price)
-        bound = min(bound, worth + price * problem.units)
-        structures.pop(structure, None)
-        structures[structure] = None
-        if units == problem.units or (units < problem.units and price == 0.0):
-            break  # what they want is what there is: no price bounds better
-        if units > problem.units:
-            low = price
+    low, high = market.choose(0.0), market.nothing()
+    bound, near = low.bound(0.0, problem.units), [low]
+    for _ in range(rounds if low.units > problem.units else 0):
+        price = (low.worth - high.worth) / (low.units - high.units)
+        met = low.bound(price, problem.units)
+        asked = market.choose(price)
+        height = asked.bound(price, problem.units)
+        bound, near = min(bound, height), [low, high, asked]
+        if asked.units == problem.units or height <= met + SAME * abs(met):
+            break  # no price bounds better
+        if asked.units > problem.units:
+            low = asked
         else:
-            high = price
-        price = (low + high) / 2
-    best: Start | None = None
-    for structure in list(structures)[-2:]:
+            high = asked
+    kept = keep_shared(problem)
+    best = Start(*kept, value_of(problem, *kept), bound)
+    for structure in {choice.structure: None for choice in near}:
         counts, shares = market.share_out(structure)
         if transport(problem, counts, shares) is not None:
             value = value_of(problem, counts, shares)
-            if best is None or value > best.objective:
+            if value > best.objective:
                 best = Start(counts, shares, value, bound)
-    return best if best is None or best.objective <= bound else replace(best, bound=best.objective)
+    return best if best.objective <= bound else replace(best, bound=best.objective)
 
 
 def shared_out(
@@ -85,6 +88,19 @@ _Structure = tuple[int, ...]
 """Who is active: j for job j alone, number of jobs + i for pair i; sorted."""
 
 
+@dataclass(frozen=True)
+class _Choice:
+    """Who is active at some price, the units they want, and what those are worth to them, the price not paid."""
+
+    structure: _Structure
+    units: int
+    worth: float
+
+    def bound(self, price: float, units: int) -> float:
+        """What it is worth at a price, were the units left over or lacking sold or bought."""
+        return self.worth + price * (units - self.units)
+
+
 class _Market:
     """Jobs and pairs that buy units."""
 
@@ -98,18 +114,12 @@ class _Market:
         blanks = len(problem.jobs)
         self.blank = {j: blanks + pair.a for pair in problem.pairs if pair.shared for j in (pair.a, pair.b)}
 
-    def dearest(self) -> float:
-        """A price at which nobody wants a unit."""
-        dearest = 0.0
-        for table in [*self.solo, *(table.best for table in self.together)]:
-            n = np.flatnonzero(table[1:] > -np.inf) + 1
-            if len(n):
-                dearest = max(dearest, float((np.abs(table[n]) / n).max()))
-        off = sum(abs(float(table[0])) for table in self.solo)
-        return 2.0 * (dearest + off) + 1e-9
+    def nothing(self) -> _Choice:
+        """What is chosen when a unit is too dear for anybody."""
+        return _Choice((), 0, sum(float(table[0]) for table in self.solo))
 
-    def choose(self, price: float) -> tuple[_Structure, int, float]:
-        """Who is active when a unit costs `price`, the units they want, and what that is worth: a matching."""
+    def choose(self, price: float) -> _Choice:
+        """What is best when a unit costs `price`: a matching."""
         off = [float(table[0]) for table in self.solo]
         alone = [_best(table[1:], 1, price) for table in self.solo]
         # What a job is worth if it is matched with nobody.
@@ -138,7 +148,7 @@ class _Market:
             if j not in matched and j not in self.blank and worth > off[j]:
                 structure.append(j)
                 wanted += units
-        return tuple(sorted(structure)), wanted, total
+        return _Choice(tuple(sorted(structure)), wanted, total + price * wanted)
 
     def share_out(self, structure: _Structure) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
         """The best counts and shares when exactly these items, or fewer, are active."""

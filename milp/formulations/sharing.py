@@ -118,8 +118,6 @@ class _Search:
         if self.formulation != "items":
             return
         start = matching.start(self.problem, self._tables)
-        if start is None:
-            return
         self.bound = min(self.bound, max(start.bound, self.best.objective))
         result = carry_out(self.problem, start.counts, start.shares, "matching")
         if result is not None and _exceeds(result.objective, self.best.objective):

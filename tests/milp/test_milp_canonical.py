@@ -459,7 +459,7 @@ def test_items_and_flow_agree_below_zero(seed: int, process: SolverProcess) -> N
         slack = 1e-9 * magnitude(problem)
         assert items.objective == pytest.approx(flow.objective, rel=1e-6, abs=slack)
         begun = start(problem, pair_tables(problem))
-        assert begun is None or begun.bound >= items.objective - slack
+        assert begun.bound >= items.objective - slack
 
 
 # --- sharing ------------------------------------------------------------------------------------------------------
@@ -475,7 +475,7 @@ def test_sharing_is_answered_alike_by_all_backends_where_keeping_or_the_matching
         problem = _shared_problem(random)
         answers = [solve(problem, backend=backend, process=process) for backend in BACKENDS]
         kept, begun = keep_answer(problem, "").objective, start(problem, pair_tables(problem))
-        known = max(kept, -math.inf if begun is None else begun.objective)
+        known = max(kept, begun.objective)
         if known >= answers[0].objective - 1e-9 * abs(answers[0].objective):
             alike += 1
             assert len({(answer.counts, answer.transfers) for answer in answers}) == 1
