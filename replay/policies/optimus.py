@@ -1,41 +1,94 @@
-"""Optimus (EuroSys'18) as Pollux' artifact runs it: units go where they shorten the remaining time most."""
+"""Optimus (EuroSys'18): units go where they shorten the remaining time most, known or predicted from the loss."""
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
+from zlib import crc32
 
+import numpy as np
+
+from bft.models import InputError, Job, JobTable
 from bft.models.speed.dynamics import ApplicationDynamics
+from bft.models.speed.loss_curve import LEAST_LOSSES, LossCurve, fit_loss
+from bft.replay.engine.memory import kept, remember
 from bft.replay.engine.port import Decision, JobView, Kind, State
 from bft.replay.policies._nodes import Nodes
 from bft.replay.policies._rounds import is_round, keep_what_is_left, next_round
+from bft.replay.policies.predictions import number_in
+
+# Columns of a job whose loss is followed: samples of an epoch, and its curve (models/speed/loss_curve.py).
+EPOCH = "epoch_samples"
+LOSS = ("loss_b0", "loss_b1", "loss_b2")
+# Losses remembered of a job; beyond it every other one is forgotten.
+_MAX_LOSSES = 64
 
 
 @dataclass
 class Optimus:
     """Give each job what it needs to run at all, then each unit where it saves most time, as long as it saves any.
 
-    The time that a job still needs on n units is known: remaining work over its rate on n units, consolidated. Jobs
-    whose count does not change stay where they are; the others are placed anew, those with few units first, on the
-    nodes with most free units.
+    The time that a job still needs on n units is its remaining work over its rate on n units, consolidated. Jobs whose
+    count does not change stay where they are; the others are placed anew, those with few units first, on the nodes with
+    most free units.
+
+    The remaining work is known, as Pollux' artifact has it; or, `online`, predicted as the paper does: the loss that a
+    job has reached is seen at each decision, the curve 1 / (b0·k + b1) + b2 is fitted to all of them, and the job is
+    taken to be done once an epoch lowers the loss by `threshold` or less. A job of which fewer than five losses were
+    seen is taken to need one epoch more. Neither its total work nor its true curve is then looked at.
 
     Parameters
     ----------
     interval_s
         Seconds between decisions; 0 decides whenever something happens.
+    remaining
+        Where the remaining work comes from.
+    threshold
+        Drop of the loss in an epoch at which a job has converged.
+    noise
+        Standard deviation of the losses seen, relative.
+    seed
+        Of the noise.
     """
 
     interval_s: float = field(default=60.0, metadata={"help": "seconds between decisions, 0: at every event"})
+    remaining: Literal["known", "online"] = field(
+        default="known", metadata={"help": "remaining work: known, or predicted from the loss curve"}
+    )
+    threshold: float = field(default=0.01, metadata={"help": "online: drop of the loss in an epoch at convergence"})
+    noise: float = field(default=0.0, metadata={"help": "online: relative standard deviation of losses seen"})
+    seed: int = 0
     name: str = field(default="optimus", init=False)
-    kind: ClassVar[Kind] = Kind(migrates=True, clairvoyant=True)
+    kind: ClassVar[Kind] = Kind(migrates=True, clairvoyant=True)  # online looks at what was done, not at what is left
+    _seen: dict[str, list[tuple[float, float]]] = field(default_factory=dict, init=False, repr=False)
+    _count: dict[str, int] = field(default_factory=dict, init=False, repr=False)  # losses seen, forgotten ones too
+
+    def __post_init__(self) -> None:
+        for name, good in (("threshold", self.threshold > 0), ("noise", 0 <= self.noise < 1)):
+            if not good:
+                raise ValueError(f"{name}: {getattr(self, name)} has no meaning")
+
+    def prepare(self, jobs: JobTable) -> JobTable:
+        """The jobs as they are; refused where `online` needs columns that they lack.
+
+        Raises
+        ------
+        InputError
+            Naming job and column.
+        """
+        if self.remaining == "online":
+            for job in jobs:
+                _loss_of(job)
+        return jobs
 
     def decide(self, state: State) -> Decision:
         """Share out the idle units."""
         wake_ns = next_round(state.time_ns, self.interval_s)
         if not is_round(state.time_ns, self.interval_s):
             return keep_what_is_left(state, wake_ns=wake_ns)
-        counts = share(state)
+        counts = share(state, self._work_left(state) if self.remaining == "online" else None)
         if state.machine.units_per_node == 1:  # all placements are alike: the engine moves least
             return Decision(tuple(counts), wake_ns=wake_ns)
         changed = sorted(
@@ -46,9 +99,64 @@ class Optimus:
         placement = {position: nodes.take(nodes.emptiest(counts[position])) for position in changed}
         return Decision.placed(placement, wake_ns=wake_ns)
 
+    def state(self) -> dict[str, Any]:
+        """Losses seen."""
+        return kept(self, inner=True)
 
-def share(state: State) -> list[int]:
-    """Units for each job, by the drop in remaining time that one more brings."""
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` says."""
+        remember(self, state, inner=True)
+
+    def _work_left(self, state: State) -> list[float]:
+        """Samples that each job is predicted to need yet."""
+        for view in state.finished:
+            self._seen.pop(view.job.name, None)
+            self._count.pop(view.job.name, None)
+        left = []
+        for view in state.jobs:
+            epoch, true = _loss_of(view.job)
+            done = view.progress / epoch
+            seen = self._seen.setdefault(view.job.name, [])
+            if done > (seen[-1][0] if seen else 0.0):
+                seen.append((done, true.at(done) * self._factor(view.job.name)))
+                if len(seen) > _MAX_LOSSES:
+                    del seen[1::2]
+            fitted = fit_loss(*zip(*seen, strict=True)) if len(seen) >= LEAST_LOSSES else None
+            total = done + 1 if fitted is None else fitted.converged(self.threshold)
+            left.append(max(total - done, 1.0) * epoch)  # who has not finished needs an epoch at least
+        return left
+
+    def _factor(self, name: str) -> float:
+        """Noise on the next loss seen of a job; it depends on the seed, the job and how many were seen before."""
+        count = self._count[name] = self._count.get(name, 0) + 1
+        if not self.noise:
+            return 1.0
+        drawn = np.random.default_rng((self.seed, crc32(name.encode()), count)).standard_normal()
+        return max(1 + self.noise * float(drawn), 0.01)
+
+
+def _loss_of(job: Job) -> tuple[float, LossCurve]:
+    """Samples of an epoch, and the loss by epochs, that the columns of a job state.
+
+    Raises
+    ------
+    InputError
+        Naming job and column.
+    """
+    values = []
+    for column in (EPOCH, *LOSS):
+        value = number_in(job, column)
+        if value is None or value < 0 or (value == 0 and column != LOSS[2]):
+            expected = "a number >= 0" if column == LOSS[2] else "a number > 0"
+            raise InputError(
+                f"expected {expected}, from which --set remaining=online makes its loss", column=column, job=job.name
+            )
+        values.append(value)
+    return values[0], LossCurve(*values[1:])
+
+
+def share(state: State, work_left: Sequence[float] | None = None) -> list[int]:
+    """Units for each job, by the drop in remaining time that one more brings; `work_left`: samples, if not known."""
     per, left = state.machine.units_per_node, state.idle
     counts = [0] * len(state.jobs)
     for position in sorted(range(len(counts)), key=lambda position: state.jobs[position].job.jmin):
@@ -61,7 +169,8 @@ def share(state: State) -> list[int]:
     def offer(position: int) -> None:
         view, count = state.jobs[position], counts[position]
         if count and count < _most(view):
-            saved = remaining_s(view, count, per) - remaining_s(view, count + 1, per)
+            work = None if work_left is None else work_left[position]
+            saved = remaining_s(view, count, per, work) - remaining_s(view, count + 1, per, work)
             if saved > 0:
                 heapq.heappush(heap, (-saved, position))
 
@@ -75,12 +184,12 @@ def share(state: State) -> list[int]:
     return counts
 
 
-def remaining_s(view: JobView, units: int, units_per_node: int) -> float:
-    """Seconds that a job still needs on so many units."""
-    if isinstance(view.dynamics, ApplicationDynamics):
+def remaining_s(view: JobView, units: int, units_per_node: int, work: float | None = None) -> float:
+    """Seconds that a job still needs on so many units; for `work` samples, where its remaining work is not known."""
+    if work is None and isinstance(view.dynamics, ApplicationDynamics):
         return view.dynamics.iterations_left(view.progress) * view.dynamics.step_s(units, units_per_node)
     rate = float(view.job.rates[units])
-    return view.remaining / rate if rate else float("inf")
+    return (view.remaining if work is None else work) / rate if rate else float("inf")
 
 
 def _most(view: JobView) -> int:

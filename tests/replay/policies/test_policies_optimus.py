@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_application import workload, write_application
 
 from bft.models import Curve, Job, JobTable
+from bft.models.speed.loss_curve import LossCurve, fit_loss
 from bft.models.workloads.jobs_pollux import read_pollux_jobs
 from bft.replay import Replay, Rules, always_idle
+from bft.replay.cli.main import run
 from bft.replay.policies import JobView, State
-from bft.replay.policies.optimus import Optimus, remaining_s, share
+from bft.replay.policies.optimus import EPOCH, LOSS, Optimus, remaining_s, share
 from bft.replay.policies.tiresias_pollux import TiresiasPollux
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -118,3 +122,117 @@ def test_tiresias_of_the_artifact_lets_the_long_wait_their_turn() -> None:
     assert new.start_ns == 60 * SECOND_NS  # the first round after it came
     assert (long.stops, long.starts) == (1, 2)
     assert long.start_ns == 0
+
+
+# --- remaining work predicted from the loss ---------------------------------------------------------------------------
+
+
+@given(st.floats(0.01, 5.0), st.floats(0.05, 2.0), st.floats(0.0, 2.0), st.floats(1e-4, 0.1))
+def test_convergence_is_where_an_epoch_no_longer_lowers_the_loss(b0: float, b1: float, b2: float, drop: float) -> None:
+    curve = LossCurve(b0, b1, b2)
+    k = curve.converged(drop)
+    assert curve.at(k + 1e-6) - curve.at(k + 1 + 1e-6) <= drop * (1 + 1e-6)
+    assert k == 0 or curve.at(k) - curve.at(k + 1) == pytest.approx(drop, rel=1e-6)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.floats(0.02, 3.0), st.floats(0.1, 1.0), st.floats(0.0, 1.0))
+def test_losses_without_noise_give_their_curve_back(b0: float, b1: float, b2: float) -> None:
+    true = LossCurve(b0, b1, b2)
+    epochs = np.linspace(0.1, max(true.converged(0.01), 3.0), 20)
+    found = fit_loss(epochs.tolist(), [true.at(k) for k in epochs])
+    assert found is not None
+    assert [found.at(k) for k in epochs] == pytest.approx([true.at(k) for k in epochs], rel=1e-4)
+    assert found.converged(0.01) == pytest.approx(true.converged(0.01), rel=0.02, abs=0.05)
+
+
+def test_too_little_is_no_curve() -> None:
+    assert fit_loss([1, 2, 3, 4], [4, 3, 2, 1]) is None
+    assert fit_loss([1] * 5, [1] * 5) is None
+    assert fit_loss(range(5), [1, 1, 1, 1, 0]) is None
+
+
+def trained(name: str, rates: list[float], curve: LossCurve, *, pmax: float | None = None, at: int = 0) -> Job:
+    """A job of epochs of 100 samples that has converged when it is done, unless its work is stated otherwise."""
+    total = 100 * curve.converged(0.01) if pmax is None else pmax
+    columns = {EPOCH: 100.0, **dict(zip(LOSS, (curve.b0, curve.b1, curve.b2), strict=True))}
+    return replace(job(name, rates, pmax=total, tsub_s=at), extra=columns)
+
+
+CURVES = [LossCurve(0.3, 0.2, 0.1), LossCurve(1.0, 0.5, 0.0), LossCurve(0.1, 0.3, 0.5)]
+RATES = [[1.0, 1.9, 2.7, 3.4], [1.0, 1.5, 1.8, 2.0], [2.0, 3.0, 3.5, 3.8]]
+
+
+def finishes(policy: Optimus, jobs: list[Job]) -> list[float]:
+    """Seconds at which each job is done on five units."""
+    table = policy.prepare(JobTable(tuple(jobs)))
+    outcome = Replay(always_idle(5, 0, 10**6 * SECOND_NS), table, policy, Rules(max_jobs=0)).run()
+    return [(record.finish_ns or 0) / SECOND_NS for record in outcome.records]
+
+
+def test_predicted_work_is_known_once_five_losses_were_seen() -> None:
+    """Decisions at 0, 1, ... s: an epoch more until the fifth loss, from then on what the curve says."""
+    true = CURVES[0]
+    policy = Optimus(interval_s=1, remaining="online")
+    one = trained("a", [20.0], true)
+    for second in range(9):
+        view = JobView(one, 1, 0.0, progress=20.0 * second)
+        (left,) = policy._work_left(State(second * SECOND_NS, 1, (view,)))
+        expected = 100.0 if second < 5 else max(100 * true.converged(0.01) - 20.0 * second, 100.0)
+        assert left == pytest.approx(expected, rel=1e-3)
+
+
+def test_online_does_as_well_as_known_where_jobs_converge_as_their_losses_say() -> None:
+    jobs = [trained(f"j{k}", rates, curve) for k, (rates, curve) in enumerate(zip(RATES, CURVES, strict=True))]
+    known, online = (finishes(Optimus(remaining=how), jobs) for how in ("known", "online"))  # type: ignore[arg-type]
+    # They differ in the first five minutes, in which nothing is predicted yet.
+    assert online == pytest.approx(known, abs=2 * 300)
+    assert sum(online) <= 1.1 * sum(known)
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.lists(st.floats(1.0, 3.0), min_size=3, max_size=3), st.floats(0, 0.05))
+def test_online_looks_at_no_total_work(factors: list[float], noise: float) -> None:
+    """Until the first job is done, jobs that will go on for longer are given the same units."""
+    jobs = [trained(f"j{k}", rates, curve) for k, (rates, curve) in enumerate(zip(RATES, CURVES, strict=True))]
+    longer = [replace(one, pmax=one.pmax * factor) for one, factor in zip(jobs, factors, strict=True)]
+    held = []
+    for each in (jobs, longer):
+        policy = Optimus(remaining="online", noise=noise, seed=3)
+        outcome = Replay(always_idle(5, 0, 10**6 * SECOND_NS), JobTable(tuple(each)), policy, Rules(max_jobs=0)).run()
+        first = min(record.finish_ns or 0 for record in outcome.records)
+        steps = outcome.allocations.sort_values(["start_ns", "job", "first_unit"])
+        held.append((first, steps[["job", "first_unit", "last_unit", "start_ns"]].to_numpy().tolist()))
+    until = min(first for first, _ in held)
+    before = [[row for row in rows if row[3] < until] for _, rows in held]
+    assert before[0] == before[1]
+
+
+def test_online_goes_on_from_its_state_and_follows_its_seed() -> None:
+    jobs = [trained(f"j{k}", rates, curve) for k, (rates, curve) in enumerate(zip(RATES, CURVES, strict=True))]
+    one, again = (Optimus(remaining="online", noise=0.05, seed=seed) for seed in (1, 1))
+    state = State(0, 5, tuple(JobView(each, 1, 0.0, progress=150.0) for each in jobs))
+    assert one._work_left(state) == again._work_left(state)
+    third = Optimus(remaining="online", noise=0.05, seed=1)
+    third.restore(json.loads(json.dumps(one.state())))
+    later = State(60 * SECOND_NS, 5, tuple(JobView(each, 1, 0.0, progress=200.0) for each in jobs))
+    assert third._work_left(later) == one._work_left(later)
+    assert third.state() == one.state()
+    other = Optimus(remaining="online", noise=0.05, seed=2)
+    other._work_left(state)
+    assert other._seen != again._seen
+
+
+def test_jobs_without_a_loss_are_refused_before_the_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    header = "name,Tsub,Jmin,Jmax,Pmax,Tcup,Tcdw,Ns,Ps,Os"
+    row = 'a,2021-01-01,1,2,2000,0,0,"[0,2]","[0,2]","[0,2]"'
+    Path("jobs.csv").write_text(f"{header}\n{row}\n")
+    args = ["--cluster", "2x1", "--jobs", "jobs.csv", "--policy", "optimus", "--set", "remaining=online"]
+    assert run(args) == 2
+    assert "job a" in (said := capsys.readouterr().err)
+    assert "epoch_samples" in said
+    Path("jobs.csv").write_text(f"{header},{EPOCH},{','.join(LOSS)}\n{row},100,0.3,0.2,0.1\n")
+    assert run(args) == 0
