@@ -16,6 +16,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -198,7 +199,9 @@ def inputs_of(world: World) -> Inputs:
 def ingested(log: str) -> str:
     """The node trace of a log of Slurm."""
     trace = str(Path(SCRATCH.name) / "trace.parquet")
-    assert run(["ingest", "slurm", str(reference_folder() / log), "--fields", "xdmod", "--tz", "UTC", "-o", trace]) == 0
+    with redirect_stdout(sys.stderr):
+        code = run(["ingest", "slurm", str(reference_folder() / log), "--fields", "xdmod", "--tz", "UTC", "-o", trace])
+    assert code == 0
     return trace
 
 
