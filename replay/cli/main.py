@@ -32,6 +32,7 @@ EXIT_BAD_INPUT, EXIT_DEGRADED, EXIT_INTERRUPTED = 2, 3, 130
 COMMANDS = {
     "replay": "Replay a node trace (the default command).",
     "compare": "Replay the same in several ways; one table.",
+    "sweep": "Replay a grid of options, wherever there are processors.",
     "bound": "Report what no policy can beat.",
     "solve": "Solve allocation problems given as JSON.",
     "report": "Write runs as one HTML page with charts.",

@@ -17,5 +17,7 @@ if TYPE_CHECKING:
     from bft.replay.studies.points import Plan as Plan
     from bft.replay.studies.points import Point as Point
     from bft.replay.studies.study import Study as Study
+    from bft.replay.studies.sweeping import best as best
+    from bft.replay.studies.sweeping import sweep as sweep
 else:
     __getattr__, __dir__, __all__ = public_names(__name__)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from bft.replay.studies.worker import Done, Task, prepare
@@ -44,7 +44,7 @@ def local(count: int | None = None) -> Workers:
     """Processes of this machine; as many as it has processors, unless said otherwise. 0 is this process itself."""
     count = processes() if count is None else count
     if count == 0:
-        return given(_Here(), "this process")
+        return replace(given(_Here(), "this process"), at_once=1)
     return Workers(lambda: _pool(count), count, f"{count} process{'es' * (count != 1)}")
 
 

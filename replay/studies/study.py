@@ -84,18 +84,23 @@ class Study:
             raise InputError("no plan of a sweep; `bft-replay sweep plan` makes one", file=self.folder / PLAN)
         return Plan.from_document(content), [each["key"] for each in content["points"]]
 
-    def collect(self, plan: Plan, keys: Sequence[str]) -> pd.DataFrame:
-        """Write what came of the plan's points to results.parquet, and wall times to timing.parquet; return the first.
+    def frame(self, plan: Plan, keys: Sequence[str]) -> pd.DataFrame:
+        """What came of the plan's points: `index`, `key`, `status` (done, failed, missing), `error`, options, metrics.
 
-        One row a point, in their order: `index`, `key`, `status` (done, failed, missing), `error`, every option and
-        every metric.
+        One row a point, in their order. A metric that has the name of an option is `metric.NAME`.
         """
         import pandas as pd
 
         rows = [self._row(point, key) for point, key in zip(plan.points, keys, strict=True)]
         metrics = sorted({name for _, found in rows for name in found})
         frame = pd.DataFrame([{**row, **{name: found.get(name) for name in metrics}} for row, found in rows])
-        frame = frame.infer_objects()
+        return frame.infer_objects()
+
+    def collect(self, plan: Plan, keys: Sequence[str]) -> pd.DataFrame:
+        """Write the frame to results.parquet, and wall times to timing.parquet; return the frame."""
+        import pandas as pd
+
+        frame = self.frame(plan, keys)
         timings = [
             {"index": point.index, "key": key, **dict(flat(read_json(self.run(key) / TIMING) or {}))}
             for point, key in zip(plan.points, keys, strict=True)
@@ -117,7 +122,7 @@ class Study:
             row["variant"] = point.varied["variant"]
         row |= {name: value for name, value in point.varied.items() if name.startswith("set ")}
         metrics = {} if summary is None else dict(flat(summary["metrics"]))
-        return row, {name: value for name, value in metrics.items() if name not in row}
+        return row, {f"metric.{name}" if name in row else name: value for name, value in metrics.items()}
 
 
 def flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

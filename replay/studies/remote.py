@@ -1,0 +1,98 @@
+"""Workers on other machines: Dask, batch systems through Dask, Parsl. Imported when one is asked for."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from bft.models import InputError
+from bft.replay.studies.executors import Submit, Workers
+
+# dask-jobqueue's class for each batch system.
+QUEUES = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster"}
+# What a job of the batch system asks for unless told otherwise: a replay uses one core.
+RESOURCES: dict[str, Any] = {"cores": 1, "processes": 1, "memory": "4GB"}
+
+
+def dask(address: str) -> Workers:
+    """The workers of a Dask cluster that is there, by its scheduler's address.
+
+    Raises
+    ------
+    InputError
+        When Dask is not installed, or nobody answers at the address.
+    """
+    distributed = _extra("distributed", "dask")
+
+    @contextmanager
+    def start() -> Iterator[Submit]:
+        try:
+            client = distributed.Client(address)
+        except (OSError, ValueError) as error:
+            raise InputError(f"--dask {address}: no scheduler answers: {error}") from error
+        with client:
+            yield client.get_executor(pure=False).submit
+
+    return Workers(start, None, f"the Dask cluster {address}")
+
+
+def jobqueue(system: str, jobs: int, resources: Mapping[str, str]) -> Workers:
+    """Workers in `jobs` jobs of a batch system, which dask-jobqueue submits and ends.
+
+    `resources` are its options: queue, account, walltime, memory and so on.
+
+    Raises
+    ------
+    InputError
+        When dask-jobqueue is not installed, or takes no such option.
+    """
+    distributed, queues = _extra("distributed", "dask"), _extra("dask_jobqueue", "dask")
+    asked = {**RESOURCES, **{name: int(text) if text.isdigit() else text for name, text in resources.items()}}
+
+    @contextmanager
+    def start() -> Iterator[Submit]:
+        try:
+            cluster = getattr(queues, QUEUES[system])(**asked)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"--jobqueue {system}: {error}") from error
+        with cluster, distributed.Client(cluster) as client:
+            cluster.scale(jobs=jobs)
+            yield client.get_executor(pure=False).submit
+
+    return Workers(start, None, f"{jobs} jobs of {system}")
+
+
+def parsl(path: str) -> Workers:
+    """The workers of a Parsl configuration: a Python file, which is run, that makes a `config`.
+
+    Raises
+    ------
+    InputError
+        When Parsl is not installed, or the file makes no configuration.
+    """
+    pools, configs = _extra("parsl.concurrent", "parsl"), _extra("parsl.config", "parsl")
+    try:
+        config = runpy.run_path(path).get("config")
+    except OSError as error:
+        raise InputError((error.strerror or str(error)).lower(), file=path) from error
+    if not isinstance(config, configs.Config):
+        raise InputError("expected `config = parsl.config.Config(...)` in it", file=path)
+
+    @contextmanager
+    def start() -> Iterator[Submit]:
+        with pools.ParslPoolExecutor(config) as pool:
+            yield pool.submit
+
+    return Workers(start, None, f"Parsl as {path} says")
+
+
+def _extra(module: str, extra: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise InputError(
+            f"the package {module.partition('.')[0]} is not installed", hint=f"pip install 'bft-replay[{extra}]'"
+        ) from error

@@ -1,0 +1,147 @@
+"""Sweep: a grid over any options, wherever there are processors; and which point is best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bft.models import InputError
+from bft.models.checks import did_you_mean
+from bft.replay.inputs.files import Files
+from bft.replay.options.options import FIELDS
+from bft.replay.studies.carry_out import carry_out
+from bft.replay.studies.executors import given, local
+from bft.replay.studies.points import VARIANT, Plan
+from bft.replay.studies.study import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Beginnings of the metrics of which less is better.
+_LESS = (
+    "jct_",
+    "queueing_s",
+    "without_units_s",
+    "longest_wait_s",
+    "makespan_s",
+    "restarts_per_job",
+    "preemption",
+    "rescale",
+    "stall_cost",
+    "start_cost",
+    "restart_cost",
+    "finish_time_",
+    "waiting_over_length",
+    "deadlines.missed",
+    "deadlines.late_s",
+)
+
+
+def sweep(
+    plan: Plan,
+    study: str | Path = "sweep-study",
+    executor: Executor | None = None,
+    *,
+    workers: int | None = None,
+    whole: bool = False,
+) -> pd.DataFrame:
+    """Replay the points of a plan that are not done yet.
+
+    Parameters
+    ----------
+    plan
+        What to replay: `Plan.of(options, grid, variants)`.
+    study
+        Folder of the runs.
+    executor
+        Who does it: anything with the protocol of `concurrent.futures.Executor` whose workers see `study`.
+    workers
+        Without an executor: processes of this machine, as many as it has processors unless given; 0 for this one.
+    whole
+        Keep whole run directories, not their summaries alone.
+
+    Returns
+    -------
+    DataFrame
+        One row a point: `index`, `key`, `status` (done, failed, missing), `error`, every option, every metric.
+        results.parquet in `study` holds the same, with the same bytes whoever did the work.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> plan = Plan.of({"policy": "fifo", "dedicated": False}, {"checkpoint_interval_s": [0, 600]})
+    >>> with TemporaryDirectory() as folder:
+    ...     frame = sweep(plan, folder, workers=0)
+    >>> frame["status"].tolist()
+    ['done', 'done']
+    """
+    place = Study(Path(study))
+    keys = place.write_plan(plan, Files())
+    who = local(workers) if executor is None else given(executor, type(executor).__name__)
+    carry_out(place, plan, keys, who, whole=whole)
+    return place.collect(plan, keys)
+
+
+def less_is_better(metric: str) -> bool:
+    """Whether a metric is the better the less it is."""
+    return metric.startswith(_LESS)
+
+
+def best(frame: pd.DataFrame, varied: Sequence[str], metric: str = "U", by: Sequence[str] = ()) -> pd.DataFrame:
+    """Which values are best, over everything else that was varied.
+
+    Parameters
+    ----------
+    frame, varied
+        Results of a sweep, and what its plan varies.
+    metric
+        By which; of some less is better.
+    by
+        Options of which each combination of values is one row; all that are varied, but seeds, unless given.
+
+    Returns
+    -------
+    DataFrame
+        Best first: the values; `points`; `mean`, `low` and `high` of the metric over them, which is the spread; `wins`,
+        in how many of the settings of everything else no other row was better.
+
+    Raises
+    ------
+    InputError
+        When there is no such metric, or an option was not varied.
+    """
+    import pandas as pd
+
+    done = frame[frame["status"] == "done"]
+    numbers = [str(name) for name in frame.select_dtypes("number") if name not in FIELDS and name != "index"]
+    if metric not in numbers or done[metric].isna().all():
+        known = metric in frame and metric not in FIELDS
+        why = f"no point has a {metric}" if known else f"no metric {metric!r}{did_you_mean(metric, numbers)}"
+        raise InputError(f"--metric: {why}; there are {', '.join(numbers)}")
+    for name in by:
+        if name not in varied:
+            raise InputError(f"--by: the sweep does not vary {name!r}; it varies {', '.join(varied) or 'nothing'}")
+    chosen = list(by) or [name for name in varied if name != "seed"] or list(varied)
+    if not chosen:
+        raise InputError("the sweep has one point: nothing was varied")
+    less, others = less_is_better(metric), [name for name in varied if name not in chosen]
+    valued = done[done[metric].notna()]
+    grouped = valued.groupby(chosen, sort=False, dropna=False)[metric]
+    columns = {"points": grouped.count(), "mean": grouped.mean(), "low": grouped.min(), "high": grouped.max()}
+    table = pd.DataFrame(columns)
+    table["wins"] = 0
+    settings = valued.groupby(others, sort=False, dropna=False) if others else [((), valued)]
+    for _, same in settings:
+        values = same.groupby(chosen, sort=False, dropna=False)[metric].mean()
+        table.loc[values.index[values == (values.min() if less else values.max())], "wins"] += 1
+    return table.sort_values("mean", ascending=less, kind="stable").reset_index()
+
+
+def option_named(text: str, varied: Sequence[str]) -> str:
+    """The flat name of an option that the command line's, or a flat, name means: `Tfwd`, `-maxJ`, `max_jobs`."""
+    flags = {each.flag.lstrip("-").lower(): name for name, each in FIELDS.items()}
+    known = {**flags, **{name.lower(): name for name in (*FIELDS, *varied, VARIANT)}}
+    key = text.lstrip("-").lower()
+    return known.get(key) or known.get(key.replace("-", "_")) or text

@@ -1,0 +1,18 @@
+"""A point that kills its worker: in a module that processes which are started anew can import."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from bft.replay.studies.worker import Done, Task
+
+
+def dies(task: Task) -> Done:
+    """Do a point; one whose key begins with `once` kills its worker the first time, with `always` each time."""
+    marker = task.study / f"{task.key}.begun"
+    first = not marker.exists()
+    marker.touch()
+    if task.key.startswith("always") or (task.key.startswith("once") and first):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Done(task.key, None, 0.0)
