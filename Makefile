@@ -13,7 +13,7 @@ test slow: export PYTHONDONTWRITEBYTECODE =
 ## demo: replay the bundled data set, print a summary, and write a report of it
 demo: $(VENV)/report.stamp
 	$(BIN)/bft-replay -Tfwd 120 --out demo-itrOut --force
-	@$(BIN)/bft-replay report demo-itrOut --force | sed 's|^|The report, for any browser: |'
+	@printf 'The report, for any browser: ' && $(BIN)/bft-replay report demo-itrOut --force
 
 ## test: run the test suite, except what `make slow` runs
 test: $(VENV)/dev.stamp
@@ -78,7 +78,7 @@ $(VENV)/browser.stamp: pyproject.toml $(VENV)/dev.stamp
 # What checks that pages can be used by all.
 build/axe/node_modules/axe-core/axe.min.js: Makefile
 	command -v npm > /dev/null || { apt-get update && apt-get install -y npm; }
-	npm install --silent --no-save --prefix build/axe axe-core@4.10
+	npm install --silent --no-save --prefix build/axe axe-core@4.14
 	touch $@
 
 # The import package is bft.*, its folders lie at the top level: mypy needs to see it as it is imported.
