@@ -152,6 +152,16 @@ class Outcome:
         Whether it was stopped before its end.
     course
         How much work had been done when; None of several pools.
+
+    Examples
+    --------
+    >>> from bft.models import Curve, Job, JobTable
+    >>> from bft.replay import EqualShare, Replay, always_idle
+    >>> curve = Curve([0, 2, 4], [0, 20, 30])
+    >>> job = Job("a", 0, 1, 4, pmax=3000.0, tcup_s=5.0, tcdw_s=5.0, scalability=curve, objective=curve)
+    >>> outcome = Replay(always_idle(4, 0, 600 * 10**9), JobTable((job,)), EqualShare()).run()
+    >>> outcome.work, outcome.duration_s, outcome.used_unit_seconds, list(outcome.steps["status"])
+    (3000.0, 100.0, 400.0, ['decided', 'end'])
     """
 
     trace: NodeTrace

@@ -67,6 +67,17 @@ class Replay:
     ----------
     ledger
         What has been recorded so far.
+
+    Examples
+    --------
+    >>> from bft.models import Curve, Job
+    >>> from bft.replay import EqualShare, always_idle
+    >>> curve = Curve([0, 2, 4], [0, 20, 30])
+    >>> job = Job("a", 0, 1, 4, pmax=3000.0, tcup_s=5.0, tcdw_s=5.0, scalability=curve, objective=curve)
+    >>> replay = Replay(always_idle(4, 0, 600 * 10**9), JobTable((job,)), EqualShare())
+    >>> replay.step()
+    >>> replay.ledger.decisions, replay.peek()  # it will have finished after 100 s
+    (1, 100000000000)
     """
 
     def __init__(

@@ -50,6 +50,14 @@ class JobView:
         Samples/s it does now, as its log would tell; 0 while it waits.
     dynamics
         How its rate follows from its placement and progress, where a curve does not tell; None where it does.
+
+    Examples
+    --------
+    >>> from bft.models import Curve
+    >>> curve = Curve([0, 4], [0, 40])
+    >>> job = Job("a", 0, 1, 4, pmax=3000.0, tcup_s=5.0, tcdw_s=5.0, scalability=curve, objective=curve)
+    >>> JobView(job, units=2, unit_seconds=120.0, held=(0, 1), progress=500.0).remaining
+    2500.0
     """
 
     job: Job
@@ -245,6 +253,15 @@ class State:
         Where the units are; for policies that place jobs.
     finished
         Jobs that have finished since the policy was last asked.
+
+    Examples
+    --------
+    >>> from bft.models import Curve
+    >>> curve = Curve([0, 4], [0, 40])
+    >>> a, b = (Job(name, 0, 1, 4, 3000.0, 5.0, 5.0, curve, curve) for name in "ab")
+    >>> state = State(0, idle=5, jobs=[JobView(a, 2, 120.0), JobView(b, 0, 0.0)])
+    >>> list(state.running), list(state.waiting), state.free, state.positions["b"]
+    ([0], [1], 3, 1)
     """
 
     time_ns: int

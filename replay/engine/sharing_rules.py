@@ -46,6 +46,16 @@ class Interference:
     ------
     InputError
         When a limit is none.
+
+    Examples
+    --------
+    >>> from bft.models import Curve
+    >>> from bft.models.sharing.xi_table import Measurement
+    >>> curve = Curve([0, 1], [0, 10])
+    >>> a, b = (Job(model, 0, 1, 1, 1e6, 0, 0, curve, curve, model=model) for model in ("bert", "vgg"))
+    >>> table = XiTable([Measurement("bert", "vgg", 1.2, 1.5)])
+    >>> Interference(table).xi(a, b), Interference(table, xi_max=1.3).xi(a, b)
+    ((1.2, 1.5), None)
     """
 
     table: XiTable
