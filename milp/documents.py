@@ -34,7 +34,14 @@ class Document:
 
 
 def parse(document: object) -> Document:
-    """Read one problem document; raise ProblemError naming the invalid field and what was expected."""
+    """Read one problem document; raise ProblemError naming the invalid field and what was expected.
+
+    >>> parse({"units": 5, "Tfwd": 120, "jobs": []}).problem.units
+    5
+    >>> parse({"units": -1, "Tfwd": 120, "jobs": []})
+    Traceback (most recent call last):
+    bft.milp.problem.ProblemError: units: expected a whole number from 0 to 10,000,000, not -1
+    """
     if not isinstance(document, Mapping):
         raise ProblemError(f"a problem is a JSON object, not {_kind(document)}")
     _no_others(document, FIELDS, "problem")

@@ -58,6 +58,12 @@ class Job:
         Seconds lost when it grows or shrinks.
     weight
         Factor on its value.
+
+    Examples
+    --------
+    >>> Job("a", 2, 1, ns=[0, 1], os=[0, 10], tcup=20.0, tcdw=10.0)
+    Traceback (most recent call last):
+    bft.milp.problem.ProblemError: job 'a': Jmin 2 and Jmax 1 must satisfy 0 <= Jmin <= Jmax, Jmax >= 1
     """
 
     name: str
@@ -193,6 +199,12 @@ class Problem:
         `bftrainer`: a rescale costs T x the rate before. `stall`: no progress for T seconds.
     pairs
         Jobs that may share units; none, and every unit has one holder. A job shares with one other at most.
+
+    Examples
+    --------
+    >>> a, b = (Job(name, 1, 4, ns=[0, 1, 4], os=[0, 10, 30], tcup=20.0, tcdw=10.0) for name in "ab")
+    >>> Problem(units=5, tfwd=120.0, jobs=(a, b), current=(1, 0)).holders
+    (0,)
     """
 
     units: int

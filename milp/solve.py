@@ -83,6 +83,14 @@ def solve(
     ProblemError
         For a backend or formulation that is unknown, not installed, or does not fit the problem, or a limit that makes
         no sense.
+
+    Examples
+    --------
+    >>> from bft.milp import Job
+    >>> a, b = (Job(name, 1, 4, ns=[0, 1, 4], os=[0, 10, 30], tcup=20.0, tcdw=10.0) for name in "ab")
+    >>> solution = solve(Problem(units=5, tfwd=120.0, jobs=(a, b), current=(1, 0)), backend="exact")
+    >>> solution.status, solution.counts
+    ('optimal', (1, 4))
     """
     if formulation not in FORMULATIONS:
         raise ProblemError(f"unknown formulation {formulation!r}: choose one of {', '.join(FORMULATIONS)}")

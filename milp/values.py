@@ -132,7 +132,11 @@ def objective(problem: Problem, counts: Sequence[int]) -> float:
 
 
 def total_value(tables: Sequence[FloatArray], counts: Sequence[int]) -> float:
-    """Sum of v_j(n_j), always added in the same order so that equal counts give equal bits."""
+    """Sum of v_j(n_j), always added in the same order so that equal counts give equal bits.
+
+    >>> total_value([np.array([0.0, 10.0]), np.array([0.0, 5.0, 7.0])], (1, 2))
+    17.0
+    """
     return float(sum(float(table[n]) for table, n in zip(tables, counts, strict=True)))
 
 
@@ -174,7 +178,12 @@ def tamed(problem: Problem) -> Problem:
 
 
 def keep(problem: Problem) -> tuple[int, ...]:
-    """Counts that leave every job what it has, as far as its bounds allow: the least a solver must reach."""
+    """Counts that leave every job what it has, as far as its bounds allow: the least a solver must reach.
+
+    >>> a, b = (Job(name, 1, 4, ns=[0, 1, 4], os=[0, 10, 30], tcup=20.0, tcdw=10.0) for name in "ab")
+    >>> keep(Problem(units=5, tfwd=120.0, jobs=(a, b), current=(1, 0)))
+    (1, 0)
+    """
     counts = [0] * len(problem.jobs)
     for j in problem.holders:
         job, held = problem.jobs[j], problem.current[j]
