@@ -81,7 +81,7 @@ def test_the_wheel_holds_every_module_and_all_data(wheel: set[str]) -> None:
     expected = set()
     for name, folder in tree().items():
         for path in (ROOT / folder).iterdir():
-            if path.suffix in (".py", ".parquet", ".csv", ".md") or path.name == "py.typed":
+            if path.suffix in (".py", ".parquet", ".csv", ".md", ".js", ".css") or path.name == "py.typed":
                 expected.add(f"{name.replace('.', '/')}/{path.name}")
     assert {name for name in wheel if ".dist-info/" not in name} == expected
     assert {"bft/replay/py.typed", "bft/milp/py.typed", "bft/models/py.typed", "bft/datasets/py.typed"} <= wheel
