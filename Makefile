@@ -60,11 +60,13 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { echo "Could not make a virtual environment: on Debian, apt install python3-venv"; rm -rf $(VENV); exit 1; }
 
 $(VENV)/core.stamp: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@echo 'Installing into $(VENV): 362 MB come down, half of it CBC; docs/install.md has a smaller set'
+	$(BIN)/python -m pip install --disable-pip-version-check -e .
 	touch $@
 
 $(VENV)/dev.stamp: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@echo 'Installing the development tools into $(VENV): some 900 MB come down'
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[dev]'
 	touch $@ $(VENV)/core.stamp
 
 $(VENV)/report.stamp: pyproject.toml | $(VENV)/bin/python

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bft.models import InputError
+from bft.models.extras import how_to_install
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +31,7 @@ def plotted(run: Run) -> Figure:
         from matplotlib.colors import LogNorm
         from matplotlib.figure import Figure
     except ImportError:
-        raise InputError("a picture needs matplotlib", hint="pip install 'bft-replay[report]'") from None
+        raise InputError("a picture needs matplotlib", hint=how_to_install("report")) from None
 
     steps, begin = run.steps, run.steps["time"].iloc[0]
     hours = ((steps["time"] - begin).dt.total_seconds() / 3600).to_numpy()

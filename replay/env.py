@@ -17,7 +17,7 @@ from bft.models import InputError, JobTable
 try:
     import gymnasium as gym
 except ModuleNotFoundError as error:
-    raise ImportError("bft.replay.env needs the package gymnasium: pip install 'bft-replay[gym]'") from error
+    raise ImportError("bft.replay.env needs the package gymnasium: pip install gymnasium") from error
 
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-PACKAGES = ("milp", "models", "replay", "datasets")
+PACKAGES = ("api", "milp", "models", "replay", "datasets")
 DEMO = ["-Tfwd", "120", "--out", "itrOut"]  # as in the Makefile
 UNREACHABLE = re.compile(r"connection broken|Max retries exceeded|Network is unreachable|name resolution|timed out")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -19,9 +20,12 @@ class Cbc:
     features: tuple[Feature, ...] = (Feature.START, Feature.THREADS)
 
     def available(self) -> Availability:
-        """Whether it can be used here: always, as python-mip is always installed."""
-        # cbcbox holds the library that python-mip 2 loads; older ones bring it themselves.
-        return Availability(_versions(("cbcbox", "CBC"), ("mip", "python-mip")), licence="EPL 2.0")
+        """Whether a library of it is installed: mipster, a small build, or cbcbox, which python-mip asks for."""
+        if not (find_spec("mipster") or find_spec("cbcbox") or "PMIP_CBC_LIBRARY" in os.environ):
+            how_to_get = "pip install mipster; the backends exact and scipy need nothing"
+            return Availability(available=False, licence="EPL 2.0", how_to_get=how_to_get)
+        library = "mipster" if find_spec("mipster") else "cbcbox"
+        return Availability(_versions((library, "CBC"), ("mip", "python-mip")), licence="EPL 2.0")
 
     def solve(self, model: LinearModel, limits: Limits) -> LinearAnswer:
         """Solve `model`."""
@@ -43,7 +47,7 @@ class Highs:
         # python-mip takes highspy before highsbox.
         package = next((package for package in ("highspy", "highsbox") if find_spec(package)), None)
         if package is None:
-            how_to_get = "pip install 'bft-replay[highs]'; the backend scipy is another HiGHS"
+            how_to_get = "pip install 'mip[highs]'; the backend scipy is another HiGHS"
             return Availability(available=False, licence="MIT", how_to_get=how_to_get)
         return Availability(_versions((package, "HiGHS"), ("mip", "python-mip")), licence="MIT")
 
@@ -84,7 +88,7 @@ class Gurobi:
     def available(self) -> Availability:
         """Whether it is installed, and under which licence."""
         if find_spec("gurobipy") is None:
-            how_to_get = "pip install 'bft-replay[gurobi]'; it brings a licence for small models"
+            how_to_get = "pip install gurobipy; it brings a licence for small models"
             return Availability(available=False, licence="commercial, not installed", how_to_get=how_to_get)
         versions = _versions(("gurobipy", "Gurobi"))
         try:

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 
-import mip
-import numpy as np
+# A small build of CBC by python-mip's own author is taken where it is installed (docs/install.md); python-mip reads the
+# variable when it is imported.
+if "PMIP_CBC_LIBRARY" not in os.environ and find_spec("mipster"):
+    import mipster
 
-from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, power_of_two_scale
+    os.environ["PMIP_CBC_LIBRARY"] = str(mipster.lib_path())
+# It prints on standard error what differs from its defaults, whatever its log level.
+CHATTY = "mipster" in os.environ.get("PMIP_CBC_LIBRARY", "")
+
+import mip  # noqa: E402
+import numpy as np  # noqa: E402
+
+from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, power_of_two_scale  # noqa: E402
 
 # python-mip's default stops at 1e-4 relative; an answer within this of the bound counts as proven.
 PROVEN = 1e-9
@@ -42,7 +55,8 @@ def solve(model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
         _set_highs(solver, limits)
     else:
         _set_cbc(solver, limits, len(variables))
-    status = solver.optimize() if limits.seconds is None else solver.optimize(max_seconds=limits.seconds)
+    with _silence() if CHATTY and solver_name == "CBC" else nullcontext():
+        status = solver.optimize() if limits.seconds is None else solver.optimize(max_seconds=limits.seconds)
     if status not in (mip.OptimizationStatus.OPTIMAL, mip.OptimizationStatus.FEASIBLE):
         none = status is mip.OptimizationStatus.UNBOUNDED and all(map(math.isfinite, model.upper))
         word = "infeasible" if none else status.name  # HiGHS says "unbounded or infeasible"
@@ -51,6 +65,19 @@ def solve(model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
     objective = float(solver.objective_value) / scale
     proven = status is mip.OptimizationStatus.OPTIMAL and not limits.gap
     return LinearAnswer(status.name, x, objective, objective if proven else float(solver.objective_bound) / scale)
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Nothing that a C library writes to standard error appears while the block runs."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _set_cbc(solver: mip.Model, limits: Limits, variables: int) -> None:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
+from bft.models.extras import extra
 from bft.models.prediction._documents import floats, number, part, wholes
-from bft.models.prediction._extras import extra
 
 # How many pairs of features may have a term of their own.
 PAIRS: Final = 5

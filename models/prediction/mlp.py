@@ -11,8 +11,8 @@ import numpy as np
 
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
+from bft.models.extras import extra
 from bft.models.prediction._documents import floats, part
-from bft.models.prediction._extras import extra
 
 
 @dataclass(frozen=True, slots=True, eq=False)

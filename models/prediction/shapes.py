@@ -10,7 +10,7 @@ import numpy as np
 
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
-from bft.models.prediction._extras import extra
+from bft.models.extras import extra
 from bft.models.prediction.ga2m import AdditiveModel, Term, importance
 from bft.models.prediction.regressors import Regressor
 

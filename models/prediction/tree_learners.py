@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bft.models.curves import FloatArray
-from bft.models.prediction._extras import extra
+from bft.models.extras import extra
 from bft.models.prediction.trees import Trees, joined, tree
 
 

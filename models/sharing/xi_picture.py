@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import InputError, XiTable
+from bft.models.extras import how_to_install
 from bft.models.sharing.xi_check import label
 from bft.models.sharing.xi_table import FLAGS
 
@@ -64,7 +65,7 @@ def write_png(shown: Grid, path: Path) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise InputError("a picture needs matplotlib", hint="pip install 'bft-replay[report]'") from None
+        raise InputError("a picture needs matplotlib", hint=how_to_install("report")) from None
 
     count = len(shown.names)
     side = max(4.0, 0.5 * count if count <= MOST_NUMBERS else 0.22 * count)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bft.models import InputError
+from bft.models.extras import how_to_install
 
 
 @contextmanager
@@ -14,7 +15,7 @@ def needs(what: str, otherwise: str = "") -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        hint = "pip install 'bft-replay[report]', or in a clone: pip install -e '.[report]'"
+        hint = how_to_install("report")
         raise InputError(
             f"{what} needs the package {error.name}, which is not installed",
             hint=f"{hint}; {otherwise}" if otherwise else hint,

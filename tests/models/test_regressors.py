@@ -140,7 +140,7 @@ def test_unknown_kind_is_refused() -> None:
 )
 def test_a_missing_library_is_told_with_its_remedy(kind: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, module, None)
-    with pytest.raises(InputError, match=r"which is not installed \(pip install 'bft-replay\[ml\]'\)"):
+    with pytest.raises(InputError, match=r"which is not installed \(pip install interpret-core lightgbm "):
         fit_regressor(kind, *data())
 
 

@@ -367,7 +367,7 @@ def test_a_backend_that_is_not_there_is_refused_before_anything_is_read(
     monkeypatch.setattr("bft.milp.backends.builtin.find_spec", lambda package: None)
     said = Said(["-ndmap", "nowhere.parquet", "--jobs", "nowhere.csv", "--backend", "HiGHS"], capsys)
     assert said.code == 2
-    assert "--backend highs is not available here (MIT); there are cbc, scipy, exact" in said.err
+    assert "--backend highs is not available here (MIT); there are scipy, exact" in said.err
     assert "pip install" in said.err
     # Nobody asks it: no reason to refuse.
     give([elastic("a")])
