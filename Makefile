@@ -70,11 +70,12 @@ $(VENV)/dev.stamp: pyproject.toml | $(VENV)/bin/python
 	touch $@ $(VENV)/core.stamp
 
 $(VENV)/report.stamp: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[report]'
+	@echo 'Installing into $(VENV): some 380 MB come down, half of it CBC; docs/install.md has a smaller set'
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[report]'
 	touch $@ $(VENV)/core.stamp
 
 $(VENV)/browser.stamp: pyproject.toml $(VENV)/dev.stamp
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[browser]'
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[browser]'
 	touch $@
 
 # What checks that pages can be used by all.

@@ -3,6 +3,8 @@
     run = bft.replay(trace, jobs, tfwd=120, policy="milp")   a replay: paths, frames or objects
     run.summary, run.steps, run.jobs, run.allocations        what came of it
     run.plot(), run.report("run.html")                       a picture, a page to show
+    bft.compare(trace, jobs, ["milp", "pollux"])             variants side by side, replayed in parallel
+    bft.sweep(bft.replay.studies.Plan.of(...))               a grid of options, on anything that runs processes
     bft.ingest(files)                                        a node trace of a scheduler's logs
     bft.solve(problem)                                       one decision
     bft.load_example()                                       the bundled trace and jobs
@@ -31,15 +33,19 @@ if TYPE_CHECKING:
     from bft._run import Run as Run
     from bft._solve import solve as solve
     from bft.models.errors import InputError as InputError
+    from bft.replay.studies import compare as compare
+    from bft.replay.studies import sweep as sweep
 
 # Where each public name lies. A table and no __all__: help(bft) would print every docstring of those in full.
 _HOMES = {
     "Example": "bft._example",
     "InputError": "bft.models.errors",
     "Run": "bft._run",
+    "compare": "bft.replay.studies",
     "ingest": "bft._ingest",
     "load_example": "bft._example",
     "solve": "bft._solve",
+    "sweep": "bft.replay.studies",
 }
 # A package that is called: docs/decisions/0017-python-api.md.
 _PACKAGES = ("datasets", "milp", "models", "replay")

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 # What stands for a value of the reader's.
-PLACEHOLDERS = {"N": "3", "S": "3", "SECONDS": "3", "NAME": "milp", "F": "2", "POLICY": "milp"}
+PLACEHOLDERS = {"I": "1", "N": "3", "S": "3", "SECONDS": "3", "NAME": "milp", "F": "2", "POLICY": "milp"}
 # What the packages in examples/ bring: tests of their own install them and call it.
 OF_EXAMPLES = {"smallest-first": "milp", "dense-highs": "highs", "semicolons": "slurm"}
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bft.replay.cli.help import Group
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
 from bft.replay.cli.messages import say_note, say_progress, say_warning
 from bft.replay.cli.parameters import Command, NamesWholeOption, OneOf, together
@@ -43,7 +44,7 @@ _keep = together(
 )
 
 
-class _Sweep(click.Group):
+class _Sweep(Group):
     """A group whose default command plans, runs and collects."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
