@@ -25,11 +25,17 @@ class _ToStandardError(logging.Handler):
             sys.stderr.flush()
 
 
+def _wanted(record: logging.LogRecord) -> bool:
+    """Of other libraries warnings only, whatever they set themselves: Parsl turns everything on."""
+    return record.name.partition(".")[0] == _OURS.name or record.levelno >= logging.WARNING
+
+
 @contextlib.contextmanager
 def on_standard_error() -> Iterator[None]:
     """Messages of `logging` go to standard error while the block runs: warnings, and what --verbose asks for."""
     root, before = logging.getLogger(), _OURS.level
     handler = _ToStandardError()
+    handler.addFilter(_wanted)
     root.addHandler(handler)
     _OURS.setLevel(logging.WARNING)
     try:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -251,11 +252,11 @@ def bundled(here: Path) -> list[str]:
 @contextmanager
 def dask_cluster() -> Iterator[str]:
     """A scheduler and two workers, each a process."""
-    tools = Path(sys.executable).parent
     address = Path("scheduler.json").absolute()
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    scheduler = [tools / "dask", "scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", address]
-    worker = [tools / "dask", "worker", "--scheduler-file", address, "--nthreads", "1", "--no-dashboard"]
+    command = [sys.executable, "-m", "dask"]
+    scheduler = [*command, "scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", address]
+    worker = [*command, "worker", "--scheduler-file", address, "--nthreads", "1", "--no-dashboard"]
     started = [subprocess.Popen(command, **quiet) for command in (scheduler, worker, worker)]
     try:
         until = time.monotonic() + AMPLE_S
@@ -291,9 +292,14 @@ config = Config(
 
 @pytest.mark.slow
 def test_results_are_the_same_whoever_does_the_work(bundled: list[str]) -> None:
+    # Parsl starts its programs by name.
+    programs = [file for file in distribution("parsl").files or () if file.name == "process_worker_pool.py"]
+    path = f"{Path(str(programs[0].locate())).resolve().parent}{os.pathsep}{os.environ['PATH']}"
+
     def done(out: str, *who: str) -> bytes:
         command = [*SCRIPT, "sweep", *bundled, *GRID, "--out", out, *who]
-        subprocess.run(command, check=True, capture_output=True, timeout=20 * AMPLE_S)
+        environment = {**os.environ, "PATH": path}
+        subprocess.run(command, check=True, capture_output=True, timeout=20 * AMPLE_S, env=environment)
         return bytes_of(out)
 
     one = done("one", "--workers", "1")
