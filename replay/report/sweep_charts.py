@@ -29,6 +29,7 @@ FIGURES = {
 MORE_IS_BETTER = ("outcome", "U", "share_of_bound")
 # What a sweep is usually about comes first: across, then down.
 FIRST = ("tfwd_s", "max_jobs")
+NAMES = {"tfwd_s": "Tfwd", "max_jobs": "maxJ"}
 TITLES = {"tfwd_s": "Tfwd, s", "max_jobs": "maxJ (0: no limit)"}
 
 
@@ -73,9 +74,9 @@ def _chart(table: pd.DataFrame, column: str, options: list[str]) -> Chart:
     found = means.agg(["mean", "min", "max", "count"]).reset_index()
     order = found["mean"].to_numpy(dtype=np.float64) * (1 if column in MORE_IS_BETTER else -1)
     best = found.iloc[int(np.nanargmax(order))]
-    at = ", ".join(f"{TITLES.get(option, option)} {_name(best[option])}" for option in options)
+    at = ", ".join(f"{NAMES.get(option, option)} {_name(best[option])}" for option in options)
     several = " Means over what else varies; the table has their range." if found["count"].max() > 1 else ""
-    note = f"Best: {best['mean']:.4g} at {at}.{several}"
+    note = f"Best: {best['mean']:.4g} {unit} at {at}.{several}"
     names = [Axis(TITLES.get(option, option)) for option in options]
     key, value = f"sweep-{column.replace('.', '-').lower()}", Axis(unit)
     if len(options) == 1 and np.issubdtype(np.asarray(found[options[0]]).dtype, np.number):

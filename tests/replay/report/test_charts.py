@@ -205,7 +205,7 @@ def test_a_sweep_is_a_map_over_what_it_varied(tmp_path: Path, capsys: pytest.Cap
     expected = [[tfwd + 10 * jobs + 0.5 for tfwd in (30, 120, 600)] for jobs in (5, 10)]
     expected[0][0] += 0.5  # only the second seed is there
     assert chart.drawing.values.tolist() == expected
-    assert "Best: 700.5 at Tfwd, s 600, maxJ (0: no limit) 10." in chart.note
+    assert "Best: 700.5 10⁹ samples at Tfwd 600, maxJ 10." in chart.note
     assert run(["report", str(table)]) == 0
     assert "Which options suit idle nodes" in (tmp_path / "results.html").read_text("utf-8")
     assert run(["report", str(table), "--static", "-o", str(tmp_path / "static.html")]) == 0
