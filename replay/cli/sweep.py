@@ -155,12 +155,11 @@ def best(out: str, metric: str, by: tuple[str, ...], outputs: tuple[str, ...], a
 
 
 def _planned(given: dict[str, Any]) -> tuple[Study, Plan, list[str]]:
-    from bft.replay.inputs.files import Files
     from bft.replay.studies.study import Study
 
     study = Study(Path(given["out"]))
     planned = plan_of(given)
-    return study, planned, study.write_plan(planned, Files())
+    return study, planned, study.write_plan(planned)
 
 
 def _run(study: Study, planned: Plan, keys: list[str], given: dict[str, Any]) -> int:

@@ -58,7 +58,7 @@ class Study:
         """A run is tried again, or done."""
         (self.folder / FAILED / f"{key}.json").unlink(missing_ok=True)
 
-    def write_plan(self, plan: Plan, files: Files) -> list[str]:
+    def write_plan(self, plan: Plan) -> list[str]:
         """Write the plan and return the keys of its points.
 
         Raises
@@ -66,6 +66,7 @@ class Study:
         InputError
             When an input is missing, or the folder cannot be written.
         """
+        files = Files()
         keys = [key_of(point.options, files) for point in plan.points]
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **plan.document(keys)}
         write_whole(self.folder / PLAN, json.dumps(content, indent=1, sort_keys=True) + "\n")

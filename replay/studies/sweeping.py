@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from bft.models import InputError
 from bft.models.checks import did_you_mean
-from bft.replay.inputs.files import Files
 from bft.replay.options.options import FIELDS
 from bft.replay.studies.carry_out import carry_out
 from bft.replay.studies.executors import given, local
@@ -78,7 +77,7 @@ def sweep(
     ['done', 'done']
     """
     place = Study(Path(study))
-    keys = place.write_plan(plan, Files())
+    keys = place.write_plan(plan)
     who = local(workers) if executor is None else given(executor, type(executor).__name__)
     carry_out(place, plan, keys, who, whole=whole)
     return place.collect(plan, keys)
