@@ -1,4 +1,4 @@
-"""The two-job case of docs/model.md: a window too small leaves nodes idle, one too large pays for what is taken back."""
+"""The two-job case of docs/model.md: a window too small leaves nodes idle, one too large pays for what goes again."""
 
 from __future__ import annotations
 
