@@ -32,7 +32,7 @@ def test_an_exact_replay_loads_no_cbc(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_small_set_replays_what_all_packages_do(tmp_path: Path) -> None:
-    target, source = tmp_path / "small", tmp_path / "source"
+    target, source = tmp_path / "environment", tmp_path / "source"
     for folder in PACKAGES:
         shutil.copytree(ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ("pyproject.toml", "README.md", "LICENSE"):
