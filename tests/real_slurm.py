@@ -52,9 +52,13 @@ class Slurm:
         assert done.returncode == 0, f"{command}: {done.stderr}"
         return done.stdout
 
-    def wait_idle(self) -> None:
+    def wait_idle(self, patience_s: float = PATIENCE_S) -> None:
         """Wait until no job is left in the queue and no node is completing one."""
-        _until(lambda: not self.run("squeue", "-h").strip() and "comp" not in self.run("sinfo", "-N", "-h", "-o", "%t"))
+
+        def idle() -> bool:
+            return not self.run("squeue", "-h").strip() and "comp" not in self.run("sinfo", "-N", "-h", "-o", "%t")
+
+        _until(idle, "jobs of Slurm did not end", patience_s)
 
 
 @contextmanager
@@ -173,11 +177,15 @@ def _works(slurm: Slurm, *command: str) -> bool:
     ).returncode
 
 
-def _until(done: Callable[[], bool]) -> None:
+def _until(
+    done: Callable[[], bool],
+    complaint: str = "Slurm's daemons did not come up: see their logs in the test's folder",
+    patience_s: float = PATIENCE_S,
+) -> None:
     """Wait for something to hold."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + patience_s
     while not done():
-        assert time.monotonic() < end, "Slurm's daemons did not come up: see their logs in the test's folder"
+        assert time.monotonic() < end, complaint
         time.sleep(0.2)
 
 

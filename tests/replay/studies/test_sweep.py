@@ -26,7 +26,7 @@ from processes import AMPLE_S, SCRIPT
 
 from bft.datasets import load_bundled
 from bft.models import Curve, Job, JobTable, write_jobs
-from bft.replay import Options, from_changes
+from bft.replay import Options
 from bft.replay.cli.main import run
 from bft.replay.inputs.files import Files
 from bft.replay.studies.executors import Workers, local
@@ -35,30 +35,10 @@ from bft.replay.studies.running import DIED, run_tasks
 from bft.replay.studies.study import Study
 from bft.replay.studies.sweeping import best, less_is_better, sweep
 from bft.replay.studies.worker import Task
-from bft.replay.trace.node_trace import SECOND_NS
 from bft.replay.trace.trace_files import select_nodes, trace_from_frame, write_trace
 
 HERE = ["--workers", "0"]
 GRID = ["-Tfwd", "10,30,60,120,300,600", "-maxJ", "2,5,10,0"]
-
-
-@pytest.fixture
-def files(here: Path) -> list[str]:
-    """A few nodes for a few hours, and jobs for them."""
-    rng = np.random.default_rng(5)
-    times = np.sort(rng.integers(0, 6 * 3600, 24)) * SECOND_NS
-    trace = from_changes(
-        [f"n{k}" for k in range(4)],
-        times,
-        rng.integers(0, 4, 24).astype(np.int32),
-        np.arange(24) % 3 < 2,
-        end=6 * 3600 * SECOND_NS,
-    )
-    curve = Curve([0, 1, 4], [0, 10, 30])
-    jobs = [Job(f"j{k}", k * 900 * SECOND_NS, 1, 4, 6e4 * (1 + k % 3), 30, 20, curve, curve, jreq=1) for k in range(8)]
-    write_trace(trace, here / "trace.parquet")
-    write_jobs(JobTable(tuple(jobs)), here / "jobs.parquet")
-    return ["-ndmap", "trace.parquet", "--jobs", "jobs.parquet", "--backend", "exact", "--no-u"]
 
 
 def bytes_of(study: str) -> bytes:
