@@ -45,7 +45,9 @@ def prune(tables: Sequence[FloatArray], sizes: IntArray, units: int) -> list[Flo
     worth, best = market.worth(price)
     bound = float((sizes * best).sum()) + price * units
     value = market.fill(least)
-    slack = NOISE * float((sizes * np.maximum(np.abs(best), np.abs(market.values[market.begins]))).sum())
+    # Of the values themselves: at the price of a straight curve the best differences are rounding alone.
+    size = np.maximum.reduceat(np.where(np.isfinite(market.values), np.abs(market.values), 0.0), market.begins)
+    slack = NOISE * float((sizes * size).sum())
     within = worth >= best[market.owner] - (bound - value + slack)
     return np.split(np.where(within, market.values, -np.inf), market.begins[1:])
 

@@ -313,6 +313,13 @@ def test_what_is_pruned_is_in_no_optimum(problem: Problem) -> None:
         assert value < least or sum(kept) == pytest.approx(value)
 
 
+@given(slope=st.floats(0.01, 100.0), units=st.integers(1, 9))
+def test_counts_of_a_straight_curve_are_all_in_an_optimum(slope: float, units: int) -> None:
+    # At its price every count is worth nothing but rounding errors.
+    (left,) = prune([slope * np.arange(units + 1) * 120.0], np.array([2]), units)
+    assert np.isfinite(left).all()
+
+
 @settings(deadline=None, max_examples=100)
 @given(data=st.data())
 def test_cbc_has_the_exact_optimum_of_what_pruning_leaves(data: st.DataObject, process: SolverProcess) -> None:

@@ -189,5 +189,5 @@ def test_a_policy_that_remembers_keeps_the_contract() -> None:
 
 
 def test_an_unknown_name_is_no_policy() -> None:
-    with pytest.raises(PolicyCheckError, match="no policy 'fiffo'"):
+    with pytest.raises(PolicyCheckError, match="unknown policy 'fiffo'"):
         check_policy("fiffo")
