@@ -52,7 +52,7 @@ def cut(trace: NodeTrace, start: int | None, end: int | None) -> NodeTrace:
     begins, ends = np.maximum(idle.start_ns, first), np.minimum(idle.end_ns, last)
     some = begins < ends
     made = from_fragments(trace.nodes, idle.node[some], begins[some], ends[some], first, last)
-    return _described(made, trace)
+    return described(made, trace)
 
 
 def with_nodes(trace: NodeTrace, names: Collection[str]) -> NodeTrace:
@@ -86,7 +86,7 @@ def with_nodes(trace: NodeTrace, names: Collection[str]) -> NodeTrace:
     made = from_fragments(
         chosen, place[idle.node[some]], idle.start_ns[some], idle.end_ns[some], trace.start, trace.end
     )
-    return _described(made, trace)
+    return described(made, trace)
 
 
 def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
@@ -142,7 +142,7 @@ def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
         notes += (f"{hours:.4g} hours between the windows of the merged traces were not observed: no node is idle",)
     source = ", ".join(trace.source for trace in order if trace.source)
     altered = "; ".join(dict.fromkeys(trace.altered for trace in order if trace.altered))
-    return replace(_described(made, order[0]), notes=notes, source=source, altered=altered)
+    return replace(described(made, order[0]), notes=notes, source=source, altered=altered)
 
 
 def anonymised(trace: NodeTrace, key: bytes) -> NodeTrace:
@@ -173,7 +173,7 @@ def anonymised(trace: NodeTrace, key: bytes) -> NodeTrace:
     return replace(trace, nodes=names, machine="", source="", notes=())
 
 
-def _described(made: NodeTrace, of: NodeTrace) -> NodeTrace:
+def described(made: NodeTrace, of: NodeTrace) -> NodeTrace:
     """A trace with another's words for people, and its units."""
     return replace(
         made,
