@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from types import TracebackType
+from typing import ClassVar
 
 from rich.console import Console
 from rich.live import Live
@@ -56,10 +58,33 @@ class View:
             yield from self.figures.lines()
 
 
-class LiveLines(PlainLines):
+class Viewer(ABC):
+    """Keeps the view of the replay under way, and shows it every so many seconds of wall time."""
+
+    every_s: ClassVar[float]
+    _view: View | None = None
+
+    def follow(self, figures: Figures) -> None:
+        """These are its figures."""
+        if self._view is not None:
+            self._view.figures = figures
+
+    def at(self, now_ns: int, decisions: int) -> None:
+        """The replay has reached an instant."""
+        if self._view is not None:
+            self._view.at(now_ns, decisions)
+            if self._view.due(self.every_s):
+                self._show()
+
+    @abstractmethod
+    def _show(self) -> None:
+        """Show the view, if there is one."""
+
+
+class LiveLines(Viewer, PlainLines):
     """One line every few seconds of wall time, for logs and pipes; the first at once, the last at the end."""
 
-    _view: View | None = None
+    every_s = LINES_S
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -73,30 +98,19 @@ class LiveLines(PlainLines):
         super().stage(name, start_ns, end_ns)
         self._view = View(name, start_ns, end_ns)
 
-    def follow(self, figures: Figures) -> None:
-        """These are its figures."""
-        if self._view is not None:
-            self._view.figures = figures
-
-    def at(self, now_ns: int, decisions: int) -> None:
-        """The replay has reached an instant."""
-        if self._view is not None:
-            self._view.at(now_ns, decisions)
-            if self._view.due(LINES_S):
-                self._show()
-
     def _show(self) -> None:
         if self._view is not None:
             self._write("  " + "  ".join(f"{label}: {value}" for label, value in self._view.lines()))
 
 
-class LiveTable:
+class LiveTable(Viewer):
     """A table that is drawn anew a few times a second; the last one stays."""
+
+    every_s = TABLE_S
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
         self._live = Live(console=self._console, auto_refresh=False)
-        self._view: View | None = None
 
     def __enter__(self) -> LiveTable:
         self._live.start()
@@ -111,18 +125,6 @@ class LiveTable:
     def stage(self, name: str, start_ns: int, end_ns: int) -> None:
         """A replay of the window [start_ns, end_ns] begins."""
         self._view = View(name, start_ns, end_ns)
-
-    def follow(self, figures: Figures) -> None:
-        """These are its figures."""
-        if self._view is not None:
-            self._view.figures = figures
-
-    def at(self, now_ns: int, decisions: int) -> None:
-        """The replay has reached an instant."""
-        if self._view is not None:
-            self._view.at(now_ns, decisions)
-            if self._view.due(TABLE_S):
-                self._show()
 
     def note(self, text: str) -> None:
         """Something worth knowing, not an error."""
