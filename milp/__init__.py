@@ -1,4 +1,4 @@
-"""The allocation problem and how it is solved: knows nothing of time, logs or files.
+"""The allocation problem and its solvers. Nothing here knows about time, logs or files.
 
 >>> import numpy as np
 >>> from bft.milp import Job, Problem, solve

@@ -1,8 +1,8 @@
-"""Interchangeable jobs: those that hold nothing and have the same value table form a class.
+"""Interchangeable jobs: jobs that hold no units and have the same value table form a class.
 
-Under the cost model `bftrainer` a job without units has no rate to lose, so that Tcup and Tcdw do not enter its value;
-under `stall` growing from nothing costs it Tcup, and max(Tfwd - Tcup, 0) belongs to the class. Whoever holds units, or
-may share them, is a class of its own. A class is posed once, however many its members.
+Under the cost model `bftrainer` a job without units has no rate to lose, so Tcup and Tcdw do not enter its value.
+Under `stall` its first units cost it Tcup, so jobs of one class also have the same max(Tfwd - Tcup, 0). A job that
+holds units, or may share them, is a class of its own. A class is one set of variables, however many members it has.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Classes:
 
     @property
     def sizes(self) -> IntArray:
-        """How many members each class has."""
+        """Number of members of each class."""
         return np.bincount(self.of, minlength=len(self.first))
 
     def members(self) -> list[IntArray]:
@@ -52,7 +52,7 @@ def classes_of(problem: Problem) -> Classes:
         kinds = kinds.copy()
         kinds[alone] = np.arange(jobs, jobs + len(alone))
     first = np.full(2 * jobs, jobs, dtype=np.int64)
-    first[kinds[::-1]] = np.arange(jobs)[::-1]  # of equal indices the last counts
+    first[kinds[::-1]] = np.arange(jobs)[::-1]  # NumPy keeps the last value of a repeated index: the first job
     present = np.flatnonzero(first < jobs)
     present = present[np.argsort(first[present])]
     number = np.empty(2 * jobs, dtype=np.int64)
@@ -62,9 +62,9 @@ def classes_of(problem: Problem) -> Classes:
 
 @lru_cache(maxsize=2)
 def _kinds(jobs: tuple[Job, ...], tfwd: float | None) -> IntArray:
-    """A number for each job, the same for those that are interchangeable while they wait; `tfwd` under `stall`.
+    """A number for each job, equal for jobs that are interchangeable while they wait; `tfwd` is given under `stall`.
 
-    Kept, as the jobs of one decision mostly are those of the last.
+    Cached, because consecutive decisions mostly concern the same jobs.
     """
     keys: list[object] = list(map(_waiting_key, jobs))
     if tfwd is not None:
@@ -74,6 +74,6 @@ def _kinds(jobs: tuple[Job, ...], tfwd: float | None) -> IntArray:
 
 
 def apart(problem: Problem) -> Classes:
-    """Every job a class of its own."""
+    """Classes with one job each."""
     jobs = len(problem.jobs)
     return Classes(np.arange(jobs), tuple(range(jobs)))

@@ -1,4 +1,4 @@
-"""Problems and answers as JSON documents; docs/formats.md describes them."""
+"""Problems and answers as JSON documents (docs/formats.md)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from bft.milp.problem import Job, Pair, Problem, ProblemError, Solution
 
 JOB_FIELDS = {"name", "Jmin", "Jmax", "Ns", "Os", "Tcup", "Tcdw", "weight", "current"}
 FIELDS = {"units", "Tfwd", "jobs", "cost_model", "xi", "id"}
-# Units of a machine ten times larger than any, so that a slip of the pen does not take all memory.
-MOST = 10_000_000
-# Characters of an invalid value that a message shows.
+# Ten times the units of any real machine: a typing error must not take all memory.
+MAX_WHOLE = 10_000_000
+# Length to which a message shortens an invalid value.
 SHOWN = 80
 FINITE = sys.float_info.max
 XI_FIELDS = {"a", "b", "xi_a", "xi_b"}
@@ -26,15 +26,15 @@ XI_FIELDS = {"a", "b", "xi_a", "xi_b"}
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A problem as it was posed, with the unit indices that the mathematics does not need."""
+    """A problem as it was posed, and the unit indices, which the optimisation does not need."""
 
     problem: Problem
     current: tuple[tuple[int, ...], ...]
-    id: object = None  # whatever the problem calls itself, for the answer to repeat
+    id: object = None  # the document's own name for the problem; the answer repeats it
 
 
 def parse(document: object) -> Document:
-    """Read one problem document; raise ProblemError naming the invalid field and what was expected.
+    """Read one problem document; raise ProblemError that names the invalid field and what was expected.
 
     >>> parse({"units": 5, "Tfwd": 120, "jobs": []}).problem.units
     5
@@ -67,7 +67,14 @@ def parse(document: object) -> Document:
 
 
 def answer(document: Document, solution: Solution) -> dict[str, Any]:
-    """Write one answer document: counts a job, and which unit is which."""
+    """Write one answer document: counts per job, and which units each job gets.
+
+    >>> from bft.milp import solve
+    >>> job = {"name": "a", "Jmin": 1, "Jmax": 4, "Ns": [0, 1, 4], "Os": [0, 10, 30], "Tcup": 20, "Tcdw": 10}
+    >>> document = parse({"units": 2, "Tfwd": 120, "jobs": [job]})
+    >>> answer(document, solve(document.problem, backend="exact"))["allocation"]
+    {'a': [0, 1]}
+    """
     names = [job.name for job in document.problem.jobs]
     if solution.transfers:
         placed = settle_shared(document.current, solution.transfers, document.problem.units)
@@ -93,28 +100,28 @@ def answer(document: Document, solution: Solution) -> dict[str, Any]:
 
 
 def _pairs(entries: object, names: list[str], holders: Mapping[int, list[int]]) -> tuple[Pair, ...]:
-    """The pairs of `xi`, with the units that `holders` (unit -> jobs, by position) show them to share now."""
+    """The pairs of `xi`. `holders` (unit -> jobs, by position) shows which units each pair shares now."""
     if not isinstance(entries, list):
         raise ProblemError(f"xi: expected a list of pairs, not {_kind(entries)}")
     ratios: dict[tuple[int, int], tuple[float, float]] = {}
     for index, entry in enumerate(entries):
-        at = f"xi[{index}]"
+        path = f"xi[{index}]"
         if not isinstance(entry, Mapping):
-            raise ProblemError(f"{at}: expected a pair object, not {_kind(entry)}")
-        _no_others(entry, XI_FIELDS, at)
+            raise ProblemError(f"{path}: expected a pair object, not {_kind(entry)}")
+        _no_others(entry, XI_FIELDS, path)
         for side in ("a", "b"):
             if entry.get(side) not in names:
-                raise ProblemError(f"{at}.{side}: expected the name of a job, not {_shown(entry, side)}")
+                raise ProblemError(f"{path}.{side}: expected the name of a job, not {_shown(entry, side)}")
         a, b = names.index(entry["a"]), names.index(entry["b"])
         if a == b:
-            raise ProblemError(f"{at}: a job cannot share with itself ({names[a]!r})")
-        xi_a, xi_b = _number(entry, "xi_a", f"{at}.xi_a"), _number(entry, "xi_b", f"{at}.xi_b")
+            raise ProblemError(f"{path}: a job cannot share with itself ({names[a]!r})")
+        xi_a, xi_b = _number(entry, "xi_a", f"{path}.xi_a"), _number(entry, "xi_b", f"{path}.xi_b")
         for side, xi in (("xi_a", xi_a), ("xi_b", xi_b)):
             if xi < 1:
-                raise ProblemError(f"{at}.{side}: expected a ratio >= 1, not {xi!r}")
+                raise ProblemError(f"{path}.{side}: expected a ratio >= 1, not {xi!r}")
         key, value = ((a, b), (xi_a, xi_b)) if a < b else ((b, a), (xi_b, xi_a))
         if key in ratios:
-            raise ProblemError(f"{at}: {names[a]!r} and {names[b]!r} appear twice")
+            raise ProblemError(f"{path}: {names[a]!r} and {names[b]!r} appear twice")
         ratios[key] = value
     shared: Counter[tuple[int, int]] = Counter()
     for unit, jobs in holders.items():
@@ -130,68 +137,68 @@ def _pairs(entries: object, names: list[str], holders: Mapping[int, list[int]]) 
     return tuple(Pair(a, b, xi_a, xi_b, shared[a, b]) for (a, b), (xi_a, xi_b) in ratios.items())
 
 
-def _job(entry: object, at: str) -> tuple[Job, tuple[int, ...]]:
+def _job(entry: object, path: str) -> tuple[Job, tuple[int, ...]]:
     if not isinstance(entry, Mapping):
-        raise ProblemError(f"{at}: expected a job object, not {_kind(entry)}")
-    _no_others(entry, JOB_FIELDS, at)
+        raise ProblemError(f"{path}: expected a job object, not {_kind(entry)}")
+    _no_others(entry, JOB_FIELDS, path)
     name = entry.get("name")
     if not isinstance(name, str) or not name:
-        raise ProblemError(f"{at}.name: expected a non-empty string, not {name!r}")
+        raise ProblemError(f"{path}.name: expected a non-empty string, not {name!r}")
     held = entry.get("current", [])
     if not isinstance(held, list) or not all(type(unit) is int for unit in held):
-        raise ProblemError(f"{at}.current: expected a list of unit indices, not {held!r}")
+        raise ProblemError(f"{path}.current: expected a list of unit indices, not {held!r}")
     if len(set(held)) != len(held):
-        raise ProblemError(f"{at}.current: a unit appears twice")
+        raise ProblemError(f"{path}.current: a unit appears twice")
     try:
         job = Job(
             name=name,
-            jmin=_whole(entry, "Jmin", f"{at}.Jmin"),
-            jmax=_whole(entry, "Jmax", f"{at}.Jmax"),
-            ns=_numbers(entry, "Ns", f"{at}.Ns"),
-            os=_numbers(entry, "Os", f"{at}.Os"),
-            tcup=_number(entry, "Tcup", f"{at}.Tcup"),
-            tcdw=_number(entry, "Tcdw", f"{at}.Tcdw"),
-            weight=_number(entry, "weight", f"{at}.weight") if "weight" in entry else 1.0,
+            jmin=_whole(entry, "Jmin", f"{path}.Jmin"),
+            jmax=_whole(entry, "Jmax", f"{path}.Jmax"),
+            ns=_numbers(entry, "Ns", f"{path}.Ns"),
+            os=_numbers(entry, "Os", f"{path}.Os"),
+            tcup=_number(entry, "Tcup", f"{path}.Tcup"),
+            tcdw=_number(entry, "Tcdw", f"{path}.Tcdw"),
+            weight=_number(entry, "weight", f"{path}.weight") if "weight" in entry else 1.0,
         )
     except ProblemError as error:
         message = str(error)
-        raise ProblemError(message if message.startswith(at) else f"{at}: {message}") from error
+        raise ProblemError(message if message.startswith(path) else f"{path}: {message}") from error
     return job, tuple(held)
 
 
-def _no_others(entry: Mapping[str, Any], known: set[str], at: str) -> None:
+def _no_others(entry: Mapping[str, Any], known: set[str], path: str) -> None:
     unknown = sorted(str(key) for key in entry if key not in known)
     if unknown:
-        raise ProblemError(f"{at}: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}")
+        raise ProblemError(f"{path}: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}")
 
 
-def _number(entry: Mapping[str, Any], key: str, at: str) -> float:
+def _number(entry: Mapping[str, Any], key: str, path: str) -> float:
     value = entry.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= FINITE:
-        raise ProblemError(f"{at}: expected a finite number, not {_shown(entry, key)}")
+        raise ProblemError(f"{path}: expected a finite number, not {_shown(entry, key)}")
     return float(value)
 
 
-def _whole(entry: Mapping[str, Any], key: str, at: str) -> int:
+def _whole(entry: Mapping[str, Any], key: str, path: str) -> int:
     value = entry.get(key)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
-        raise ProblemError(f"{at}: expected a whole number from 0 to {MOST:,}, not {_shown(entry, key)}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_WHOLE:
+        raise ProblemError(f"{path}: expected a whole number from 0 to {MAX_WHOLE:,}, not {_shown(entry, key)}")
     return value
 
 
-def _numbers(entry: Mapping[str, Any], key: str, at: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _numbers(entry: Mapping[str, Any], key: str, path: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     values = entry.get(key)
     if not isinstance(values, list) or any(
         isinstance(v, bool) or not isinstance(v, int | float) or not abs(v) <= FINITE for v in values
     ):
-        raise ProblemError(f"{at}: expected a list of numbers, all finite, not {_shown(entry, key)}")
+        raise ProblemError(f"{path}: expected a list of numbers, all finite, not {_shown(entry, key)}")
     return np.array(values, dtype=np.float64)
 
 
 def _repeatable(value: object) -> object:
-    """The id of a problem, which its answer repeats: JSON has no NaN and no infinity."""
+    """Check the id of a problem, which its answer repeats: JSON has no NaN and no infinity."""
     try:
         json.dumps(value, allow_nan=False)
     except (ValueError, TypeError, RecursionError) as error:

@@ -1,4 +1,8 @@
-"""Which unit is which, once the counts are decided: nobody migrates."""
+"""Which unit is which, once the counts are decided. Nothing migrates.
+
+>>> settle([[3, 1], [0]], [1, 2], free=[2])
+[[3], [0, 1]]
+"""
 
 from __future__ import annotations
 
@@ -16,9 +20,9 @@ def settle(current: Sequence[Sequence[int]], counts: Sequence[int], free: Iterab
     current
         Units of each job, oldest first.
     counts
-        Units that each job shall have.
+        Units that each job will have.
     free
-        Units that nobody holds; the least number is taken first. Units released here are free too.
+        Units without a holder; lowest numbers are taken first. Units released here become free too.
 
     Returns
     -------
@@ -34,16 +38,16 @@ def settle(current: Sequence[Sequence[int]], counts: Sequence[int], free: Iterab
 
 
 def settle_shared(current: Sequence[Sequence[int]], transfers: Sequence[Transfer], units: int) -> list[list[int]]:
-    """Carry out transfers between classes of units 0 ... units - 1: who stays keeps the oldest units of a class.
+    """Carry out transfers between classes of units 0 ... units - 1. Jobs keep the oldest units of a class.
 
     Parameters
     ----------
     current
         Units of each job, oldest first; a unit may appear under two jobs.
     transfers
-        As `Solution.transfers` has them.
+        As in `Solution.transfers`.
     units
-        How many units there are.
+        Number of units.
 
     Returns
     -------
@@ -68,7 +72,7 @@ def move(
     gone: list[set[int]] = [set() for _ in current]
     gained: list[list[int]] = [[] for _ in current]
     taken: dict[tuple[int, ...], int] = {}
-    # The more of its holders a transfer leaves on the units, the older the units it takes.
+    # The more holders keep the units of a transfer, the older the units it takes.
     for transfer in sorted(transfers, key=lambda t: -len(set(t.before) & set(t.after))):
         begin = taken.get(transfer.before, 0)
         taken[transfer.before] = begin + transfer.units

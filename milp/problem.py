@@ -15,7 +15,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 CostModel = Literal["bftrainer", "stall"]
-# Products of three such numbers stay far from the largest float.
+# Products of three such numbers stay far below the largest float.
 MAX_OBJECTIVE = 1e60
 MAX_MESSAGE = 800
 
@@ -23,15 +23,15 @@ _NOTHING: FloatArray = np.empty(0)
 _name = attrgetter("name")
 
 Status = Literal["optimal", "feasible", "fallback", "infeasible"]
-# Which of several optima is taken: the canonical one, whatever solves; or the one that the solver comes upon.
+# Which of several optima is returned: the canonical one, independent of the solver, or the one that the solver returns.
 Ties = Literal["canonical", "solver"]
 TIES: tuple[Ties, ...] = ("canonical", "solver")
 
 
 class ProblemError(ValueError):
-    """A problem that cannot be posed; the message names the field and what was expected.
+    """A problem that cannot be posed. The message names the field and what was expected.
 
-    A message of more than `MAX_MESSAGE` characters, as of a name of megabytes, is cut in the middle.
+    A message of more than `MAX_MESSAGE` characters (a name can have megabytes) is cut in the middle.
     """
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class ProblemError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What a decision needs to know about a job, apart from what it holds right now.
+    """The properties of a job that a decision needs, without the units it holds now.
 
     Parameters
     ----------
@@ -105,10 +105,10 @@ class Job:
         return self.table_to(self.jmax)
 
     def table_to(self, max_units: int) -> FloatArray:
-        """O at 0, 1, ..., max_units <= jmax; not to be written to. Kept, and made anew only to grow."""
+        """O at 0, 1, ..., max_units <= jmax; read-only. Cached, and recomputed only to grow."""
         known: FloatArray = self.__dict__.get("_known", _NOTHING)
         if len(known) <= max_units:
-            # Some room to grow: the idle units of a replay rise by steps.
+            # With some room to grow: the number of idle units rises in steps.
             size = min(self.jmax, max(max_units, 2 * len(known))) + 1
             known = np.interp(np.arange(size, dtype=np.float64), self.ns, self.os)
             object.__setattr__(self, "_known", known)
@@ -116,9 +116,9 @@ class Job:
 
     @cached_property
     def waiting_key(self) -> str:
-        """Equal for jobs whose value is the same function of their units while they hold none, but for Tcup.
+        """Equal for jobs whose value, while they hold no units, is the same function of their units, Tcup aside.
 
-        Interned, so that grouping thousands of jobs at every decision compares addresses.
+        Interned, so that grouping thousands of jobs at every decision only compares addresses.
         """
         bounds = np.array([self.jmin, self.jmax, self.weight], dtype=np.float64)
         return sys.intern((bounds.tobytes() + self.ns.tobytes() + self.os.tobytes()).decode("latin-1"))
@@ -132,7 +132,7 @@ class Job:
 
 @lru_cache(maxsize=2)
 def _unique_names(jobs: tuple[Job, ...]) -> bool:
-    """Whether no two jobs have one name; kept, as the jobs of one decision mostly are those of the last."""
+    """Whether job names are unique; cached, because consecutive decisions mostly concern the same jobs."""
     return len(set(map(_name, jobs))) == len(jobs)
 
 
@@ -145,13 +145,13 @@ class Pair:
     a, b
         Positions in `Problem.jobs`, a < b.
     xi_a, xi_b
-        Interference ratios: an iteration of a takes xi_a times as long while a shares anything with b, and xi_b
-        that of b. >= 1; infinite: not on as many units as `at_a`, `at_b` do not name.
+        Interference ratios, >= 1: an iteration of a takes xi_a times as long while a shares units with b, and xi_b
+        that of b. Infinite: sharing is not allowed, except on counts listed in `at_a`, `at_b`.
     shared
-        Units that both hold now.
+        Units that both hold now, in common.
     at_a, at_b
-        (units, ratio) where the ratio of a job depends on how many units it has: those that differ from xi_a, xi_b.
-        An infinite ratio: not on so many units.
+        (units, ratio) for counts at which a job's ratio differs from xi_a, xi_b.
+        An infinite ratio: sharing is not allowed at that count.
     """
 
     a: int
@@ -163,7 +163,7 @@ class Pair:
     at_b: tuple[tuple[int, float], ...] = ()
 
     def xi(self, job: int, units: int | None = None) -> float:
-        """The interference ratio of `job`, a or b, in this pair, on so many units; None: where none are named."""
+        """The interference ratio of `job`, a or b, on this many units; None: on counts that are not listed."""
         otherwise = self.xi_a if job == self.a else self.xi_b
         return otherwise if units is None else dict(self.named(job)).get(units, otherwise)
 
@@ -174,7 +174,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """`units` units that `before` held go to `after`; each names no, one or two jobs, by position, ascending."""
+    """`units` units move from holders `before` to holders `after`: each none, one or two positions, ascending."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]
@@ -183,7 +183,7 @@ class Transfer:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Who gets how many of `units` idle units for the next `tfwd` seconds.
+    """Which job gets how many of `units` idle units for the next `tfwd` seconds.
 
     Parameters
     ----------
@@ -194,11 +194,11 @@ class Problem:
     jobs
         The jobs in play, names unique.
     current
-        Units that each job holds now, one number a job. Their sum may not exceed `units`.
+        Units that each job holds now, one number per job. Their sum may not exceed `units`.
     cost_model
         `bftrainer`: a rescale costs T x the rate before. `stall`: no progress for T seconds.
     pairs
-        Jobs that may share units; none, and every unit has one holder. A job shares with one other at most.
+        Jobs that may share units; if empty, every unit has one holder. A job shares with at most one other.
 
     Examples
     --------
@@ -242,11 +242,11 @@ class Problem:
 
     @property
     def held(self) -> int:
-        """Units that jobs hold now, shared ones counted once."""
+        """Units that jobs hold now; a shared unit counts once."""
         return sum(self.current) - sum(pair.shared for pair in self.pairs)
 
     def partner(self, job: int) -> Pair | None:
-        """The pair in which `job` shares units now, if it does."""
+        """The pair in which `job` shares units now, None if it shares with nobody."""
         return next((pair for pair in self.pairs if pair.shared and job in (pair.a, pair.b)), None)
 
     def _check_pairs(self) -> None:
@@ -283,21 +283,21 @@ class Solution:
     ----------
     status
         `optimal`: proven. `feasible`: the best known at the time limit. `fallback`: the backend died, hung or
-        answered nonsense, and another way was taken (`note` says which). `infeasible`: only with strict_reference.
+        gave an invalid answer, and another method was used (`note` explains). `infeasible`: only with strict_reference.
     counts
-        Units given, one number a job, in the order of the problem.
+        Units given, one number per job, in the order of the problem.
     objective, bound
-        Value of `counts`, and an upper bound of what any answer could reach.
+        Value of `counts`, and an upper bound of any answer.
     backend, formulation
-        What answered.
+        The backend and formulation that answered.
     seconds
         Wall time from problem to answer.
     note
-        Why the status is what it is, empty when optimal.
+        Explains the status; empty when optimal.
     transfers
-        With sharing: which units go from whom to whom, so that nobody migrates. Empty without.
+        With sharing: which units move from whom to whom, without migration. Empty otherwise.
     verified
-        Whether the backend's answer agrees with the exact DP; None where it was not held against it.
+        Whether the backend's answer agrees with the exact DP; None where they were not compared.
     """
 
     status: Status

@@ -1,4 +1,4 @@
-"""From a problem to a checked answer: pick a backend, ask it, trust nothing, fall back."""
+"""From a problem to a checked answer: pick a backend, ask it, check what it returns, and fall back if it is invalid."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from bft.milp.values import complaint, keep, largest_value, objective, tamed, to
 logger = logging.getLogger(__name__)
 
 FORMULATIONS = ("auto", "modes", "node", "items", "flow")
-# Those that let two jobs share units.
+# Formulations in which two jobs may share units.
 SHARING = ("items", "flow")
 
-# Two ways of computing the objective of one answer agree to this, relative.
+# Two ways to compute the objective of one answer agree within this, relatively.
 TOLERANCE = 1e-6
-# And to this part of the largest value: a solver's zero is one to its tolerances.
+# And within this part of the largest value: to a solver, zero means zero within its tolerances.
 ZERO = 1e-9
 
 
@@ -48,41 +48,41 @@ def solve(
     Parameters
     ----------
     problem
-        What to decide.
+        The problem to solve.
     backend
         One of `backend_names()`: `cbc`, `highs`, `scipy`, `gurobi`, `exact` (modes only), or another package's; or
         `auto`: exact where it applies, else cbc.
     formulation
         `modes` or `node`; with sharing `items` or `flow`; `auto` takes modes or items.
     strict_reference
-        With `node`: keep the too small big-M of the published model. The answer may then be infeasible, or worse than
-        keeping.
+        With `node`: keep the published model's big-M, which is too small. The answer may then be infeasible, or worse
+        than keeping the present allocation.
     time_limit
-        Seconds, None for none. At the limit the best known answer is used if it beats keeping the current allocation.
+        Seconds, None for no limit. At the limit the best known answer is used if it is better than keeping everything.
     gap
         Relative gap at which a solver may stop.
     threads
         Threads a solver may use.
     ties
-        Which of several optima: `canonical`, the one that `exact` describes, whatever solves; or the `solver`'s own.
-        The exact dynamic programme (DP) computes the canonical one, and the solver's answer is checked against it; an
-        optimum in hand also takes the place of what a solver has at its time limit. A gap above 0, strict_reference
-        and sharing leave the solver's own (sharing: see `formulations.sharing`).
+        Which of several optima: `canonical`, the one described in `exact`, whatever the backend; or `solver`, the one
+        that the solver returns. The exact dynamic programme (DP) computes the canonical one and checks the solver's
+        answer against it; it also replaces what a solver has at its time limit. With a gap above 0, strict_reference
+        or sharing the solver's own optimum is returned (sharing: see `formulations.sharing`).
     verify
-        Check the answer against the exact DP also where the solver's own is returned; without sharing only.
+        Check the answer against the exact DP even if the solver's own is returned; without sharing only.
     process
-        Solver process to use, for tests and for callers that mind their processes.
+        Solver process to use, for tests and for callers that manage their own processes.
 
     Returns
     -------
     Solution
-        Feasible always, and never worse than keeping the current allocation (but for `strict_reference`).
+        Always feasible, and never worse than keeping the present allocation (except with `strict_reference`).
 
     Raises
     ------
     ProblemError
-        For a backend or formulation that is unknown, not installed, or does not fit the problem, or a limit that makes
-        no sense.
+        For a backend or formulation that is unknown, not installed, or unsuitable for the problem, or an invalid
+        limit.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def solve(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What `solve` was asked, checked; `posed` is the problem as solvers get it."""
+    """The checked arguments of `solve`; `posed` is the problem as solvers get it."""
 
     problem: Problem
     posed: Problem
@@ -140,7 +140,7 @@ class _Asked:
 
 @cache
 def _require(backend: str, formulation: str) -> None:
-    """Refuse a backend that cannot do it, once and for all, rather than fall back at every decision."""
+    """Raise once for a backend that cannot solve the problem, rather than fall back at every decision."""
     if formulation not in listed(backend).formulations:
         what = f"backend {backend!r} cannot solve formulation {formulation!r}"
         raise ProblemError(f"{what}: choose one of {', '.join(able(formulation))}")
@@ -154,7 +154,7 @@ def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
     if asked.backend == "exact":
         return _of(optimum(problem, asked.left()), "exact", "modes")
     canonical = canonical and not (problem.pairs or asked.limits.gap or asked.strict)
-    # The exact DP first, as it takes milliseconds; where it takes longer, the solver has the other half.
+    # The exact DP goes first, as it takes milliseconds; if it takes longer, the solver has the other half of the time.
     best = optimum(problem, asked.left(0.5)) if canonical or (verify and not problem.pairs) else None
     try:
         solution = _shared(asked) if sharing else _alone(asked)
@@ -167,7 +167,7 @@ def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
     if best is None:
         return solution
     conflict = contradiction(solution, best, asked.limits.gap)
-    if asked.strict:  # may be worse, as published
+    if asked.strict:  # the published model may be worse than keeping
         return replace(solution, verified=not conflict)
     if conflict:
         logger.info("fallback: %s", conflict)
@@ -182,20 +182,20 @@ def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
 
 
 def contradiction(solution: Solution, best: Optimum, gap: float = 0.0) -> str:
-    """What a solver's answer and that of the exact DP cannot both be right about; empty when they agree."""
+    """How a solver's answer contradicts that of the exact DP; empty when they agree."""
     slack = TOLERANCE * max(abs(best.objective), abs(solution.objective))
     backend, value, bound = solution.backend, solution.objective, solution.bound
     if solution.status == "optimal" and value < best.objective - slack - gap * abs(best.objective):
-        return f"{backend}: calls {value!r} optimal, but {best.objective!r} can be had"
+        return f"{backend}: reports the optimum {value!r}, but {best.objective!r} is possible"
     if bound < best.objective - slack:
-        return f"{backend}: says that nothing exceeds {bound!r}, but {best.objective!r} can be had"
+        return f"{backend}: reports the upper bound {bound!r}, but {best.objective!r} is possible"
     if value > best.bound + slack:
-        return f"exact: says that nothing exceeds {best.bound!r}, but {backend} has {value!r}"
+        return f"exact: reports the upper bound {best.bound!r}, but {backend} has {value!r}"
     return ""
 
 
 def _of(best: Optimum, backend: str, formulation: str, fallback: str = "") -> Solution:
-    """The answer of the exact DP in the name of a backend."""
+    """The answer of the exact DP, returned under the name of a backend."""
     status: Status = "fallback" if fallback else "optimal" if best.proven else "feasible"
     note = fallback if best.proven or fallback else "time limit: best known"
     verified = True if best.proven and not fallback else None
@@ -238,13 +238,13 @@ def _alone(asked: _Asked) -> Solution:
     answer = process.solve(formulated.model, asked.backend, limits).above(formulated.constant)
     tables, kept = value_tables(posed), keep(posed)
     kept_value = total_value(tables, kept)
-    # An upper bound that holds whatever the solver says: every job at its own best.
+    # An upper bound that does not depend on the solver: every job at its own best.
     highest = {id(table): float(table.max()) for table in tables}
     ceiling = sum(highest[id(table)] for table in tables)
 
     def solution(status: Status, counts: tuple[int, ...], bound: float, note: str = "") -> Solution:
         value = total_value(tables, counts)
-        if posed is not problem:  # whoever must shrink, pays all: that shifts every answer by as much as keeping
+        if posed is not problem:  # a job that must shrink pays in full, which shifts every answer by the same amount
             shift = objective(problem, kept) - kept_value
             value, bound = objective(problem, counts), bound + shift
             if status != "infeasible":
@@ -256,23 +256,23 @@ def _alone(asked: _Asked) -> Solution:
             return solution("feasible", kept, ceiling, "time limit, no answer: kept")
         if answer.status == "infeasible" and asked.strict:
             return solution("infeasible", (0,) * len(problem.jobs), -math.inf, "as published")
-        raise Nonsense(f"answered {answer.said!r}, but giving nobody anything is feasible")
+        raise Nonsense(f"answered {answer.said!r}, but the allocation without any units is feasible")
     counts = formulated.decode(answer.values(formulated.model))
     invalid = complaint(posed, tables, counts)
     if invalid:
-        raise Nonsense(f"answered nonsense: {invalid}")
+        raise Nonsense(f"invalid answer: {invalid}")
     value = total_value(tables, counts)
     slack = TOLERANCE * max(abs(value), abs(kept_value)) + ZERO * largest_value(tables)
-    # An answer that is worth more than claimed is none the worse: its segments were not filled in the best order.
+    # A value above the claimed one is no error: the solver did not fill the segments in the best order.
     if not value >= answer.objective - slack:
-        raise Nonsense(f"claims {answer.objective!r} for an answer that is worth {value!r}")
+        raise Nonsense(f"claims {answer.objective!r} for an answer of value {value!r}")
     if answer.status == "optimal":
         if limits.gap and value < kept_value:
-            return solution("optimal", kept, max(kept_value, answer.bound), "within the gap, and kept is better")
+            return solution("optimal", kept, max(kept_value, answer.bound), "within the gap, and keeping is better")
         if value < kept_value - slack and not asked.strict:
-            raise Nonsense(f"calls {value!r} optimal, but keeping is worth {kept_value!r}")
+            raise Nonsense(f"reports the optimum {value!r}, but keeping has {kept_value!r}")
         if value > answer.bound + slack:
-            return solution("feasible", counts, ceiling, f"worth more than {answer.bound!r}, which was to be the most")
+            return solution("feasible", counts, ceiling, f"value above the reported bound {answer.bound!r}")
         return solution("optimal", counts, max(value, answer.bound))
     bound = min(ceiling, answer.bound) if math.isfinite(answer.bound) else ceiling
     if value >= kept_value:

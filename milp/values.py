@@ -1,4 +1,4 @@
-"""What an allocation is worth: the value tables v_j(n) of docs/model.md, and answers measured by them."""
+"""The value of an allocation: the value tables v_j(n) of docs/model.md, and the objective computed from them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def value_table(
     """v_j(n) for n = 0 ... min(jmax, units): float64, objective units, -inf where n is not allowed.
 
     `bftrainer`: Tfwd·O(n) - T·r with r = O(current), T = Tcup when n > current, Tcdw when n < current.
-    `stall`: max(Tfwd - T, 0)·O(n) for n != current. Both times the job's weight (docs/model.md).
-    `xi` divides the O(n) of one unit and more, `xi_now` the current rate: a job that shares runs that much slower.
-    An array holds that of n = 0 ... min(jmax, units), infinite where n is not allowed.
+    `stall`: max(Tfwd - T, 0)·O(n) for n != current. Both are multiplied by the job's weight (docs/model.md).
+    `xi` divides the O(n) of one unit and more, `xi_now` the current rate: a sharing job is slower by that ratio.
+    An array gives the ratio for n = 0 ... min(jmax, units), infinite where n is not allowed.
     """
     max_units = min(job.jmax, units)
     values = tfwd * job.table_to(max_units)
@@ -50,9 +50,9 @@ def value_table(
 
 
 def value_tables(problem: Problem) -> list[FloatArray]:
-    """The value table of every job when it shares with nobody, in the order of the problem; not to be written to.
+    """The value table of every job without sharing, in the order of the problem; read-only.
 
-    Interchangeable jobs have one table, made once.
+    Interchangeable jobs have one table in common.
     """
     classes = classes_of(problem)
     tables = [table_of(problem, j) for j in classes.first]
@@ -60,7 +60,7 @@ def value_tables(problem: Problem) -> list[FloatArray]:
 
 
 def table_of(problem: Problem, j: int, pair: Pair | None = None) -> FloatArray:
-    """The value table of job j when it shares with nobody, or with its partner in `pair`."""
+    """The value table of job j without sharing, or with its partner in `pair`."""
     now = problem.partner(j) if problem.pairs else None
     return value_table(
         problem.jobs[j],
@@ -74,7 +74,7 @@ def table_of(problem: Problem, j: int, pair: Pair | None = None) -> FloatArray:
 
 
 def _ratios(pair: Pair, j: int, max_units: int) -> float | FloatArray:
-    """The ratio of job j on 0 ... most units."""
+    """The ratio of job j on 0 ... max_units units."""
     named = pair.named(j)
     if not named:
         return pair.xi(j)
@@ -86,7 +86,7 @@ def _ratios(pair: Pair, j: int, max_units: int) -> float | FloatArray:
 
 
 def values_at(problem: Problem, j: int, counts: IntArray) -> FloatArray:
-    """v_j at some counts from 0 on, as in `value_tables` to the bit, for a job whose table would be too large."""
+    """v_j at some counts from 0 on, equal bit by bit to `value_tables`, for a job whose table would be too large."""
     job, held, tfwd = problem.jobs[j], problem.current[j], problem.tfwd
     values = tfwd * np.interp(counts.astype(np.float64), job.ns, job.os)
     fewer, more = counts < held, counts > held
@@ -109,9 +109,9 @@ def values_at(problem: Problem, j: int, counts: IntArray) -> FloatArray:
 
 
 def value_points(problem: Problem, j: int) -> tuple[IntArray, FloatArray]:
-    """Few points that say all of v_j: counts ascending from 0, int64, and values, float64.
+    """The few points that define v_j: counts ascending from 0, int64, and values, float64.
 
-    Between two neighbours v_j is linear, but for the first two: there nothing is allowed.
+    v_j is linear between neighbours, except that no count between the first two is allowed.
     """
     job, held = problem.jobs[j], problem.current[j]
     min_units, max_units = max(job.jmin, 1), min(job.jmax, problem.units)
@@ -119,7 +119,7 @@ def value_points(problem: Problem, j: int) -> tuple[IntArray, FloatArray]:
         counts = np.zeros(1, dtype=np.int64)
     else:
         inner = job.ns[(job.ns > min_units) & (job.ns < max_units)]
-        # The cost of a change makes the held count a point of its own, between its neighbours.
+        # A change costs, so the held count is a point, between its two neighbours.
         around = [n for n in (held - 1, held, held + 1) if min_units < n < max_units]
         ends = np.array([0, min_units, max_units, *around])
         counts = np.unique(np.concatenate((ends, np.floor(inner), np.ceil(inner))).astype(np.int64))
@@ -127,12 +127,12 @@ def value_points(problem: Problem, j: int) -> tuple[IntArray, FloatArray]:
 
 
 def objective(problem: Problem, counts: Sequence[int]) -> float:
-    """`total_value` without the tables, equal to the bit."""
+    """Like `total_value`, bit by bit, without the tables."""
     return float(sum(float(values_at(problem, j, np.array([n]))[0]) for j, n in enumerate(counts)))
 
 
 def total_value(tables: Sequence[FloatArray], counts: Sequence[int]) -> float:
-    """Sum of v_j(n_j), always added in the same order so that equal counts give equal bits.
+    """Sum of v_j(n_j), always added in the same order, so that equal counts give equal bits.
 
     >>> total_value([np.array([0.0, 10.0]), np.array([0.0, 5.0, 7.0])], (1, 2))
     17.0
@@ -141,11 +141,11 @@ def total_value(tables: Sequence[FloatArray], counts: Sequence[int]) -> float:
 
 
 def tamed(problem: Problem) -> Problem:
-    """The same problem with costs that mean "never" lowered to what means never already, for solvers' sake.
+    """The same problem with extremely large costs lowered to a size that still rules out a change.
 
-    A coefficient of 1e9 times what is at stake blinds a solver to all others. A change that costs more than everybody
-    together can gain, twice, is never part of an optimum, and what it costs beyond does not matter. Where a job holds
-    more than it may keep, a change must be paid for: that shifts all answers alike.
+    A coefficient of 1e9 times the total value makes a solver's other coefficients vanish in its tolerances. A change
+    that costs more than twice what all jobs together can gain is never part of an optimum, so its exact cost does not
+    matter. A job that holds more than it may keep must pay for a change: that shifts all answers by the same amount.
     """
     modest = all(max(job.tcup, job.tcdw) <= problem.tfwd for job in map(problem.jobs.__getitem__, problem.holders))
     if modest or problem.cost_model != "bftrainer":
@@ -156,7 +156,7 @@ def tamed(problem: Problem) -> Problem:
         between = job.ns[(job.ns > min_units) & (job.ns < max_units)]
         counts = np.concatenate(([0.0], [min_units, max_units] if min_units <= max_units else [], between))
         curve = np.interp(counts, job.ns, job.os) * (problem.tfwd * job.weight)
-        best = max(float(curve.max()), 0.0 if problem.pairs else -np.inf)  # sharing raises what is below 0, up to 0
+        best = max(float(curve.max()), 0.0 if problem.pairs else -np.inf)  # sharing raises negative values up to 0
         now = problem.partner(j) if problem.pairs else None
         kept = float(np.interp(float(held), job.ns, job.os)) * problem.tfwd * job.weight
         rate = job.weight * job.rate(problem.current[j])
@@ -178,7 +178,7 @@ def tamed(problem: Problem) -> Problem:
 
 
 def keep(problem: Problem) -> tuple[int, ...]:
-    """Counts that leave every job what it has, as far as its bounds allow: the least a solver must reach.
+    """Counts with which every job keeps what it has, as far as its bounds allow: a lower bound of any optimum.
 
     >>> a, b = (Job(name, 1, 4, ns=[0, 1, 4], os=[0, 10, 30], tcup=20.0, tcdw=10.0) for name in "ab")
     >>> keep(Problem(units=5, tfwd=120.0, jobs=(a, b), current=(1, 0)))
@@ -192,13 +192,13 @@ def keep(problem: Problem) -> tuple[int, ...]:
 
 
 def largest_value(tables: Sequence[FloatArray]) -> float:
-    """The largest value in magnitude that the tables have: what rounding errors of a solver are relative to."""
+    """The largest magnitude in the tables: rounding errors of a solver are relative to it."""
     different = {id(table): table for table in tables}.values()
     return max((float(np.abs(table[table > -np.inf]).max()) for table in different), default=0.0)
 
 
 def complaint(problem: Problem, tables: Sequence[FloatArray], counts: Sequence[int]) -> str:
-    """Say what makes `counts` infeasible, or return an empty string."""
+    """Why `counts` are infeasible; an empty string if they are feasible."""
     if len(counts) != len(problem.jobs):
         return f"{len(counts)} counts for {len(problem.jobs)} jobs"
     for job, table, n in zip(problem.jobs, tables, counts, strict=True):

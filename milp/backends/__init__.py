@@ -1,1 +1,1 @@
-"""What solves a model: registry, solver process, and one module per solver."""
+"""Backends: the registry, the solver process, and one module per solver."""

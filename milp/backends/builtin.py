@@ -1,4 +1,4 @@
-"""Our own backends. Importing this loads no solver."""
+"""The backends of this package. Importing this module loads no solver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Cbc:
     features: tuple[Feature, ...] = (Feature.START, Feature.THREADS)
 
     def available(self) -> Availability:
-        """Whether a library of it is installed: mipster, a small build, or cbcbox, which python-mip asks for."""
+        """Whether a CBC library is installed: mipster (small), or cbcbox, a dependency of python-mip."""
         if not (find_spec("mipster") or find_spec("cbcbox") or "PMIP_CBC_LIBRARY" in os.environ):
             how_to_get = "pip install mipster; the backends exact and scipy need nothing"
             return Availability(available=False, licence="EPL 2.0", how_to_get=how_to_get)
@@ -44,7 +44,7 @@ class Highs:
 
     def available(self) -> Availability:
         """Whether the library is installed."""
-        # python-mip takes highspy before highsbox.
+        # python-mip prefers highspy to highsbox.
         package = next((package for package in ("highspy", "highsbox") if find_spec(package)), None)
         if package is None:
             how_to_get = "pip install 'mip[highs]'; the backend scipy is another HiGHS"
@@ -60,14 +60,14 @@ class Highs:
 
 @dataclass(frozen=True, slots=True)
 class SciPy:
-    """HiGHS as SciPy brings it, through scipy.optimize.milp."""
+    """HiGHS as bundled with SciPy, through scipy.optimize.milp."""
 
     name: str = "scipy"
     formulations: tuple[str, ...] = MILP_FORMULATIONS
     features: tuple[Feature, ...] = ()
 
     def available(self) -> Availability:
-        """Whether it can be used here: always, as SciPy is always installed."""
+        """Always available: SciPy is a dependency of this package."""
         return Availability(_versions(("scipy", "SciPy")), licence="BSD 3-Clause; HiGHS: MIT", limits="one thread")
 
     def solve(self, model: LinearModel, limits: Limits) -> LinearAnswer:
@@ -79,14 +79,14 @@ class SciPy:
 
 @dataclass(frozen=True, slots=True)
 class Gurobi:
-    """Gurobi through gurobipy. Asking whether it is available loads gurobipy, where installed."""
+    """Gurobi through gurobipy. `available` imports gurobipy if it is installed."""
 
     name: str = "gurobi"
     formulations: tuple[str, ...] = MILP_FORMULATIONS
     features: tuple[Feature, ...] = (Feature.START, Feature.THREADS)
 
     def available(self) -> Availability:
-        """Whether it is installed, and under which licence."""
+        """Whether it is installed, and with which licence."""
         if find_spec("gurobipy") is None:
             how_to_get = "pip install gurobipy; it brings a licence for small models"
             return Availability(available=False, licence="commercial, not installed", how_to_get=how_to_get)
@@ -95,7 +95,7 @@ class Gurobi:
             from bft.milp.backends import gurobi
 
             limited = gurobi.size_limited()
-        except Exception as error:  # whatever a foreign library may raise here, it is news for the user and no crash
+        except Exception as error:  # a foreign library may raise anything; the user gets its message, not a crash
             return Availability(versions, False, "no valid licence", how_to_get=" ".join(str(error).split()))
         if limited:
             limits = f"at most {gurobi.SIZE_LIMIT} variables and {gurobi.SIZE_LIMIT} constraints"
@@ -112,14 +112,14 @@ class Gurobi:
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """The exact dynamic programme (DP). It takes the problem itself, in this process, so it has no `solve` here."""
+    """The exact dynamic programme (DP). It solves the problem itself, in this process, so it has no `solve` method."""
 
     name: str = "exact"
     formulations: tuple[str, ...] = ("modes",)
     features: tuple[Feature, ...] = ()
 
     def available(self) -> Availability:
-        """Whether it can be used here: always."""
+        """Always available."""
         versions = _versions(("bft-replay", "bft-replay"), ("numba", "Numba"))
         return Availability(versions, licence="MIT", limits="the modes formulation; nobody shares")
 

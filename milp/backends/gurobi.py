@@ -1,4 +1,4 @@
-"""Solving a linear model with gurobipy. Runs in the solver process, see `worker`; needs the extra `gurobi`."""
+"""Solve a linear model with gurobipy. Runs in the solver process, see `worker`; needs the extra `gurobi`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ NO_LICENCE = 10009
 TOO_LARGE = 10010
 
 SIZE_LIMIT = 2000
-"""Variables, and rows, that the licence which comes with gurobipy solves."""
+"""Largest number of variables, and of rows, that the licence bundled with gurobipy solves."""
 
 
 class LicenceError(RuntimeError):
-    """Gurobi may not solve this model; the message says what it may solve, and what to do."""
+    """Gurobi may not solve this model. The message gives the limit of the licence and what to do."""
 
 
 @cache
 def environment() -> gp.Env:
-    """Return the environment of this process, quiet: starting one reads the licence, so there is one."""
+    """Return the Gurobi environment of this process, without output. Starting one reads the licence, so it is kept."""
     try:
         env = gp.Env(empty=True)
         env.setParam("OutputFlag", 0)
@@ -42,7 +42,7 @@ ADVICE = (
 
 
 def size_limited() -> bool:
-    """Whether the licence is the one that comes with gurobipy, and solves small models only."""
+    """Whether the licence is the one bundled with gurobipy, which solves small models only."""
     with gp.Model(env=environment()) as probe:
         probe.addVars(SIZE_LIMIT + 1)
         try:
@@ -85,7 +85,7 @@ def solve(model: LinearModel, limits: Limits) -> LinearAnswer:
             row = gp.LinExpr(coefficients, [variables[i] for i in indices])
             solver.addLConstr(row, GRB.EQUAL if sense == "=" else GRB.LESS_EQUAL, right)
         if model.start:
-            # In Gurobi's start 0 is not the default, but anything that completes it.
+            # Gurobi does not assume 0 for variables missing from a start: it searches for values that complete it.
             known = dict(model.start)
             for index, variable in enumerate(variables):
                 variable.Start = known.get(index, 0.0)

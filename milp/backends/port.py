@@ -1,4 +1,4 @@
-"""What a backend is: the port through which anything that solves a linear model is used."""
+"""The interface of a backend: any solver of linear models is used through it."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ MILP_FORMULATIONS = ("modes", "node", "items", "flow")
 
 
 class Feature(StrEnum):
-    """What not every backend can do. A backend is not asked for what it does not declare."""
+    """Abilities that some backends lack. A backend is only asked to use features that it declares."""
 
     START = "start"
-    """Begins from a solution known beforehand. Without it, `LinearModel.start` is empty."""
+    """Can begin from a known solution. Without it, `LinearModel.start` is empty."""
     THREADS = "threads"
     """Can use more than one thread. Without it, `Limits.threads` is 1 and `--threads` is reported as without effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """What a backend is on this machine.
+    """Whether and how a backend can be used on this machine.
 
     Parameters
     ----------
     version
-        Of what solves and of what it is reached through, empty when not installed.
+        Versions of the solver and of its Python interface; empty when not installed.
     available
         Whether it can be used now.
     licence
-        Under which it solves.
+        Licence under which it solves.
     limits
-        What it does not do, empty for nothing of note.
+        What it cannot do; empty if nothing is worth mentioning.
     how_to_get
-        What to do to use it, or to lift its limits; empty when there is nothing to do.
+        How to install it, or to lift its limits; empty when there is nothing to do.
 
     """
 
@@ -49,16 +49,16 @@ class Availability:
 
 @runtime_checkable
 class Listed(Protocol):
-    """What every backend states about itself; its module imports no solver until it is asked.
+    """What every backend states about itself. Its module imports no solver before `available` or `solve` is called.
 
     Attributes
     ----------
     name
-        As users write it; for a package of your own also the name of its entry point.
+        The name that users type; for a package of your own also the name of its entry point.
     formulations
-        Those of `MILP_FORMULATIONS` that it solves. All four are plain mixed-integer linear models.
+        The members of `MILP_FORMULATIONS` that it solves. All four are plain mixed-integer linear models.
     features
-        Which of `Feature` it has, as members or as their words.
+        The features it has: members of `Feature`, or their values as strings.
     """
 
     @property
@@ -74,10 +74,10 @@ class Listed(Protocol):
 
 @runtime_checkable
 class Backend(Listed, Protocol):
-    """What solves linear models. It runs in the solver process, where its death costs one answer."""
+    """A solver of linear models. It runs in the solver process, so that a crash costs one answer, not the replay."""
 
     def solve(self, model: LinearModel, limits: Limits) -> LinearAnswer:
-        """Solve `model` within `limits`, deterministically; raise whatever explains why it cannot be done.
+        """Solve `model` within `limits`, deterministically. Any exception is reported to the user.
 
-        The answer is checked afterwards, and an invalid one is replaced: it needs no checks of its own.
+        The caller checks the answer and replaces an invalid one, so a backend needs no checks of its own.
         """

@@ -1,4 +1,4 @@
-"""The parent's end of the solver process: start it, ask it, outlive it."""
+"""The parent's side of the solver process: start it, ask it, and survive its crashes."""
 
 from __future__ import annotations
 
@@ -19,46 +19,47 @@ from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 
 logger = logging.getLogger(__name__)
 
-# A worker that has grown by this much is replaced: python-mip leaks some 10-90 kB a solve.
+# A worker that has grown by this much is replaced: python-mip leaks about 10-90 kB per solve.
 RECYCLE_BYTES = 64 * 2**20
-# Seconds past its time limit that a solver may take to notice it, before it counts as hanging.
+# A solver that is silent for this many seconds after its time limit counts as hanging.
 GRACE_S = 10.0
 START_S = 60.0
-# Waiting is counted in milliseconds and 31 bits: longer than this is for ever.
+# The operating system counts a wait in milliseconds with 31 bits: anything longer is treated as no limit.
 LONGEST_S = 1e6
-# What a pipe takes without a reader, with room to spare; Linux grants 200 kB.
+# A write of this size never blocks, even if nobody reads the pipe; Linux allows 200 kB.
 PIPE_BYTES = 32_768
 
 
-# What the worker runs: its own search path is that of the installation; ours follows.
+# The worker's program: it searches the installation first, then the paths of this process.
 _WORKER = "import sys; sys.path += [p for p in sys.argv[3:] if p not in sys.path]; " + (
     "from bft.milp.backends.worker import main; main()"
 )
 
 
 def _search_path() -> list[str]:
-    """Where this process looks for modules, but for the current directory.
+    """The module search path of this process, without the current directory.
 
-    A stray mip.py or bisect.py beside the user's data must not be run. It would be by way of the current directory,
-    which is also what an empty entry of PYTHONPATH means. So the worker gets no PYTHONPATH; this follows its own path.
+    A file mip.py or bisect.py beside the user's data must not be imported. The current directory would make that
+    happen, and so would an empty entry of PYTHONPATH, which means the same. So the worker gets these paths as
+    arguments, and no PYTHONPATH.
     """
     here = Path.cwd()
     return [entry for entry in sys.path if entry and Path(entry).resolve() != here]
 
 
 class SolverFailure(RuntimeError):  # noqa: N818 - what happened, as in "solver failure"
-    """The solver process died, hung or raised; the message says which."""
+    """The solver process died, hung or raised an exception; the message says which."""
 
 
 class SolverProcess:
-    """A solver in a process of its own, started at the first question and replaced when it dies or grows.
+    """A solver in its own process: started for the first request, replaced when it dies or grows too large.
 
     Parameters
     ----------
     recycle_bytes
-        Growth of the worker's resident memory at which it is replaced.
+        The worker is replaced when its resident memory has grown by this much.
     grace_s
-        Seconds past the time limit after which it is killed.
+        The worker is killed when it is silent for this long after the time limit.
     """
 
     def __init__(self, recycle_bytes: int = RECYCLE_BYTES, grace_s: float = GRACE_S) -> None:
@@ -70,13 +71,13 @@ class SolverProcess:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the running worker, None when there is none."""
+        """Process id of the worker, None when none is running."""
         return None if self._worker is None else self._worker.pid
 
     def solve(self, model: LinearModel, backend: str, limits: Limits) -> LinearAnswer:
-        """Solve `model` with the backend of this name; raise SolverFailure when no answer comes.
+        """Solve `model` with the named backend; raise SolverFailure when there is no answer.
 
-        The worker is killed when it is silent for longer than the time limit and the grace.
+        The worker is killed when it is silent for longer than the time limit plus `grace_s`.
         """
         patience = None if limits.seconds is None else limits.seconds + self.grace_s
         if patience is not None and patience > LONGEST_S:
@@ -98,7 +99,7 @@ class SolverProcess:
             if bitten.is_set():
                 raise hung from error
             raise SolverFailure(f"died ({_how(code)})") from error
-        except BaseException:  # Ctrl-C: the answer to come must not be taken for that to another question
+        except BaseException:  # Ctrl-C: a late answer must not be mistaken for the answer to the next request
             self.close(kill=True)
             raise
         if reply[0] == "error":
@@ -110,17 +111,17 @@ class SolverProcess:
         return answer
 
     def close(self, *, kill: bool = False) -> None:
-        """End the worker; a later question starts a new one."""
+        """End the worker; the next request starts a new one."""
         self._end(kill=kill)
 
     def _connect(self, backend: str) -> Connection:
-        """Return the pipe to the worker; a new one has loaded its solver, so that no question pays for it."""
-        if self._owner != os.getpid():  # forked: the worker belongs to our parent
+        """Return the pipe to the worker. A new worker loads its solver first, so that no request pays for loading."""
+        if self._owner != os.getpid():  # after a fork the worker belongs to the parent process
             self._disown()
         if self._pipe is not None:
             return self._pipe
         ours, theirs = Pipe()
-        # A process group of its own keeps the terminal's Ctrl-C from it.
+        # In a process group of its own, so that Ctrl-C in the terminal does not reach it.
         try:
             self._worker = subprocess.Popen(  # noqa: S603 - our own module, by this interpreter
                 [sys.executable, "-P", "-c", _WORKER, str(theirs.fileno()), backend, *_search_path()],
@@ -147,9 +148,9 @@ class SolverProcess:
         return ours
 
     def _disown(self) -> None:
-        """Forget a worker that belongs to the process we were forked from."""
+        """Forget a worker that belongs to the process from which this one was forked."""
         if self._worker is not None:
-            self._worker.returncode = 0  # or Popen warns of a process that still runs: it is not ours to wait for
+            self._worker.returncode = 0  # otherwise Popen warns: only the parent may wait for it
         if self._pipe is not None:
             self._pipe.close()
         self._worker, self._pipe, self._owner = None, None, os.getpid()
@@ -174,7 +175,7 @@ class SolverProcess:
 
 @contextmanager
 def _watchdog(worker: subprocess.Popen[bytes] | None, seconds: float | None) -> Iterator[threading.Event]:
-    """Kill `worker` if the block takes longer than `seconds`: a write to a stopped process blocks for ever."""
+    """Kill `worker` if the block takes longer than `seconds`: writing to a stopped process never returns."""
     bitten = threading.Event()
     if worker is None or seconds is None:
         yield bitten
@@ -203,7 +204,7 @@ _shared: SolverProcess | None = None
 
 
 def shared_process() -> SolverProcess:
-    """Return the solver process that `solve` uses when it is given none; it ends with this process."""
+    """Return the solver process that `solve` uses by default; it ends with this process."""
     global _shared
     if _shared is None:
         _shared = SolverProcess()

@@ -1,4 +1,4 @@
-"""Solving a linear model with python-mip (CBC, HiGHS). Runs in the solver process, see `worker`."""
+"""Solve a linear model with python-mip (CBC, HiGHS). Runs in the solver process, see `worker`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 
-# A small build of CBC by python-mip's own author is taken where it is installed (docs/install.md); python-mip reads the
-# variable when it is imported.
+# mipster, a small build of CBC by python-mip's author, is preferred where it is installed (docs/install.md). python-mip
+# reads the variable when it is imported.
 if "PMIP_CBC_LIBRARY" not in os.environ and find_spec("mipster"):
     import mipster
 
     os.environ["PMIP_CBC_LIBRARY"] = str(mipster.lib_path())
-# It prints on standard error what differs from its defaults, whatever its log level.
+# CBC prints every option that differs from its default on standard error, whatever its log level.
 CHATTY = "mipster" in os.environ.get("PMIP_CBC_LIBRARY", "")
 
 import mip  # noqa: E402
@@ -22,19 +22,19 @@ import numpy as np  # noqa: E402
 
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, power_of_two_scale  # noqa: E402
 
-# python-mip's default stops at 1e-4 relative; an answer within this of the bound counts as proven.
+# python-mip stops at a relative gap of 1e-4 by default; here an answer this close to the bound counts as proven.
 PROVEN = 1e-9
-# CBC's primal heuristics cost more than the whole search of a model as small as those of `modes`, and find the
-# solutions of a large one (benchmarks/solve_modes.py --options).
+# CBC's primal heuristics take longer than the whole search of a small model such as `modes`, but find the solutions
+# of a large one (benchmarks/solve_modes.py --options).
 FEW_VARIABLES = 1000
 
 
 def solve(model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
     """Solve `model` with the python-mip solver `solver_name` (CBC or HIGHS)."""
-    if not model.objective:  # python-mip does not solve what has no variables
+    if not model.objective:  # python-mip cannot solve a model without variables
         return LinearAnswer("optimal", np.zeros(0), 0.0, 0.0)
-    # When CBC maximises it has the wrong sign for a start's value: where that is below 0, all that is better seems
-    # worse, and it calls the start optimal. So we let it minimise.
+    # When maximising, CBC compares the value of a start with the wrong sign: if it is negative, every better solution
+    # looks worse and the start is reported as optimal. So the model is minimised.
     solver = mip.Model(sense=mip.MINIMIZE, solver_name=solver_name)
     solver.verbose = 0
     scale = -power_of_two_scale(model.objective)
@@ -69,7 +69,7 @@ def solve(model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Nothing that a C library writes to standard error appears while the block runs."""
+    """Suppress what C libraries write to standard error while the block runs."""
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     os.close(nowhere)
@@ -82,14 +82,14 @@ def _silence() -> Iterator[None]:
 
 def _set_cbc(solver: mip.Model, limits: Limits, variables: int) -> None:
     """Options for small, tight models; measured on 3,907 real decisions by benchmarks/solve_modes.py --options."""
-    # Preprocessing and cuts cost more than they save, and so does the feasibility pump. (A model with a large big-M
-    # would take minutes without them: see `node`, which has none.)
+    # Preprocessing, cuts and the feasibility pump cost more than they save. (A model with a large big-M would take
+    # minutes without them; `node` has none.)
     solver.preprocess = 0
     solver.cuts = 0
     solver.pump_passes = 0
     if variables <= FEW_VARIABLES:
         mip.cbc.cbc_set_parameter(solver.solver, "heur", "off")
-    # One thread asks CBC to start one beside its own, at some 1-5 ms a solve; none is the same search without.
+    # With one thread CBC starts a second one, at about 1-5 ms per solve; with none it does the same search without.
     solver.threads = limits.threads if limits.threads > 1 else 0
 
 
@@ -97,7 +97,7 @@ _highs_threads = 0
 
 
 def _set_highs(solver: mip.Model, limits: Limits) -> None:
-    """HiGHS keeps its threads between models and refuses another number of them until it is reset."""
+    """HiGHS keeps its threads between models and refuses a different number of them until it is reset."""
     global _highs_threads
     if limits.threads != _highs_threads:
         mip.highs.highslib.Highs_resetGlobalScheduler(1)

@@ -1,6 +1,6 @@
-"""Backends by name: ours, and those that other packages register in the entry-point group `bft.backends`.
+"""Backends by name: those of this package, and those that other packages register as `bft.backends` entry points.
 
-Importing this loads no solver.
+Importing this module loads no solver.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ GROUP = "bft.backends"
 
 
 def backend_names() -> tuple[str, ...]:
-    """All backends that can be asked for here, the exact dynamic programme among them.
+    """Names of all backends that may be requested here, including `exact`.
 
     >>> backend_names()[:5]
     ('cbc', 'highs', 'scipy', 'gurobi', 'exact')
@@ -26,12 +26,12 @@ def backend_names() -> tuple[str, ...]:
 
 
 def listed(name: str) -> Listed:
-    """A backend's description of itself.
+    """What a backend states about itself.
 
     Raises
     ------
     ProblemError
-        When there is no such backend, or the package that brings it cannot be loaded or brings something else.
+        When there is no such backend, or its package cannot be loaded or provides something else.
     """
     return EXACT if name == EXACT.name else solver(name)
 
@@ -43,7 +43,7 @@ def solver(name: str) -> Backend:
     Raises
     ------
     ProblemError
-        As `listed` does, and for `exact`, which solves none.
+        As for `listed`, and for `exact`, which solves no linear models.
     """
     if name in SOLVERS:
         return SOLVERS[name]
@@ -58,41 +58,41 @@ def solver(name: str) -> Backend:
     try:
         made: object = points[0].load()
         backend = made() if isinstance(made, type) else made
-    except (Exception, SystemExit) as error:  # of a third party: whatever it is, the user must learn whose
+    except (Exception, SystemExit) as error:  # third-party code may raise anything; the user must learn whose it is
         what = f"backend {name!r} ({values[0]}) cannot be loaded: {type(error).__name__}: {error}"
         raise ProblemError(what) from error
     return _checked(backend, name, values[0])
 
 
 def describe(name: str) -> Availability:
-    """Look at this machine; never raises for a known name, so that a broken package hides no other backend.
+    """Whether the backend can be used on this machine. Never raises for a known name: others stay visible.
 
-    Asking for `gurobi` loads gurobipy, where installed.
+    For `gurobi` this imports gurobipy, if it is installed.
     """
     try:
         state = listed(name).available()
     except ProblemError as error:
         return Availability(available=False, licence="unknown", how_to_get=str(error))
-    except Exception as error:  # of a third party
+    except Exception as error:  # third-party code may raise anything
         return Availability(available=False, licence="unknown", how_to_get=f"{type(error).__name__}: {error}")
     return state
 
 
 def able(formulation: str) -> list[str]:
-    """The backends that solve a formulation."""
+    """Names of the backends that solve a formulation."""
     return [name for name in backend_names() if formulation in formulations_of(name)]
 
 
 def formulations_of(name: str) -> tuple[str, ...]:
-    """The formulations that a backend solves: none, where its package is broken."""
+    """The formulations that a backend solves; none if its package is broken."""
     try:
         return tuple(listed(name).formulations)
-    except ProblemError:  # whoever asks for this backend learns why
+    except ProblemError:  # reported when somebody asks for this backend
         return ()
 
 
 def _checked(backend: object, name: str, value: str) -> Backend:
-    """Refuse what is no backend, and say what it lacks."""
+    """Raise if `value` does not provide a backend; the message names what is missing."""
     if not isinstance(backend, Backend):
         lacking = [
             part for part in ("name", "formulations", "features", "available", "solve") if not hasattr(backend, part)

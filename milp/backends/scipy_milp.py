@@ -1,4 +1,4 @@
-"""Solving a linear model with scipy.optimize.milp, SciPy's own HiGHS. Runs in the solver process, see `worker`."""
+"""Solve a linear model with scipy.optimize.milp, SciPy's own HiGHS. Runs in the solver process, see `worker`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from scipy.sparse import csr_array
 
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, LinearStatus, power_of_two_scale
 
-# The default is 1e-4 relative; an answer within this of the bound counts as proven.
+# SciPy stops at a relative gap of 1e-4 by default; here an answer this close to the bound counts as proven.
 PROVEN = 1e-9
-# What scipy.optimize.milp returns as status.
+# Meaning of the status numbers of scipy.optimize.milp.
 STATUS = ("optimal", "time limit", "infeasible", "unbounded")
 
 
 def solve(model: LinearModel, limits: Limits) -> LinearAnswer:
     """Solve `model` with SciPy's HiGHS, deterministically."""
-    if not model.objective:  # SciPy refuses what has no variables
+    if not model.objective:  # SciPy refuses a model without variables
         return LinearAnswer("optimal", np.zeros(0), 0.0, 0.0)
     scale = -power_of_two_scale(model.objective)  # SciPy minimises
     options: dict[str, object] = {"mip_rel_gap": max(limits.gap, PROVEN)}

@@ -1,7 +1,7 @@
-"""The solver process: solves what comes over a pipe until the pipe closes.
+"""The solver process: it solves the models that arrive on a pipe, until the pipe closes.
 
-Solvers are C libraries that may abort, hang or leak. Here their death costs one answer, not a replay.
-`process.SolverProcess` starts it, and is the other end of the pipe.
+Solvers are C libraries that may abort, hang or leak. In their own process that costs one answer, not the replay.
+`process.SolverProcess` starts the process and holds the other end of the pipe.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ STATM = Path("/proc/self/statm")
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process; its peak where /proc does not exist."""
+    """Resident memory of this process in bytes; its peak where /proc does not exist."""
     if STATM.exists():
         return int(STATM.read_text().split()[1]) * PAGE_BYTES
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def dispatch(name: str, model: LinearModel, limits: Limits) -> LinearAnswer:
-    """Solve with the named backend, which gets what it declares to use; its solver is imported when first asked."""
+    """Solve with the named backend, using only features that it declares. Its solver is imported at the first call."""
     backend = solver(name)
     if Feature.THREADS not in backend.features:
         limits = replace(limits, threads=1)
@@ -47,23 +47,23 @@ def dispatch(name: str, model: LinearModel, limits: Limits) -> LinearAnswer:
 
 def main() -> None:
     """Answer requests (backend name, LinearModel, Limits) with ("answer", LinearAnswer, bytes grown since start)."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; we end when its pipe closes
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C; this process ends when the pipe closes
     pipe = Connection(int(sys.argv[1]))
-    # A C library's chatter must not reach the user's standard output, where results may go.
+    # Output of a C library must not mix with results on the user's standard output.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
-    with suppress(Exception):  # the first question would meet it too, and be answered with it
-        dispatch(sys.argv[2], LinearModel([1.0], [1.0], [True]), Limits())  # loads the solver before any time counts
-    # Solved models wait for us to collect them, between two questions. Collected at any time, python-mip's would free
-    # themselves by a call to cffi, perhaps in the middle of another one, whose lock lets nobody in twice: a deadlock.
+    with suppress(Exception):  # the first request would fail the same way, and report it
+        dispatch(sys.argv[2], LinearModel([1.0], [1.0], [True]), Limits())  # load the solver before the clock starts
+    # Solved models are garbage-collected here, between two requests. At an arbitrary time, python-mip's models would
+    # call cffi to free themselves, perhaps inside another cffi call, whose lock is not reentrant: a deadlock.
     gc.disable()
-    gc.freeze()  # what is loaded stays, and need not be looked at each time
+    gc.freeze()  # modules stay loaded, so later collections need not visit them
     pipe.send(("ready", os.getpid()))
     at_start = None
     while True:
         try:
             name, model, limits = pipe.recv()
-        except (EOFError, ConnectionError):  # the parent has ended, perhaps with our answer unread
+        except (EOFError, ConnectionError):  # the parent has ended, perhaps without reading the last answer
             return
         reply: tuple[object, ...]
         answer: LinearAnswer | None

@@ -1,20 +1,20 @@
-"""Which members of a class are still undecided, and which of them count as one; imported only when it is used.
+"""Which members of a class are still undecided, and which of them form one block. Imported only when it is used.
 
-Members of a class have the same losses (`core`), so in the canonical optimum those that come first have most units:
-were an earlier one to have fewer than a later, exchanging the two would cost nothing and leave the later with fewer.
-Let [z, Z] reach from the least to the greatest choice without loss, and let every choice above Z lose at least a, every
-choice below z at least b. An allocation whose total loss is within a bound B has at most B // a members above Z, which
-are then the first of the class, and at most B // b below z, the last. So with a bound
+Members of a class have the same losses (`core`), so in the canonical optimum earlier members have at least as many
+units as later ones: otherwise exchanging the two would cost nothing and leave the later one with fewer.
+Let [z, Z] span the smallest to the largest choice without loss. Every choice above Z loses at least a, and every
+choice below z at least b. An allocation with a total loss of at most B has at most B // a members above Z, the first
+ones of the class, and at most B // b members below z, the last ones. So, for a bound B:
 
-    the first B // a members choose from z on,   the last B // b up to Z,   and all others from z to Z:
+    the first B // a members choose z or more, the last B // b choose Z or less, all others choose from z to Z.
 
-mostly one choice, and nothing is left to decide.
+Usually that leaves one choice, and nothing to decide.
 
-Undecided jobs that follow each other and choose from the same line of counts with the same losses are a block: any
-total of m such jobs, each with low ... high units at a loss of l + s a unit, loses m·l + s·(total - m·low),
-however it is split, so that the block is one choice from the line m·low ... m·high. The canonical split gives the first
-jobs most. Its counts rise, each of them, with the total: fewest units for the last job, then the last but one, and so
-on, means the least total for the last block, then for the last but one, and so on.
+Consecutive undecided jobs that choose from the same line of counts with the same losses form a block. Take m such jobs,
+each with low ... high units and a loss of l + s per unit above low: any total loses m·l + s·(total - m·low), no matter
+how it is split. So the block is one choice from the line m·low ... m·high. The canonical split gives the first jobs
+the largest counts, and every count rises with the total. So the canonical order of counts (fewest units for the last
+job, then for the one before it, and so on) is also the order of block totals, from the last block to the first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bft.milp.exact.core import NEVER
 from bft.milp.problem import IntArray
 
 Stretches = tuple[IntArray, IntArray, IntArray, IntArray, IntArray]
-# What a member may choose: from z to Z, from z on, up to Z, or anything.
+# What a member may choose: z to Z, z or more, Z or less, or anything.
 BODY, HEAD, TAIL, ANY = 0, 1, 2, 3
 KINDS = 4
 
@@ -42,7 +42,7 @@ def blocks(
     step: IntArray,
     bound: int,
 ) -> tuple[IntArray, IntArray, IntArray, Stretches]:
-    """Split jobs into those that are decided within a loss of `bound`, and blocks of undecided ones.
+    """Split jobs into those that a loss of at most `bound` decides, and blocks of undecided ones.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def blocks(
     ends, low, high, first_loss, step
         Surviving choices of each class as stretches (`core.survivors`).
     bound
-        The most that all jobs together may lose.
+        Largest total loss of all jobs together.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def blocks(
     jobs, begins
         The undecided ones, ascending: block i is jobs[begins[i]:begins[i+1]].
     stretches
-        Choices of the blocks in the manner of the classes'.
+        Choices of the blocks, stored as those of the classes.
 
     """
     first, last, limits = _limits(sizes, ends, low, high, first_loss, step, bound)
@@ -122,7 +122,7 @@ def blocks(
 def _limits(
     sizes: IntArray, ends: IntArray, low: IntArray, high: IntArray, first_loss: IntArray, step: IntArray, bound: int
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Of each class: how many members may exceed Z, the rank from which they may stay below z, and z and Z."""
+    """Per class: how many members may exceed Z, the rank from which members may stay below z, then z and Z."""
     classes = len(sizes)
     above, from_rank = np.empty(classes, np.int64), np.empty(classes, np.int64)
     limits = np.empty((classes, 2), np.int64)
@@ -151,7 +151,7 @@ def _limits(
 def _kinds(
     ends: IntArray, low: IntArray, high: IntArray, first_loss: IntArray, step: IntArray, limits: IntArray
 ) -> Stretches:
-    """The choices of each class as BODY, HEAD, TAIL and ANY, neighbouring stretches on one line made one."""
+    """The choices of each class as BODY, HEAD, TAIL and ANY; neighbouring stretches on one line are joined."""
     classes = len(ends) - 1
     kind_ends = np.zeros(KINDS * classes + 1, np.int64)
     room = KINDS * len(low)
@@ -182,7 +182,7 @@ def _kinds(
 
 @compiled
 def give_out(counts: IntArray, jobs: IntArray, begins: IntArray, stretches: Stretches, totals: IntArray) -> None:
-    """Split what each block has in total among its jobs, and enter it in `counts`."""
+    """Split the total of each block among its jobs, and write the result to `counts`."""
     ends, low, high = stretches[0], stretches[1], stretches[2]
     for i in range(len(totals)):
         members = begins[i + 1] - begins[i]

@@ -1,4 +1,4 @@
-"""Compiled kernels, cached on disk where that works; imported only when they are used, because Numba takes its time."""
+"""Compiled kernels, cached on disk where possible; imported only when they are used, because Numba loads slowly."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ logger = logging.getLogger(__name__)
 
 
 def compiled(function: F) -> F:
-    """Compile with Numba; a defect of its cache on disk costs a compilation and a warning, never the call."""
-    # Without the GIL: the timer of a deadline runs beside.
+    """Compile with Numba. A defect of its cache on disk costs a compilation and a warning; the call succeeds."""
+    # Without the GIL, so that the timer of a deadline can run at the same time.
     kernel: Any = numba.njit(nogil=True)(function)
     try:
         kernel._cache = _Cache(function)  # as enable_caching() does with Numba's own
-    except RuntimeError:  # what Numba says then names no folder either
+    except RuntimeError:  # Numba's own message names no folder either
         _say("in no folder", "neither beside the package nor at home can be written, so each run compiles anew")
     return cast(F, kernel)
 
 
 class _Sealed(CompileResultCacheImpl):
-    """Kernels on disk with a checksum: with a flipped bit in machine code the exact DP gives other answers."""
+    """Kernels on disk with a checksum: one flipped bit in machine code could change the answers of the exact DP."""
 
     def reduce(self, data: Any) -> tuple[bytes, bytes]:
         content: bytes = dumps(super().reduce(data))
@@ -44,24 +44,24 @@ class _Sealed(CompileResultCacheImpl):
 
 
 class _Cache(FunctionCache):
-    """Numba's cache on disk, without its way to let a defect of its files end the call of the kernel."""
+    """Numba's cache on disk, changed so that a damaged file never ends the call of a kernel."""
 
     _impl_class = _Sealed
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the kernel from disk, None when it is to be compiled."""
+        """Return the kernel from disk, None when it must be compiled."""
         try:
             return super().load_overload(sig, target_context)
         except Exception as error:  # unpickling a damaged file may raise anything
             _say(self.cache_path, f"damaged files ({_reason(error)}), compiled anew")
         try:
-            self.flush()  # else each run would meet the same
+            self.flush()  # otherwise each run would read the damaged file again
         except OSError as error:
-            logger.debug("the damaged index stays: %s", error)  # saving will say so
+            logger.debug("the damaged index stays: %s", error)  # the attempt to save will report it
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Save a compiled kernel if it can be."""
+        """Save a compiled kernel, if that is possible."""
         try:
             super().save_overload(sig, data)
         except Exception as error:
@@ -72,7 +72,7 @@ _said: set[str] = set()
 
 
 def _say(folder: str, what: str) -> None:
-    """Warn once of each folder: one cause fails for every kernel."""
+    """Warn once per folder: the same cause affects every kernel."""
     if folder not in _said:
         _said.add(folder)
         logger.warning("cache of compiled kernels, %s: %s (NUMBA_CACHE_DIR names another folder)", folder, what)

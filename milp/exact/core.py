@@ -1,17 +1,17 @@
-"""The compiled kernel of the exact DP at scale; imported only when it is used, as `knapsack` is.
+"""The compiled kernel of the exact DP for large problems; imported only when it is used, like `knapsack`.
 
 For a price λ on a unit, let the loss of giving job j n units be max_m (s_j(m) - λm) - (s_j(n) - λn) >= 0, with s_j its
 scores (`scores`) and λ a whole number. The scores of any allocation add up to
 
     sum_j max_m (s_j(m) - λm) + λN  -  sum of losses  -  λ · units left over
 
-so the best one loses least. With λ of the linear relaxation, the slope of the scores' concave envelopes at which the
-units run out, almost every job has few choices with hardly any loss. From a bound on the total loss all that is left is
-a knapsack over those whose loss is within it (Dyer's and Pisinger's core, here for the multiple-choice knapsack). All
-numbers are whole, so that bounds hold to the last digit and equals are equal.
+so the best allocation has the smallest total loss. Take λ from the linear relaxation: the slope of the scores' concave
+envelopes at which the units run out. Then almost every job has few choices with a small loss. Given a bound on the
+total loss, only choices whose own loss is within it matter, and a knapsack over them remains (the core of Dyer and of
+Pisinger, here for the multiple-choice knapsack). All numbers are whole, so bounds and ties are exact.
 
-Prices, losses and choices are those of classes of interchangeable jobs (`classes`), made once for all members; `blocks`
-says which members have any choice.
+Prices, losses and choices are computed once per class of interchangeable jobs (`classes`); `blocks` determines which
+members have a choice at all.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from bft.milp.exact.compiled import compiled
 from bft.milp.exact.knapsack import GAP
 from bft.milp.problem import IntArray
 
-# A linear stretch of more choices than this is convolved by a sliding minimum, whose cost does not depend on them.
+# A linear stretch with more choices than this is convolved by a sliding minimum, whose cost does not depend on them.
 SHORT = 12
-# Choices to keep at once (4 bytes each); beyond, they are computed a second time on the way back.
+# Choices to store (4 bytes each); if there are more, they are computed a second time on the way back.
 KEPT_CHOICES = 16 * 2**20
-# More than any loss that counts; two of them can be added.
+# Larger than any loss that matters; two of them can be added without overflow.
 NEVER = np.int64(2**62 - 1)
 
 
 @compiled
 def price_of(units: IntArray, scores: IntArray, offsets: IntArray, sizes: IntArray, capacity: int) -> int:
-    """λ of the linear relaxation, rounded down to a whole number; 0 if there is enough for all."""
+    """λ of the linear relaxation, rounded down to a whole number; 0 if all jobs can have what they want."""
     first = np.empty(len(units), np.int64)
     last = np.empty(len(units), np.int64)
     times = np.empty(len(units), np.int64)
@@ -78,7 +78,7 @@ def losses(
     price: int,
     capacity: int,
 ) -> tuple[IntArray, IntArray]:
-    """Loss at every point, NEVER beyond the most that a member can have, and that most."""
+    """Loss at every point (NEVER above the largest count a member can have), and that largest count."""
     loss = np.empty(len(units), np.int64)
     jobs = len(offsets) - 1
     max_units = np.empty(jobs, np.int64)
@@ -113,12 +113,12 @@ def start(
     price: int,
     capacity: int,
 ) -> tuple[IntArray, int]:
-    """A feasible allocation and its total loss, small where hardly anybody stands in another's way.
+    """A feasible allocation and its total loss, which is small where the jobs hardly compete.
 
-    Everybody takes least without loss; then, from the last job to the first, who can go on as it is does; then, from
-    the first to the last, each takes most.
+    Every job begins with its smallest count without loss. Then, from the last job to the first, each job that can keep
+    what it has does so. Then, from the first job to the last, each takes as many units as possible.
     """
-    slack = max(capacity, 1)  # what rounding takes from slopes and price
+    slack = max(capacity, 1)  # rounding of slopes and price can cost this much
     frugal = np.empty(len(kept), np.int64)
     for c in range(len(kept)):
         k = offsets[c]
@@ -128,7 +128,7 @@ def start(
     goes_on = kept[of]
     base = frugal[of]
     left, total = capacity - base.sum(), 0
-    if left < 0:  # cannot be, but for rounding in the envelopes
+    if left < 0:  # only possible through rounding in the envelopes
         base[:] = goes_on
         left = capacity - base.sum()
     for j in range(len(of) - 1, -1, -1):
@@ -161,7 +161,7 @@ def start(
 
 @compiled
 def loss_at(units: IntArray, slopes: IntArray, loss: IntArray, first: int, end: int, price: int, n: int) -> int:
-    """Loss of n units of the job with the points [first, end), NEVER where that is no choice."""
+    """Loss of n units for the job with the points [first, end); NEVER if n is not a choice."""
     for k in range(first, end):
         if units[k] == n:
             return int(loss[k])
@@ -188,7 +188,7 @@ def survivors(
         Loss at the first, and from one to the next.
 
     """
-    jobs = len(offsets) - 1  # classes of them
+    jobs = len(offsets) - 1  # number of classes
     ends = np.zeros(jobs + 1, np.int64)
     low = np.empty(len(units), np.int64)
     high = np.empty(len(units), np.int64)
@@ -257,10 +257,10 @@ def _slide(
     chosen: NDArray[np.int32],
     queue: IntArray,
 ) -> None:
-    """As `_step`, at a cost that does not depend on the length of the stretch.
+    """Like `_step`, at a cost that does not depend on the length of the stretch.
 
-    min over d of before(u - d) + step·d: with w = u - d, that of before(w) - step·w, a sliding minimum. Only
-    differences of w within the window are multiplied, so that nothing overflows.
+    min over d of before(u - d) + step·d is, with w = u - d, a sliding minimum of before(w) - step·w. Only differences
+    of w within the window are multiplied, so nothing overflows.
     """
     end = start + len(before)
     head, tail = 0, 0
@@ -271,7 +271,7 @@ def _slide(
             own = before[pushed - start]
             if own < NEVER:
                 while tail > head and pushed - queue[tail - 1] > high - low:
-                    head = tail  # out of reach, and with it all before
+                    head = tail  # out of reach, like everything before it
                 while tail > head and before[queue[tail - 1] - start] + step * (pushed - queue[tail - 1]) >= own:
                     tail -= 1
                 queue[tail] = pushed
@@ -307,10 +307,10 @@ def sweep(
 ) -> IntArray:
     """Add the core jobs first ... last - 1 to the least losses `before`.
 
-    The losses after i jobs are an array over the units given so far, those left over included, from origin[i] to what
-    min_units[i] and max_units[i] allow; NEVER where nothing within `bound` leads. Among equal losses the last job has
-    fewest units. Whatever is to be known on the way back goes to choices[places[i]:], unless that array is empty. Ends
-    early, with nothing, when `stop` is set.
+    The losses after i jobs are an array indexed by the units given so far, units left over included, from origin[i] to
+    what min_units[i] and max_units[i] allow; NEVER where no solution within `bound` leads. Of equal losses the one with
+    fewest units for the last job is kept. Choices for the way back are written to choices[places[i]:], unless that
+    array is empty. Ends early, with nothing, when `stop` is set.
     """
     queue = np.empty(0, np.int64)
     for i in range(first, last):
@@ -330,7 +330,7 @@ def sweep(
                 if len(queue) < len(before):
                     queue = np.empty(len(before), np.int64)
                 _slide(before, start, low[r], high[r], first_loss[r], step[r], new_start, new_end, after, chosen, queue)
-        # Drop what no longer can be part of a solution within the bound.
+        # Drop totals that can no longer be part of a solution within the bound.
         left, right = 0, width
         while left < right and after[left] > bound:
             left += 1
@@ -351,7 +351,7 @@ def sweep(
 def _places(
     ends: IntArray, low: IntArray, high: IntArray, min_units: IntArray, max_units: IntArray, start: int, end: int
 ) -> IntArray:
-    """Where the choices of each job begin in one array, if units given so far are at first start ... end."""
+    """Where the choices of each job begin in one array, if the units given so far at first span start ... end."""
     places = np.zeros(len(ends), np.int64)
     for i in range(len(ends) - 1):
         start = max(start + low[ends[i]], min_units[i + 1])
@@ -371,16 +371,16 @@ def improve(
     bound: int,
     stop: NDArray[np.uint8],
 ) -> IntArray | None:
-    """The canonical allocation of least loss that the stretches hold, None if all lose more than `bound`.
+    """The canonical allocation with the least loss among the stretches, None if all lose more than `bound`.
 
-    Also None when `stop` is set meanwhile.
+    Also None when `stop` is set during the search.
     """
     jobs = len(ends) - 1
     # After i jobs, the units given and left over lie in [min_units, max_units]: the other jobs can make up the rest.
     min_units, max_units = (
         np.append(capacity - np.cumsum(of[::-1])[::-1], capacity) for of in (high[ends[1:] - 1], low[ends[:-1]])
     )
-    # Units left over, taken by nobody at λ each, come first.
+    # Units left over, at a loss of λ each, come first.
     idle = max_units[0] if price == 0 else min(max_units[0], bound // price)
     origin = np.zeros(jobs + 1, dtype=np.int64)
     origin[0] = max(min_units[0], 0)

@@ -1,9 +1,9 @@
-"""The exact dynamic programme (DP): no solver, milliseconds, always a proof, and of several optima the canonical one.
+"""The exact dynamic programme (DP): no solver, milliseconds, always a proof, and the canonical one of several optima.
 
-The canonical optimum has the highest sum of scores (`_scores`: values in whole multiples of a quantum, and a charge for
-every job that changes which rounding errors do not reach); of those with the same sum it is the one that gives the last
-job fewest units, then the last but one, and so on. In plain words: the best; of several the one that changes fewest
-jobs; of those, units go to the jobs that come first.
+The canonical optimum has the highest sum of scores (`scores`: values in whole multiples of a quantum, minus a charge
+for every job that changes, larger than any rounding error). Among equal sums it is the one that gives the last job
+fewest units, then the job before it, and so on. In plain words: the best allocation; among several, the one that
+changes the fewest jobs; among those, units go to the jobs that come first.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from bft.milp.problem import FloatArray, IntArray, Job, Problem
 if TYPE_CHECKING:
     from bft.milp.exact.blocks import Stretches
 
-# Steps (choices x units, summed over jobs) up to which the plain programme takes half a millisecond. (The core
-# programme takes less from a tenth of that, but seconds to be compiled when it is first used.)
+# Up to this many steps (choices x units, summed over jobs) the plain programme takes half a millisecond. (The core
+# programme is faster from a tenth of that on, but takes seconds to compile when it is first used.)
 PLAIN_STEPS = 2**19
-# The first bound on the total loss, as a part of that of the start, and the factor to the next.
+# The first bound on the total loss, as a part of the loss of the start, and the factor to the next bound.
 FIRST = 64
 WIDEN = 8
-# Steps of a search up to which no timer is started: they take some 20 ms, and to start a thread up to 2 ms.
+# A search of up to this many steps takes about 20 ms and needs no timer; starting a thread can take 2 ms.
 QUICK_STEPS = 2**24
 
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """What the exact DP answers.
+    """The answer of the exact DP.
 
     Parameters
     ----------
     counts
-        Units a job.
+        Units per job.
     objective, bound
-        What they are worth, and what nothing can exceed.
+        Their value, and an upper bound of any value.
     proven
-        Whether the counts are the canonical optimum: always, but for a time limit.
+        Whether the counts are the canonical optimum: always, unless a time limit was reached.
     """
 
     counts: tuple[int, ...]
@@ -58,9 +58,9 @@ class Optimum:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What the exact DP adds up: int64 arrays, the scores of class c at [offsets[c]:offsets[c+1]] (`scores`).
+    """The input of the exact DP: int64 arrays; the scores of class c are at [offsets[c]:offsets[c+1]] (`scores`).
 
-    `of` is the class of each job, `kept` what each member of a class has when everybody keeps what they may.
+    `of` is the class of each job, `kept` the count of each member of a class when every job keeps what it may.
     """
 
     units: IntArray
@@ -74,11 +74,11 @@ class Scores:
 
     @property
     def jobs(self) -> int:
-        """How many jobs."""
+        """Number of jobs."""
         return len(self.of)
 
     def steps(self, capacity: int) -> int:
-        """Steps of the plain programme, 0 when nobody stands in another's way."""
+        """Steps of the plain programme; 0 when there are units enough for all."""
         last = self.units[self.offsets[1:] - 1]
         wanted = int((np.minimum(last, capacity) * self.sizes).sum())
         return 0 if wanted <= capacity else (wanted + self.jobs) * capacity
@@ -90,7 +90,7 @@ def solve_exact(problem: Problem) -> tuple[int, ...]:
 
 
 def optimum(problem: Problem, time_limit: float | None = None) -> Optimum:
-    """The canonical optimum; at the time limit (seconds) the best known, and a bound of any."""
+    """The canonical optimum; at the time limit (seconds) the best known allocation, with an upper bound."""
     if not problem.jobs:
         return Optimum((), 0.0, 0.0)
     posed = _Posed.of(problem)
@@ -111,17 +111,17 @@ def solve_plain(problem: Problem) -> tuple[int, ...]:
 
 
 def solve_core(problem: Problem, classes: Classes | None = None) -> tuple[int, ...]:
-    """Solve by leaving out what cannot be part of an optimum (`core`): 1,000 jobs x 100,000 units take well < 1 s.
+    """Solve by excluding what cannot be part of an optimum (`core`): 1,000 jobs x 100,000 units take less than 1 s.
 
-    `classes`: how jobs are grouped, where it is not by `classes_of`.
+    `classes` groups the jobs; by default `classes_of`.
     """
     return tuple(_core(scores_of(problem, classes), problem.units, None)[0].tolist())
 
 
 def share_units(tables: Sequence[FloatArray], current: IntArray, units: int) -> tuple[int, ...]:
-    """Units for each table that maximise the sum, at most `units` in all: the canonical optimum.
+    """Units for each table that maximise the sum, at most `units` in total: the canonical optimum.
 
-    Entry n of a table is its value on n units, -inf where not allowed; entry 0 is finite. `current` is what each holds.
+    Entry n of a table is its value on n units, -inf where not allowed; entry 0 is finite. `current`: units held now.
     """
     from bft.milp.exact.scores import scores
 
@@ -147,7 +147,7 @@ def scores_of(problem: Problem, classes: Classes | None = None) -> Scores:
 class _Posed:
     """A problem as arrays for compiled code, one entry for each class of jobs.
 
-    `curves` are breakpoints and the objective there, each curve once, and where that of each class begins and ends.
+    `curves` holds breakpoints and the objective there, each curve once, and begin and end of each class's curve.
     """
 
     problem: Problem
@@ -198,7 +198,7 @@ class _Posed:
         return Scores(*scores(*points, self.held, kept, sizes), self.classes.of, sizes, kept)
 
     def objective(self, counts: IntArray) -> float:
-        """What counts are worth: `values.objective` to the bit."""
+        """The value of an allocation: equals `values.objective` bit by bit."""
         from bft.milp.exact.scores import values_of
 
         problem, stall = self.problem, self.problem.cost_model == "stall"
@@ -215,18 +215,18 @@ def _plain(scores: Scores, capacity: int) -> IntArray:
 
 
 def _core(scores: Scores, capacity: int, time_limit: float | None) -> tuple[IntArray, int | None]:
-    """Canonical counts and None; at the time limit the best known, and by how much at most a better one scores more.
+    """Canonical counts and None; at the time limit the best known counts, and an upper bound of the missing score.
 
-    The bound on the loss starts low and rises until something within it is found, which is then the optimum, as all
-    within the bound has been looked at. In the worst case nothing can be left out, and each of the last two rounds
-    costs O(points x capacity) time and O(sqrt(jobs) x capacity) memory.
+    The bound on the loss starts low and rises until an allocation lies within it. That allocation is the optimum,
+    because every choice within the bound was examined. In the worst case nothing can be excluded, and each of the last
+    two rounds costs O(points x capacity) time and O(sqrt(jobs) x capacity) memory.
     """
     _compile_core()
     return _search(scores, capacity, time_limit)
 
 
 def _search(scores: Scores, capacity: int, time_limit: float | None) -> tuple[IntArray, int | None]:
-    """What `_core` answers, by kernels that may still have to be compiled."""
+    """The answer of `_core`, from kernels that may still have to be compiled."""
     from bft.milp.exact.blocks import blocks, give_out
     from bft.milp.exact.core import improve, losses, price_of, start, survivors
 
@@ -253,7 +253,7 @@ def _search(scores: Scores, capacity: int, time_limit: float | None) -> tuple[In
 
 
 def _steps(stretches: Stretches, capacity: int) -> int:
-    """At most so many steps are taken to search these stretches."""
+    """Whether a search of these stretches takes at most this many steps."""
     from bft.milp.exact.core import SHORT
 
     _, low, high, _, _ = stretches
@@ -262,14 +262,14 @@ def _steps(stretches: Stretches, capacity: int) -> int:
 
 @cache
 def _compile_core() -> None:
-    """Compile what `_search` calls, or load it compiled: that takes seconds, which no time limit means."""
+    """Compile the kernels of `_search`, or load them from the cache: that takes seconds outside the time limit."""
     curve = np.arange(3.0)
     jobs = tuple(Job(name, 1, 2, curve, curve, 0.0, 0.0) for name in "abc")
     _search(scores_of(Problem(2, 1.0, jobs, (0, 0, 0))), 2, None)
 
 
 def _worth(scores: Scores, lost: int, capacity: int) -> float:
-    """How much more an allocation may be worth that scores at most `lost` more."""
+    """How much more an allocation may be worth if its score is at most `lost` higher."""
     from bft.milp.exact.scores import CHARGE
 
     return scores.quantum * (lost + scores.jobs * (int(CHARGE) + capacity))
@@ -277,7 +277,7 @@ def _worth(scores: Scores, lost: int, capacity: int) -> float:
 
 @contextmanager
 def _alarm(deadline: float) -> Iterator[NDArray[np.uint8]]:
-    """A flag that is set when the time has come: compiled code looks at it, and lets threads run meanwhile."""
+    """A flag that is set when the time is up; compiled code checks it and lets other threads run."""
     flag = np.zeros(1, dtype=np.uint8)
     if deadline == math.inf:
         yield flag

@@ -1,4 +1,4 @@
-"""The compiled kernel of the exact DP; imported only when it is used, because Numba takes its time."""
+"""The compiled kernel of the exact DP; imported only when it is used, because Numba loads slowly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from bft.milp.exact.compiled import compiled
 from bft.milp.problem import IntArray
 
-# The slope of a point after which nothing is allowed until the next (`scores`).
+# The slope of a point after which no count is allowed until the next point (`scores`).
 GAP = np.int64(-(2**63))
 IMPOSSIBLE = np.int64(-(2**62))
 
@@ -16,21 +16,21 @@ IMPOSSIBLE = np.int64(-(2**62))
 def best_counts(
     of: IntArray, units: IntArray, scores: IntArray, slopes: IntArray, offsets: IntArray, capacity: int
 ) -> IntArray:
-    """Counts with the highest sum of scores, at most `capacity` units in total; of equals the canonical ones.
+    """Counts with the highest sum of scores, at most `capacity` units in total; the canonical ones among equals.
 
     Parameters
     ----------
     of
         The class of each job.
     units, scores, slopes, offsets
-        Points of class c are [offsets[c]:offsets[c+1]], as `scores.scores` makes them.
+        Class c has the points [offsets[c]:offsets[c+1]], as made by `scores.scores`.
     capacity
-        Units to give.
+        Units to distribute.
 
     Returns
     -------
-    int64, one number a job
-        Of all with the highest sum those that give the last job fewest units, then the last but one, and so on.
+    int64, one number per job
+        Among the highest sums, the counts that give the last job fewest units, then the job before it, and so on.
 
     Max-plus dynamic programme: f_j(u) = max_n f_{j-1}(u - n) + score_j(n), u up to the units that jobs 0..j can use.
     O(sum over jobs of table length x usable units) time, O(jobs x usable units) memory.
@@ -46,13 +46,13 @@ def best_counts(
                 best = k
         counts[j] = units[best]
         wanted += units[best]
-    if wanted <= capacity:  # nobody stands in another's way
+    if wanted <= capacity:  # enough for all
         return counts
 
     usable = np.zeros(jobs + 1, np.int64)  # by jobs 0 ... j - 1
     for j in range(jobs):
         usable[j + 1] = min(usable[j] + units[last[j] - 1], capacity)
-    # Sums of scores lie above -2^61: what is impossible stays below, however much is added to it.
+    # Sums of scores are above -2^61: an impossible sum stays below that, however much is added to it.
     best_score = np.full((jobs + 1, usable[jobs] + 1), IMPOSSIBLE)
     best_score[0] = 0
     for j in range(jobs):
@@ -70,7 +70,7 @@ def best_counts(
 
     left = usable[jobs]
     for j in range(jobs - 1, -1, -1):
-        # Beyond what jobs 0 ... j can use, more units change nothing.
+        # More units than jobs 0 ... j can use change nothing.
         left = min(left, usable[j + 1])
         target = best_score[j + 1, left]
         chosen, k = -1, first[j]

@@ -1,18 +1,18 @@
-"""What the exact DP adds up instead of values: whole numbers, so that no order of adding changes a sum.
+"""Values as whole numbers, so that the order of adding never changes a sum of the exact DP.
 
-A value v_j(n) is a float, and sums of floats differ in their last bits by the order in which they are added: which of
-two equally good allocations is better would depend on the algorithm. So values become scores, whole multiples of a
-quantum q. With S the larger of the sum over jobs of best less worst value, and of the largest value, rounded up to a
-power of two,
+A value v_j(n) is a float, and the last bits of a sum of floats depend on the order of adding. So the better of two
+equally good allocations would depend on the algorithm. Therefore values become scores, whole multiples of a quantum q.
+Let S be the larger of two numbers, rounded up to a power of two: the sum over jobs of best minus worst value, and the
+largest value. Then
 
     q = S / 2^60        score_j(n) = (v_j(n) - max v_j) / q, rounded, - [n != units held] · 2^14
 
-so a job that changes must gain by it at least 2^14 q = S / 2^46, some 1.4e-14 of what is at stake; rounding errors are
-smaller. Between two breakpoints of v_j the score is linear with a whole slope, rounded down. What no optimum can
-contain, however much the others gain, does not count: not for S and not as a choice.
+so a job changes only if it gains at least 2^14 q = S / 2^46, about 1.4e-14 of S; rounding errors are smaller. Between
+two breakpoints of v_j the score is linear with a whole slope, rounded down. Counts that no optimum can contain, however
+much the other jobs gain, are left out, both of S and of the choices.
 
-Points and scores are made once for each class of interchangeable jobs (`classes`). S is a sum over jobs: it is added up
-in whole multiples of a power of two, rounded up, so that it is the same however jobs are grouped.
+Points and scores are made once per class of interchangeable jobs (`classes`). S is a sum over jobs: it is added up in
+whole multiples of a power of two, rounded up, so that it does not depend on how jobs are grouped.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from bft.milp.exact.knapsack import GAP
 from bft.milp.problem import FloatArray, IntArray
 
 BITS = 60
-# What a changed job is charged, in quanta.
+# Charge for a changed job, in quanta.
 CHARGE = np.int64(2**14)
-# Parts of the largest value within which two sums of floats may be equal.
+# Relative to the largest value: two sums of floats this close may be equal.
 NOISE = 2.0**-40
-# Parts of the largest value in which S is added up: room for 2^28 jobs in 62 bits.
+# S is added up in multiples of the largest value divided by this: room for 2^28 jobs in 62 bits.
 GRAINS = 2.0**32
 
 
@@ -48,10 +48,10 @@ def value_points(
     tfwd: float,
     stall: bool,
 ) -> tuple[IntArray, FloatArray, IntArray]:
-    """Few points that say all of every v_j, as `values.value_points` has them: counts, values, offsets job by job.
+    """Few points that define every v_j, as in `values.value_points`: counts, values, and offsets per job.
 
-    Job j's curve is ns, os[begins[j]:ends[j]]. A cost that every count of a job bears alike is left out, for it
-    would drown what differs: who holds more than it may keep must shrink.
+    Job j's curve is ns, os[begins[j]:ends[j]]. A cost that is the same for every count of a job is left out, because
+    it would hide the differences: a job that holds more than it may keep must shrink in any case.
     """
     jobs = len(held)
     offsets = np.zeros(jobs + 1, np.int64)
@@ -87,12 +87,12 @@ def value_points(
 def _break_points(
     ns: FloatArray, first: int, end: int, min_units: int, max_units: int, held: int, counts: IntArray, filled: int
 ) -> int:
-    """Write 0 and the counts in [min_units, max_units] between which a job's value is linear to counts[filled:].
+    """Write 0, and the counts in [min_units, max_units] between which a job's value is linear, to counts[filled:].
 
-    Returns how many of `counts` are filled then.
+    Returns the new number of filled entries.
 
-    They are the whole numbers beside the curve's breakpoints ns[first:end], and, because a change costs, `held` and
-    its neighbours.
+    These counts are the whole numbers next to the curve's breakpoints ns[first:end]; `held` and its neighbours are
+    among them, because a change costs.
     """
     counts[filled] = 0
     filled += 1
@@ -149,7 +149,7 @@ def values_of(
     tfwd: float,
     stall: bool,
 ) -> FloatArray:
-    """v_j(n_j) of every job, to the bit as in `values.value_tables`; the arrays are those of the jobs' classes `of`."""
+    """v_j(n_j) of every job, bit by bit as in `values.value_tables`; arrays are per class, job j is of class of[j]."""
     values = np.empty(len(of))
     for j in range(len(of)):
         c, n = of[j], counts[j]
@@ -167,7 +167,7 @@ def values_of(
 
 @compiled
 def _on(ns: FloatArray, os: FloatArray, place: int, first: int, end: int, n: float) -> tuple[float, int]:
-    """A curve at n, and where in it that was: ask with rising n, beginning from there."""
+    """A curve at n, and the index of its breakpoint before n. Call with rising n, each time from the returned index."""
     while place + 1 < end and ns[place + 1] <= n:
         place += 1
     if place + 1 == end:
@@ -178,7 +178,7 @@ def _on(ns: FloatArray, os: FloatArray, place: int, first: int, end: int, n: flo
 
 @compiled
 def _total(amounts: FloatArray, sizes: IntArray, largest: float) -> float:
-    """Sum of amounts, each counted `sizes` times, rounded up alike however they are grouped; none exceeds 2·largest."""
+    """Sum of amounts, each counted `sizes` times, rounded up independently of the grouping; none exceeds 2·largest."""
     if largest == 0.0:
         return 0.0
     grain = 2.0 ** max(np.ceil(np.log2(largest)), -900.0) / GRAINS
@@ -197,22 +197,22 @@ def scores(
     Parameters
     ----------
     counts, values, offsets
-        Points of class j are [offsets[j]:offsets[j+1]], ascending; linear between neighbours, but between the first two
-        nothing is allowed.
+        Points of class j are [offsets[j]:offsets[j+1]], ascending; values are linear between neighbours, except that
+        no count between the first two is allowed.
     held
         Units that each member holds.
     kept
-        For each class, one of its counts that all jobs can have together: what any optimum must reach.
+        For each class, one of its counts such that all jobs can have theirs together: a lower bound of any optimum.
     sizes
         Members of each class.
 
     Returns
     -------
     units, scores, slopes, offsets
-        As above. From a point up to just before the next the score rises by `slopes` a unit, or nothing is allowed
+        As above. From a point up to just before the next, the score rises by `slopes` per unit, or no count is allowed
         there (GAP). It never exceeds the straight line between the two.
     quantum
-        Worth of a score of 1.
+        Value of a score of 1.
 
     """
     classes = len(held)
@@ -256,7 +256,7 @@ def scores(
 def _hopeful(
     counts: IntArray, values: FloatArray, offsets: IntArray, floors: FloatArray
 ) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
-    """The points worth a floor and more: counts, values, slopes (GAP or still 0), offsets."""
+    """The points whose value is at least the floor: counts, values, slopes (GAP or still 0), offsets."""
     room = 2 * len(counts)
     units, kept_values, slopes = np.empty(room, np.int64), np.empty(room), np.zeros(room, np.int64)
     ends = np.zeros(len(offsets), np.int64)
@@ -266,7 +266,7 @@ def _hopeful(
         for k in range(offsets[j], offsets[j + 1]):
             if k > offsets[j] + 1:  # linear from the point before
                 n0, n1, v0, v1 = counts[k - 1], counts[k], values[k - 1], values[k]
-                if v0 < floor <= v1:  # rises into what counts: begin where it does, seen from the good end
+                if v0 < floor <= v1:  # crosses the floor: begin there, as seen from the upper end
                     n = n1 - int((v1 - floor) / ((v1 - v0) / (n1 - n0)))
                     if n0 < n < n1:
                         units[filled], kept_values[filled] = n, v1 - (v1 - v0) / (n1 - n0) * (n1 - n)

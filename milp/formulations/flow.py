@@ -1,6 +1,6 @@
 """The `flow` formulation of sharing (docs/model.md): general and exact, and slower than `items`.
 
-Units fall into classes g by who holds them now, {} or {j} or {j, k}, with s_g units. y[g, h] of them go to holders h.
+Units fall into classes g by their present holders, {} or {j} or {j, k}, of s_g units. y[g, h] of them go to holders h.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class FlowModel:
     held: dict[Holders, int]
 
     def decode(self, x: FloatArray) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
-        """Counts a job and units shared a pair."""
+        """Counts per job, and shared units per pair."""
         counts = [0] * len(self.problem.jobs)
         shares = {}
         for holders, index in self.held.items():
@@ -42,9 +42,9 @@ def build(problem: Problem) -> FlowModel:
     With d_h = sum_g y[g, h] integer, n_j = sum over h with j of d_h, and n_{j,k} the units of j in its mode k (alone,
     or beside partner k, at 1/xi of its rate):
 
-        sum_h y[g, h] = s_g                                   every unit goes somewhere
-        one mode's run a job, or off; mode k of j on iff p_jk = 1; sum_k p_jk <= 1 follows
-        p_jk <= d_{jk} <= n_{j,k},  d_{jk} <= n_{k,j}         sharing takes a unit, and both in that mode
+        sum_h y[g, h] = s_g                                   every unit has a destination
+        one mode's run per job, or off; mode k of j if and only if p_jk = 1; sum_k p_jk <= 1 follows
+        p_jk <= d_{jk} <= n_{j,k},  d_{jk} <= n_{k,j}         a pair shares at least one unit; both are in that mode
         sum over g without j, h with j of y <= N·up_j         no migration:
         sum over g with j, h without j of y <= c_j·dw_j       a job gains or loses, not both
         up_j + dw_j <= 1

@@ -1,8 +1,8 @@
-"""The `items` formulation of sharing (docs/model.md): choose disjoint jobs and pairs of jobs, and how many units each.
+"""The `items` formulation of sharing (docs/model.md): choose disjoint jobs and pairs of jobs, and their units.
 
-A bound always, and exact unless a job leaves its present partner for a third one while that partner stays active: then
-the units may not work out without migration, and `transfers.transport` says so. Such pairs are then refined (`build`),
-and where even that is no proof `flow` decides.
+It always gives a bound. It is exact unless a job leaves its present partner for a third job while that partner stays
+active: then the units may not work out without migration, which `transfers.transport` detects. Such pairs are then
+refined (`build`), and where even that proves nothing, `flow` decides.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from bft.milp.formulations.modes import Chosen, Run, add_runs, concave_runs, lim
 from bft.milp.problem import FloatArray, IntArray, Pair, Problem
 from bft.milp.values import table_of
 
-# Slopes of a dense table that differ by less than this, relative to its largest value, are one slope plus rounding.
+# Slopes of a dense table that differ by less than this, relative to its largest value, count as equal (rounding).
 NOISE = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
 class PairGrid:
-    """Every way of two jobs to be active together: value and least units in union, a cell for each (n_a, n_b).
+    """Every way for two jobs to be active together: value and fewest units in union, one cell per (n_a, n_b).
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class PairGrid:
     union
         Units it takes, int64 of the same shape.
     split
-        Whether the best of the cell is to be active without overlap, bool of the same shape.
+        Whether the best choice of the cell is that both are active without overlap, bool of the same shape.
     """
 
     value: FloatArray
@@ -43,16 +43,16 @@ class PairGrid:
 
 
 def pair_grid(problem: Problem, pair: Pair) -> PairGrid:
-    """The grid of a pair that shares, or (present partners only) is split but stays active.
+    """The grid of a pair that shares or, for present partners only, splits and stays active.
 
-    With s the units shared now, sharing takes in union at least
+    With s the units shared now, sharing takes a union of at least
 
         max(n_a, n_b, c_a + c_b - s)     when neither shrinks
         max(n_b, n_a + c_b - s)          when only a shrinks, and mirrored
         max(n_a, n_b, n_a + n_b - s)     when both shrink
 
-    and a split n_a + n_b: possible when only a shrinks if n_a <= c_a - s, when both shrink if
-    n_a + n_b <= c_a + c_b - s, never when neither does.
+    units, and a split takes n_a + n_b. A split is possible when only a shrinks if n_a <= c_a - s, when both shrink if
+    n_a + n_b <= c_a + c_b - s, and never when neither shrinks.
     """
     table_a, table_b = table_of(problem, pair.a, pair), table_of(problem, pair.b, pair)
     c_a, c_b, s = problem.current[pair.a], problem.current[pair.b], pair.shared
@@ -78,13 +78,13 @@ def pair_grid(problem: Problem, pair: Pair) -> PairGrid:
             n_a + n_b <= c_a + c_b - s,
             (less_a & (n_a <= c_a - s)) | (less_b & (n_b <= c_b - s)),
         )
-        # A split cell is worth more and may take more units: both stay candidates, in one table over the units.
+        # A split cell has a higher value but may take more units: both stay candidates, in one table over the units.
         value, union, split = (
             np.stack([value, np.where(possible, apart, -np.inf)]),
             np.stack([union, np.broadcast_to(n_a + n_b, value.shape)]),
             np.stack([split, np.ones(value.shape, dtype=bool)]),
         )
-    # Together without a unit in common is never better than each alone.
+    # Being together without a common unit is never better than being alone.
     value[~split & (union == n_a + n_b)] = -np.inf
     value[..., 0, :] = -np.inf
     value[..., :, 0] = -np.inf
@@ -93,7 +93,7 @@ def pair_grid(problem: Problem, pair: Pair) -> PairGrid:
 
 
 def best_by_units(grid: PairGrid, units: int) -> FloatArray:
-    """w(u) for u = 0 ... units: the best value of the grid that takes at most u units."""
+    """w(u) for u = 0 ... units: the best value in the grid that takes at most u units."""
     best = np.full(units + 1, -np.inf)
     inside = grid.value > -np.inf
     np.maximum.at(best, grid.union[inside], grid.value[inside])
@@ -101,7 +101,7 @@ def best_by_units(grid: PairGrid, units: int) -> FloatArray:
 
 
 def cell(grid: PairGrid, units: int) -> tuple[int, int, int, bool]:
-    """The cell behind w(units): n_a, n_b, units in union, split. Ties go to fewest units, then least n_a."""
+    """The cell behind w(units): n_a, n_b, units in union, split. Ties go to the fewest units, then the smallest n_a."""
     value = np.where(grid.union <= units, grid.value, -np.inf)
     best = np.argwhere(value == value.max())
     union = grid.union[tuple(best.T)]
@@ -110,7 +110,7 @@ def cell(grid: PairGrid, units: int) -> tuple[int, int, int, bool]:
 
 
 def dense_runs(values: FloatArray) -> list[Run]:
-    """Cut a dense table, leading -inf left out, into concave runs with as few points as it has slopes."""
+    """Cut a dense table, without its leading -inf, into concave runs with as few points as it has slopes."""
     finite = np.flatnonzero(values > -np.inf)
     if not len(finite):
         return []
@@ -125,7 +125,7 @@ def dense_runs(values: FloatArray) -> list[Run]:
 
 @dataclass(frozen=True, eq=False)
 class PairTable:
-    """A pair, its grid, and w(u) of it."""
+    """A pair, its grid, and the w(u) of the grid."""
 
     pair: Pair
     grid: PairGrid
@@ -143,9 +143,9 @@ def pair_tables(problem: Problem) -> tuple[PairTable, ...]:
 
 
 def solo_beats(problem: Problem, pair: Pair, best: FloatArray) -> bool:
-    """Whether the two jobs, each alone or off, are never worse than together on as many units.
+    """Whether the two jobs, each alone or off, are always at least as good as together on as many units.
 
-    Only asked for jobs that share with nobody now: for others the choice of both alone is not free.
+    Only called for jobs that share with nobody now: for others, being alone together is restricted.
     """
     table_a, table_b = table_of(problem, pair.a), table_of(problem, pair.b)
     alone = PairGrid(
@@ -160,10 +160,10 @@ def solo_beats(problem: Problem, pair: Pair, best: FloatArray) -> bool:
 
 @dataclass(frozen=True)
 class SharingModel:
-    """A linear model of a sharing problem, and the way back to counts and shares.
+    """A linear model of a sharing problem, with the decoder to counts and shares.
 
     `solos` are the jobs by themselves: the members of a class and its variables. `off` is, for each class, the variable
-    that counts those that have nothing.
+    that counts members without units.
     """
 
     model: LinearModel
@@ -173,7 +173,7 @@ class SharingModel:
     off: tuple[tuple[tuple[int, ...], int], ...]
 
     def begin_from(self, counts: Sequence[int], shares: Mapping[tuple[int, int], int]) -> None:
-        """Let a solver begin from a feasible allocation, where the model can state it."""
+        """Let a solver begin from a feasible allocation, where the model can express it."""
         rest = {j: n for j, n in enumerate(counts) if n}
         start: defaultdict[int, float] = defaultdict(float)
         for pair, _, chosen in self.pairs:
@@ -195,7 +195,7 @@ class SharingModel:
         self.model.start = [(variable, value) for variable, value in start.items() if value]
 
     def decode(self, x: FloatArray) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
-        """Counts a job and units shared a pair."""
+        """Counts per job, and shared units per pair."""
         counts = [0] * len(self.problem.jobs)
         for members, chosen in self.solos:
             for j, n in zip(members, chosen.counts(x, len(members)), strict=True):
@@ -213,7 +213,7 @@ class SharingModel:
 def entangled(
     problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, int], int]
 ) -> frozenset[tuple[int, int]]:
-    """Pairs that share now and part while both stay active and one finds a third job: what `build` must refine."""
+    """Pairs that share now, and of which both stay active but apart, one with a third job: `build` must refine them."""
     sharing = {j for pair in shares for j in pair}
     return frozenset(
         (pair.a, pair.b)
@@ -231,20 +231,20 @@ def build(
 ) -> SharingModel:
     """Formulate a sharing problem; `tables` are its `pair_tables`.
 
-    One binary a concave run of each item's table as in `modes`, and classes of interchangeable jobs that are in no
-    pair; subject to
+    One binary per concave run of each item's table as in `modes`; jobs that are in no pair are grouped in classes.
+    Subject to
 
         off_j + runs of j alone + runs of j's pairs = 1        for each job (m for a class of m)
         runs of a alone + runs of b alone <= 1                 for each pair that shares now
         units of all items <= units
 
-    The pairs in `refined` share s units now and may part only if those units find one holder. Each item of such a
-    job with anybody else, or alone, comes in three variants: `clear`, the job leaves all s (n <= c - s); `less`, it
-    shrinks; `any`. When both are active apart, one must be clear, or both less:
+    The pairs in `refined` share s units now and may part only if each of those units gets one holder. Each item of such
+    a job, alone or with another partner, comes in three variants: `clear`, the job leaves all s (n <= c - s); `less`,
+    it shrinks; `any`. When both are active apart, one must be `clear`, or both `less`:
 
         any_a + any_b + less_a <= 1,   any_a + any_b + less_b <= 1
 
-    What `less` and `less` still allows too much is seen by `transfers.transport`.
+    Two `less` jobs may still have too many units together; `transfers.transport` detects that.
     """
     model = LinearModel()
     now = {j: pair for pair in problem.pairs if pair.shared for j in (pair.a, pair.b)}
@@ -254,7 +254,7 @@ def build(
     ]
     apart: dict[tuple[int, str], list[int]] = defaultdict(list)
     members = [tuple(each.tolist()) for each in classes_of(problem).members()]
-    taken: dict[int, list[int]] = {}  # by the first member of a class; who is in a pair is a class alone
+    taken: dict[int, list[int]] = {}  # by the first member of a class; a job of a pair is a class alone
     solo_binaries: dict[int, list[int]] = defaultdict(list)
     solos: list[tuple[tuple[int, ...], Chosen]] = []
     for each in members:
@@ -310,7 +310,7 @@ def _variants(current: int, shared: int) -> tuple[tuple[str, int | None], ...]:
 
 
 def _cut(grid: PairGrid, most_a: int | None, most_b: int | None) -> PairGrid:
-    """The grid with n_a and n_b bounded."""
+    """The grid, limited to some n_a and n_b."""
     value = grid.value.copy()
     if most_a is not None:
         value[..., most_a + 1 :, :] = -np.inf

@@ -1,4 +1,4 @@
-"""A mixed-integer linear programme as arrays: what formulations make and backends solve."""
+"""A mixed-integer linear programme as arrays: made by formulations, solved by backends."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class LinearModel:
     Parameters
     ----------
     objective, upper
-        One number a variable; `upper` may be inf.
+        One number per variable; `upper` may be inf.
     integer
         Whether the variable must be a whole number.
     rows
         Constraints as (indices, coefficients, sense, right-hand side), sense `<` or `=`.
     start
-        A feasible solution known beforehand as (index, value), where the value is not 0; empty for none. A backend may
-        begin from it and never believes it.
+        A feasible solution known beforehand as (index, value) for values other than 0; empty for none. A backend may
+        begin from it, but does not rely on it.
     """
 
     objective: list[float] = field(default_factory=list)
@@ -49,9 +49,9 @@ class LinearModel:
 
 @dataclass(frozen=True, slots=True)
 class Formulated:
-    """A linear model together with the way back from its variables to counts a job.
+    """A linear model together with the decoder from its variables to counts per job.
 
-    `constant` is what those are worth that are settled beforehand, and so in no variable.
+    `constant` is the value of the jobs that are decided beforehand and have no variables.
     """
 
     model: LinearModel
@@ -61,14 +61,14 @@ class Formulated:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long and how exactly to solve.
+    """How long and how precisely to solve.
 
     Parameters
     ----------
     seconds
-        Time limit of the solver, None for none.
+        Time limit of the solver, None for no limit.
     gap
-        Relative distance from the bound at which to stop; 0 asks for a proof.
+        Relative distance from the bound at which the solver may stop; 0 asks for a proof.
     threads
         Threads the solver may use.
     """
@@ -79,7 +79,7 @@ class Limits:
 
 
 class Nonsense(RuntimeError):  # noqa: N818 - what happened
-    """A solver's answer that contradicts itself; the message says how."""
+    """A solver's answer that contradicts itself; the message explains how."""
 
 
 class LinearStatus(StrEnum):
@@ -91,18 +91,18 @@ class LinearStatus(StrEnum):
     NOTHING = "nothing"
     """It stopped at a limit and has no solution."""
     UNKNOWN = "unknown"
-    """It said something else: an error, or a word that is not known here."""
+    """Anything else: an error, or a status that is not known here."""
 
     @classmethod
     def parse(cls, said: str, *, solved: bool = True) -> LinearStatus:
-        """The status that a solver's own word means.
+        """The status for a solver's own word.
 
         Parameters
         ----------
         said
-            The word, such as `OPTIMAL`, `kTimeLimit`, `INT_INFEASIBLE`: capitals and punctuation do not count.
+            The word, such as `OPTIMAL`, `kTimeLimit`, `INT_INFEASIBLE`; case and punctuation are ignored.
         solved
-            Whether there is a solution: at a limit it decides between feasible and nothing.
+            Whether there is a solution; at a limit this decides between feasible and nothing.
 
         >>> LinearStatus.parse("INT_INFEASIBLE").value
         'infeasible'
@@ -125,7 +125,7 @@ class LinearStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinearAnswer:
-    """What a backend says of a linear model.
+    """A backend's answer to a linear model.
 
     Parameters
     ----------
@@ -134,9 +134,9 @@ class LinearAnswer:
     x
         One number per variable, None when there is no solution.
     objective, bound
-        Value of `x`, and what no solution can exceed; NaN where there is none.
+        Value of `x`, and an upper bound of any solution; NaN where there is none.
     said
-        The word as the solver said it.
+        The status in the solver's own words.
     """
 
     status: LinearStatus | str
@@ -150,22 +150,22 @@ class LinearAnswer:
         object.__setattr__(self, "status", LinearStatus.parse(str(self.status), solved=self.x is not None))
 
     def above(self, constant: float) -> LinearAnswer:
-        """The same with `constant` added to all that is worth anything."""
+        """The same answer with `constant` added to objective and bound."""
         return replace(self, objective=self.objective + constant, bound=self.bound + constant) if constant else self
 
     def values(self, model: LinearModel) -> FloatArray:
-        """`x`, seen to be one finite number a variable; raise Nonsense if it is not."""
+        """`x`, checked to hold one finite number per variable; raise Nonsense if it does not."""
         x = self.x
         if not isinstance(x, np.ndarray) or x.shape != (len(model.objective),) or not np.isfinite(x).all():
-            raise Nonsense("answered with something else than one finite number a variable")
+            raise Nonsense("expected one finite number per variable")
         return x
 
 
 def power_of_two_scale(objective: Sequence[float], target: float = 2.0**20) -> float:
-    """Factor, an exact power of two, that brings the largest coefficient near `target`.
+    """A power of two that brings the largest coefficient near `target`.
 
-    Solvers' absolute tolerances (1e-7 on reduced costs, 1e-10 on gaps) suit objectives of ordinary size; a user's
-    objective may be 1e-9 or 1e12. A power of two changes no mantissa.
+    Solvers' absolute tolerances (1e-7 on reduced costs, 1e-10 on gaps) suit objectives of ordinary size, but a user's
+    objective may be 1e-9 or 1e12. Multiplying by a power of two causes no rounding.
     """
     largest = max((abs(c) for c in objective), default=0.0)
     if largest == 0.0 or not np.isfinite(largest):

@@ -1,9 +1,9 @@
-"""A bound and a start for sharing problems without a MILP: Lagrange and a matching (docs/model.md).
+"""A bound and a start for sharing problems without a MILP: Lagrangian relaxation and a matching (docs/model.md).
 
-With a price on a unit the problem falls apart into a choice of disjoint jobs and pairs: a maximum-weight matching of
-the jobs. Every price bounds the optimum from above, by the highest of the lines worth - price · (units - N), one for
-each choice. Two choices, one that wants more units than there are and one that does not, give the next price: where
-their lines meet. When no choice is better there, no price bounds better (Kelley 1960, in one dimension).
+With a price on a unit, the problem becomes a choice of disjoint jobs and pairs: a maximum-weight matching of the jobs.
+Every price gives an upper bound of the optimum: the highest of the lines value - price · (units - N), one line per
+choice. Take two choices, one that uses more than N units and one that does not: the next price is where their lines
+cross. If no choice is better at that price, no price gives a lower bound (Kelley 1960, in one dimension).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from bft.milp.formulations.transfers import keep_shared, transport, value_of
 from bft.milp.problem import FloatArray, Problem
 from bft.milp.values import value_tables
 
-# Prices to try; ten mostly suffice.
+# Number of prices to try; ten are mostly enough.
 ROUNDS = 30
-# Part of a bound by which it may differ from another by rounding.
+# Two bounds may differ by this part through rounding.
 SAME = 1e-12
 
 
 @dataclass(frozen=True)
 class Start:
-    """A feasible allocation and an upper bound of any."""
+    """A feasible allocation and an upper bound of any allocation."""
 
     counts: tuple[int, ...]
     shares: Mapping[tuple[int, int], int]
@@ -37,10 +37,10 @@ class Start:
 
 
 def start(problem: Problem, tables: Sequence[PairTable], rounds: int = ROUNDS) -> Start:
-    """The bound of the best price found, and the best allocation made of the jobs' choices near it.
+    """The bound of the best price, and the best allocation made of the jobs' choices near that price.
 
-    The choice at a price says which jobs pair up and which are off. With that settled the units are shared out exactly
-    by the dynamic programme over the chosen tables. Where no choice can be carried out without migration, all keep.
+    The choice at a price determines which jobs form pairs and which are off. Given that, the exact dynamic programme
+    distributes the units over the chosen tables. If no choice is possible without migration, all jobs keep their units.
     """
     market = _Market(problem, tables)
     low, high = market.choose(0.0), market.nothing()
@@ -52,7 +52,7 @@ def start(problem: Problem, tables: Sequence[PairTable], rounds: int = ROUNDS) -
         height = asked.bound(price, problem.units)
         bound, near = min(bound, height), [low, high, asked]
         if asked.units == problem.units or height <= met + SAME * abs(met):
-            break  # no price bounds better
+            break  # no price gives a lower bound
         if asked.units > problem.units:
             low = asked
         else:
@@ -71,9 +71,9 @@ def start(problem: Problem, tables: Sequence[PairTable], rounds: int = ROUNDS) -
 def shared_out(
     problem: Problem, tables: Sequence[PairTable], counts: Sequence[int], shares: Mapping[tuple[int, int], int]
 ) -> tuple[tuple[int, ...], dict[tuple[int, int], int]] | None:
-    """The best counts and shares with the same jobs active, alone or in pairs, canonical among equals.
+    """The best counts and shares with the same jobs active, alone or in pairs; the canonical one among equals.
 
-    None where a pair of now has parted and both are still active: then which units they leave matters too.
+    None if present partners part and both stay active: then it matters, too, which units they leave.
     """
     parted = (pair for pair in problem.pairs if pair.shared and not shares.get((pair.a, pair.b)))
     if any(counts[pair.a] and counts[pair.b] for pair in parted):
@@ -85,19 +85,19 @@ def shared_out(
 
 
 _Structure = tuple[int, ...]
-"""Who is active: j for job j alone, number of jobs + i for pair i; sorted."""
+"""The active items: j for job j alone, number of jobs + i for pair i; sorted."""
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """Who is active at some price, the units they want, and what those are worth to them, the price not paid."""
+    """The active items at some price, the units they want, and their value without the price."""
 
     structure: _Structure
     units: int
     worth: float
 
     def bound(self, price: float, units: int) -> float:
-        """What it is worth at a price, were the units left over or lacking sold or bought."""
+        """The value at a price, if missing units were bought and units left over were sold."""
         return self.worth + price * (units - self.units)
 
 
@@ -108,21 +108,21 @@ class _Market:
         self.problem = problem
         self.solo = value_tables(problem)
         self.together = tables
-        # Partners of now have one blank between them: to be active alone a job is matched with it, so that only one of
-        # them is, since both alone is what a pair's split is for. Other jobs just do what is best for them.
-        # Blanks are numbers as jobs are: the hashes of strings, and with them the order of sets, change by the run.
+        # Present partners have one blank in common. A job is alone if it is matched with a blank, so only one of them
+        # can be alone: for both apart there is the pair's split. Other jobs take what is best for them.
+        # Blanks are numbers, like jobs: the order of a set of strings would change from run to run.
         blanks = len(problem.jobs)
         self.blank = {j: blanks + pair.a for pair in problem.pairs if pair.shared for j in (pair.a, pair.b)}
 
     def nothing(self) -> _Choice:
-        """What is chosen when a unit is too dear for anybody."""
+        """The choice when a unit is too expensive for every job."""
         return _Choice((), 0, sum(float(table[0]) for table in self.solo))
 
     def choose(self, price: float) -> _Choice:
-        """What is best when a unit costs `price`: a matching."""
+        """The best choice when a unit costs `price`: a matching."""
         off = [float(table[0]) for table in self.solo]
         alone = [_best(table[1:], 1, price) for table in self.solo]
-        # What a job is worth if it is matched with nobody.
+        # The value of each job when it is matched with nobody.
         base = [v if j in self.blank else max(v, alone[j][1]) for j, v in enumerate(off)]
         graph: nx.Graph[int] = nx.Graph()
         for j, blank in self.blank.items():
@@ -151,7 +151,7 @@ class _Market:
         return _Choice(tuple(sorted(structure)), wanted, total + price * wanted)
 
     def share_out(self, structure: _Structure) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
-        """The best counts and shares when exactly these items, or fewer, are active."""
+        """The best counts and shares when only these items may be active."""
         jobs = len(self.solo)
         tables = []
         for item in structure:
@@ -175,13 +175,13 @@ class _Market:
         return tuple(counts), shares
 
     def _union(self, index: int) -> int:
-        """Units that a pair holds now, both together, if it shares any."""
+        """Units that a pair holds now, in union, if it shares any."""
         pair = self.together[index].pair
         return self.problem.current[pair.a] + self.problem.current[pair.b] - pair.shared if pair.shared else 0
 
 
 def _best(table: FloatArray, first: int, price: float) -> tuple[int, float]:
-    """Units and worth of the best entry when a unit costs `price`; entry 0 stands for `first` units."""
+    """Units and value of the best entry when a unit costs `price`; entry 0 stands for `first` units."""
     if not len(table):
         return 0, -np.inf
     worth = table - price * np.arange(first, first + len(table))

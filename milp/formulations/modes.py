@@ -1,4 +1,4 @@
-"""The `modes` formulation: counts only, no big-M, no SOS; interchangeable jobs are one class with so many members."""
+"""The `modes` formulation: counts only, no big-M, no SOS; interchangeable jobs are one class of several members."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from bft.milp.formulations.pruning import prune
 from bft.milp.problem import FloatArray, Job, Problem
 from bft.milp.values import table_of
 
-# Two slopes closer than this, relative to the larger, count as equal: the kink is rounding, not the user's.
+# Two slopes that differ by less than this, relative to the larger one, count as equal: the difference is rounding.
 SLOPE_TOLERANCE = 1e-12
 
-# Up to so many classes a solver takes milliseconds. What is posed whole needs no proof of ours that it is enough.
+# Up to this many classes a solver takes milliseconds, and all counts are posed: no pruning has to be proven right.
 POSED_WHOLE = 40
 
 Run = list[tuple[int, float]]
@@ -25,7 +25,7 @@ Run = list[tuple[int, float]]
 
 
 def mode_intervals(job: Job, current: int, max_units: int) -> Iterator[tuple[int, int]]:
-    """Yield shrink [jmin, current-1], stay {current}, grow [max(current+1, jmin), most], where not empty."""
+    """Yield shrink [jmin, current-1], stay {current}, grow [max(current+1, jmin), max], where not empty."""
     min_units = max(job.jmin, 1)
     if min_units <= min(current - 1, max_units):
         yield min_units, min(current - 1, max_units)
@@ -61,7 +61,7 @@ def concave_runs(points: Run) -> Iterator[Run]:
 def mode_runs(job: Job, current: int, values: FloatArray, named: Sequence[int] = ()) -> Iterator[Run]:
     """Yield the concave runs of a job's value table, mode by mode (n = 0 is the off mode, not among them).
 
-    `named`: counts at which the table leaves the line between its neighbours. What is -inf is in no run.
+    `named`: counts at which the table leaves the line between its neighbours. Counts with value -inf are in no run.
     """
     for low, high in mode_intervals(job, current, len(values) - 1):
         around = {n for m in named for n in (m - 1, m, m + 1) if low <= n <= high}
@@ -73,22 +73,22 @@ def mode_runs(job: Job, current: int, values: FloatArray, named: Sequence[int] =
 
 @dataclass(slots=True)
 class Chosen:
-    """Something that is chosen by its runs, a job or a pair of jobs: binaries and segments, each with its units.
+    """The runs of a job, or of a pair of jobs: binaries and segments, each with its units.
 
-    `runs` has for each run its binary, its first unit, and its segments with their lengths.
+    `runs` holds for each run its binary, its first unit, and its segments with their lengths.
     """
 
     parts: list[tuple[int, int]] = field(default_factory=list)
     runs: list[tuple[int, int, list[tuple[int, int]]]] = field(default_factory=list)
 
     def units(self, x: FloatArray) -> int:
-        """Units that an answer gives it."""
+        """Units in a solution `x`."""
         return round(sum(float(x[index]) * units for index, units in self.parts))
 
     def counts(self, x: FloatArray, members: int) -> list[int]:
-        """Units that an answer gives each member of a class, most first.
+        """Units of each member of a class in a solution `x`, in descending order.
 
-        Members in the same run fill its segments in order, as is best where the run is concave.
+        Members in the same run fill its segments in order, which is optimal because a run is concave.
         """
         counts: list[int] = []
         for binary, first, segments in self.runs:
@@ -101,12 +101,12 @@ class Chosen:
                     left -= filled
             counts += mine
         counts = (sorted(counts, reverse=True) + [0] * members)[:members]
-        # Of what is no answer of the model, whoever checks it shall see all units.
+        # If x does not satisfy the model, the caller's check must still see all units.
         counts[0] += self.units(x) - sum(counts)
         return counts
 
     def filled(self, units: int) -> list[tuple[int, float]] | None:
-        """Variables that are not 0 when it has so many units, None when no run covers them."""
+        """The variables that are not 0 at this many units, None when no run covers them."""
         for binary, first, segments in self.runs:
             left = units - first
             if 0 <= left <= sum(length for _, length in segments):
@@ -121,9 +121,9 @@ class Chosen:
 
 
 def add_runs(model: LinearModel, runs: Sequence[Run], members: int = 1) -> tuple[Chosen, list[int]]:
-    """Add a binary a run and a whole-numbered variable a segment; return them, and the binaries by themselves.
+    """Add a binary per run and a whole-numbered variable per segment; return them, and the binaries separately.
 
-    For a class of several members the binaries become whole numbers: how many are in the run.
+    For a class of several members the binaries become whole numbers: how many members are in the run.
     """
     chosen, binaries = Chosen(), []
     for run in runs:
@@ -143,7 +143,7 @@ def add_runs(model: LinearModel, runs: Sequence[Run], members: int = 1) -> tuple
 
 
 def limit_units(model: LinearModel, items: Iterable[Chosen], units: int) -> None:
-    """Let the items take at most `units` units in all."""
+    """Limit the units of all items together to `units`."""
     parts = [part for chosen in items for part in chosen.parts]
     if parts:
         model.row([index for index, _ in parts], [float(each) for _, each in parts], "<", float(units))
@@ -152,16 +152,17 @@ def limit_units(model: LinearModel, items: Iterable[Chosen], units: int) -> None
 def build(problem: Problem) -> Formulated:
     """Formulate `problem`.
 
-    For each class of interchangeable jobs with m members (mostly one) a number of members t a run with points
-    p0 < p1 < ..., a number of those that are off, and whole numbers 0 <= x_i <= (p_{i+1} - p_i)·t a segment. Subject to
+    For each class of interchangeable jobs with m members (mostly one): a whole number t per run with points
+    p0 < p1 < ... (members in the run), a number of members that are off, and whole numbers
+    0 <= x_i <= (p_{i+1} - p_i)·t per segment. Subject to
 
         sum of t over the class's runs + off = m
         sum over all runs of p0·t + x <= units
 
-    maximise the sum of v(p0)·t + slope_i·x_i. Concavity fills the segments in order, of all members in a run alike:
-    what they have in segment i can be given out in whole units, as none of segment i + 1 is used before i is full.
+    maximise the sum of v(p0)·t + slope_i·x_i. Runs are concave, so segments fill in order, for all members of a run at
+    once: no unit of segment i + 1 is used before segment i is full, so its units can be given to members one by one.
 
-    With more than `POSED_WHOLE` classes only those counts are posed that an optimum can contain (`pruning`).
+    With more than `POSED_WHOLE` classes only the counts that an optimum can contain are posed (`pruning`).
     """
     classes = classes_of(problem)
     sizes = classes.sizes
@@ -170,7 +171,7 @@ def build(problem: Problem) -> Formulated:
     if pruned:
         tables = prune(tables, sizes, problem.units)
     model, constant, units = LinearModel(), 0.0, problem.units
-    items: list[Chosen | int] = []  # a number: units of each member, as nothing else is left
+    items: list[Chosen | int] = []  # a number: the units of each member, if only one count is possible
     for j, members, table in zip(classes.first, sizes.tolist(), tables, strict=True):
         allowed = table > -np.inf
         if pruned and np.count_nonzero(allowed) == 1:

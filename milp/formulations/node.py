@@ -1,7 +1,7 @@
-"""The `node` formulation (docs/model.md): the published model, node by node, for cross-checks.
+"""The `node` formulation (docs/model.md): the published model, node by node, used for cross-checks.
 
-Much larger than `modes`, which solves the same problem: a binary for every job and node instead of one for every run of
-a job's curve.
+It is much larger than `modes`, which solves the same problem: it has a binary for every job and node instead of one for
+every run of a job's curve.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def build(problem: Problem, *, strict_reference: bool = False) -> Formulated:
     """Formulate `problem` node by node.
 
     Binaries x[j,n]: job j gets idle node n. c[j,n] is the current map: idle nodes are interchangeable, so job 0 holds
-    the first c_0 of them, job 1 the next c_1, and so on. x xor c is x or 1 - x, as c is known, so that the nodes which
-    a job gains and loses are the sums
+    the first c_0 of them, job 1 the next c_1, and so on. Since c is known, x xor c is x or 1 - x, so the nodes that a
+    job gains and loses are the sums
 
         gained_j = sum of x[j,n] where c[j,n] = 0        lost_j = sum of 1 - x[j,n] where c[j,n] = 1
 
@@ -30,21 +30,21 @@ def build(problem: Problem, *, strict_reference: bool = False) -> Formulated:
         2 gained_j <= M·up_j     2 lost_j <= M·down_j     up_j + down_j <= 1   no migration
         sum over n of x[j,n] = units of j on its curve                         none, or Jmin ... Jmax
 
-    maximise the sum of Tfwd·O_j less Tcup_j·r_j·up_j and Tcdw_j·r_j·down_j. The curve is a choice of concave runs, see
-    `modes`, with x_i not whole-numbered of themselves: x is.
+    maximise the sum of Tfwd·O_j - Tcup_j·r_j·up_j - Tcdw_j·r_j·down_j. The curve is a choice of concave runs, see
+    `modes`; its x_i need no integrality of their own, because x is integer.
 
-    The published model has |n_j - c_j| on the left-hand side, as the size of the symmetric difference, with a big-M on
-    the side that the direction switches off: gained + lost <= n_j - c_j + M·(1 - up_j) and gained + lost <= c_j - n_j +
-    M·up_j. As n_j - c_j = gained - lost, that is the above.
+    In the published model the left-hand side is |n_j - c_j|, the size of the symmetric difference, and a big-M switches
+    off one direction: gained + lost <= n_j - c_j + M·(1 - up_j) and gained + lost <= c_j - n_j + M·up_j. Because
+    n_j - c_j = gained - lost, these are the constraints above.
 
     Parameters
     ----------
     problem
-        What to decide; nobody shares.
+        The problem; without sharing.
     strict_reference
-        Keep the published M of one more than the number of nodes, where twice their number is needed: no job can then
-        change by more than half of M, and as `Jmin - M·off` bounds the nodes of a job from below, a Jmin above M makes
-        everything infeasible. Otherwise M is what is needed, and Jmin has none.
+        Keep the published M, the number of nodes plus one. Twice the number of nodes is needed: with the published M no
+        job can change by more than M / 2 nodes, and because `Jmin - M·off` bounds the nodes of a job from below, a Jmin
+        above M makes everything infeasible. Otherwise M is as large as needed, and the bound from Jmin has no M.
 
     Raises
     ------
@@ -78,10 +78,10 @@ def build(problem: Problem, *, strict_reference: bool = False) -> Formulated:
 def _add_job(
     model: LinearModel, problem: Problem, j: int, given: list[int], first: int, *, strict_reference: bool
 ) -> None:
-    """Add what limits job j, which holds the nodes from `first` on, and what its binaries x = `given` are worth."""
+    """Add constraints of job j, which holds the nodes from `first` on, and the value of its binaries x = `given`."""
     job, held, nodes = problem.jobs[j], problem.current[j], problem.units
     reference = nodes + 1
-    # 2 gained <= M·up is gained <= ⌊M/2⌋·up, which bounds the relaxation better.
+    # 2 gained <= M·up is the same as gained <= ⌊M/2⌋·up, which makes the relaxation tighter.
     max_changed = reference // 2 if strict_reference else nodes
     kept, new = given[first : first + held], given[:first] + given[first + held :]
     rate = job.rate(held) * job.weight
@@ -96,27 +96,27 @@ def _add_job(
         limit = min(held, max_changed)
         model.row([*kept, down], [-1.0] * held + [-float(limit)], "<", -float(held))
     if not charged or rate < 0:
-        # Changing may then pay by itself (who loses on all units, loses nothing while it stalls): only who gains
-        # is up, and only who loses is down.
+        # A change could pay by itself (a job with negative rates loses nothing while it stalls): up only if it gains
+        # nodes, down only if it loses some.
         model.row([up, *new], [1.0] + [-1.0] * len(new), "<", 0.0)
         model.row([down, *kept], [1.0] * (1 + held), "<", float(held))
     off, units = _worths(model, problem, j, up, down)
     if nodes:
         counted = [-float(count) for _, count in units]
         model.row([*given, *(index for index, _ in units)], [1.0] * nodes + counted, "=", 0.0)
-    if strict_reference and job.jmin > reference:  # the curve sees to a smaller Jmin
+    if strict_reference and job.jmin > reference:  # the curve enforces a smaller Jmin
         model.row([*given, *off], [-1.0] * nodes + [-float(reference)] * len(off), "<", -float(job.jmin))
 
 
 def _worths(
     model: LinearModel, problem: Problem, j: int, up: int, down: int
 ) -> tuple[list[int], list[tuple[int, int]]]:
-    """Add what the units of job j are worth; return as `_curve`."""
+    """Add the value of job j's units; return as `_curve`."""
     job, nodes = problem.jobs[j], problem.units
     worth = problem.tfwd * job.weight
     if problem.cost_model == "bftrainer":
         return _curve(model, job, nodes, worth, None)
-    # In a stall the curve counts for what is left of Tfwd: a copy of it for staying, growing and shrinking.
+    # In a stall the curve counts for the remaining part of Tfwd: one copy each for staying, growing and shrinking.
     off: list[int] = []
     units: list[tuple[int, int]] = []
     stay = model.variable(0.0, 1.0)

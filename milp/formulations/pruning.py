@@ -1,12 +1,12 @@
-"""Which counts an optimum can contain, by a price on a unit: the others need not be posed to a solver (docs/model.md).
+"""Which counts an optimum can contain, proven by a price per unit; others are not posed to a solver (docs/model.md).
 
-At a price p on a unit, with tables v_c and m_c members of class c,
+Let there be tables v_c, m_c members of class c, and a price p per unit. Then
 
     D(p) = sum over c of m_c · max_n (v_c(n) - p·n)  +  p·N
 
-is worth no less than any allocation, and one in which a member has n units is worth no more than D(p) less the loss
-max_m (v_c(m) - p·m) - (v_c(n) - p·n). So a count whose loss exceeds D(p) less the value of some allocation is in no
-optimum. (Known as fixing variables by their reduced cost: Nemhauser and Wolsey 1988, II.5.2.)
+is at least the value of any allocation. An allocation in which a member has n units has a value of at most D(p) minus
+the loss max_m (v_c(m) - p·m) - (v_c(n) - p·n). So a count is in no optimum if its loss exceeds D(p) minus the value of
+some allocation. (Known as variable fixing by reduced costs: Nemhauser and Wolsey 1988, II.5.2.)
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ BoolArray = NDArray[np.bool_]
 
 # Halvings of the price interval.
 ROUNDS = 40
-# Gains per unit that differ by less than this part are one slope of a curve.
+# Gains per unit that differ by less than this part belong to one slope of a curve.
 NEAR = 1e-9
-# Part of the values in all by which sums of them may differ from what they are.
+# Sums of values may differ by this part of the values through rounding.
 NOISE = 1e-10
 
 
 def prune(tables: Sequence[FloatArray], sizes: IntArray, units: int) -> list[FloatArray]:
-    """The tables of the classes, -inf at counts that are in no optimum; what is left holds all optima.
+    """The tables of the classes, -inf at counts that are in no optimum; all optima remain.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def prune(tables: Sequence[FloatArray], sizes: IntArray, units: int) -> list[Flo
     worth, best = market.worth(price)
     bound = float((sizes * best).sum()) + price * units
     value = market.fill(least)
-    # Of the values themselves: at the price of a straight curve the best differences are rounding alone.
+    # Relative to the values themselves: at the price of a straight curve the best differences are pure rounding.
     size = np.maximum.reduceat(np.where(np.isfinite(market.values), np.abs(market.values), 0.0), market.begins)
     slack = NOISE * float((sizes * size).sum())
     within = worth >= best[market.owner] - (bound - value + slack)
@@ -64,12 +64,12 @@ class _Market:
         self.counts = np.arange(len(self.values)) - self.begins[self.owner]
 
     def worth(self, price: float) -> tuple[FloatArray, FloatArray]:
-        """Value less price·n at every count, and the best of each class."""
+        """Value minus price·n at every count, and the best of each class."""
         worth = self.values - price * self.counts
         return worth, np.maximum.reduceat(worth, self.begins)
 
     def clear(self) -> tuple[float, IntArray]:
-        """A price near the best at which the units suffice, and the least that a member of each class wants then."""
+        """A price near the best at which the units suffice, and the smallest count that each member then wants."""
         rise = (self.values - self.values[self.begins][self.owner])[self.counts > 0]
         low, high = 0.0, 2.0 * max(float((rise / self.counts[self.counts > 0]).max(initial=0.0)), 0.0)
         price = 0.0
@@ -85,9 +85,9 @@ class _Market:
         return high, self._least(self._at_best(high))
 
     def fill(self, counts: IntArray) -> float:
-        """What an allocation is worth: each member of a class has `counts`, and what is left goes to who gains by it.
+        """The value of an allocation: each member has `counts`, and units left over go where they gain most.
 
-        Classes come in the order of their best gain per unit, and a member grows as long as it gains nearly as much.
+        Classes come in the order of their best gain per unit; a member grows as long as it gains nearly as much.
         """
         chosen = self.begins + counts
         left = self.units - int((self.sizes * counts).sum())

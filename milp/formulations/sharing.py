@@ -1,8 +1,8 @@
-"""Sharing problems solved: matching, then items, refined where they entangle, then flow (docs/model.md).
+"""Solve sharing problems: matching, then items, refined where needed, then flow (docs/model.md).
 
-Of several optima that of keeping is taken, else that of the matching, as far as they are known to be optimal: no solver
-has a say in them. Else a solver says who is active and who shares with whom, which may differ by solver where several
-ways are equally good; among those so chosen the units are shared out by the exact DP.
+Among several optima, keeping everything comes first, then the allocation of the matching, if they are known to be
+optimal: then no solver influences the answer. Otherwise a solver decides which jobs are active and who shares with
+whom, which may differ between solvers in case of ties; the exact DP then distributes the units among them.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from bft.milp.values import table_of, value_tables
 Ask = Callable[[LinearModel, Limits], LinearAnswer]
 Shares = Mapping[tuple[int, int], int]
 
-# A solver's zero is one to this part of its largest coefficient.
+# A solver treats this part of its largest coefficient as zero.
 ZERO = 1e-9
-# A bound this close to a value, relative, is the value.
+# A bound this close to a value, relatively, counts as reached.
 MET = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class SharingAnswer:
-    """Counts and moves, what they are worth, what nothing can exceed, and what showed it."""
+    """Counts and moves, their value, an upper bound, and the formulation that produced them."""
 
     status: Status
     counts: tuple[int, ...]
@@ -41,7 +41,7 @@ class SharingAnswer:
 
 
 def carry_out(problem: Problem, counts: tuple[int, ...], shares: Shares, formulation: str) -> SharingAnswer | None:
-    """The allocation with its moves and value, or None when it takes a migration; its bound is still open."""
+    """The allocation with its moves and value, or None when it requires a migration; the bound is not known yet."""
     moves = transport(problem, counts, shares)
     if moves is None:
         return None
@@ -53,12 +53,12 @@ def carry_out(problem: Problem, counts: tuple[int, ...], shares: Shares, formula
 
 
 def keep_answer(problem: Problem, note: str) -> SharingAnswer:
-    """Everybody keeps what they have: always possible, and needs no solver."""
+    """All jobs keep what they have: always possible, and needs no solver."""
     answer = carry_out(problem, *keep_shared(problem), "keep")
     if answer is None:
-        raise Nonsense("keeping takes a migration")
+        raise Nonsense("keeping the present allocation requires a migration")
     best = [float(table.max()) for table in value_tables(problem)]
-    for pair in problem.pairs:  # who shares has a smaller objective, and so a larger one below 0
+    for pair in problem.pairs:  # sharing makes an objective smaller in size, so a negative one larger
         for j in (pair.a, pair.b):
             best[j] = max(best[j], float(table_of(problem, j, pair).max()))
     return replace(answer, bound=max(answer.objective, sum(best)), note=note)
@@ -76,7 +76,7 @@ def solve_sharing(problem: Problem, formulation: str, ask: Ask, limits: Limits, 
     ask
         Solves a linear model within limits; may raise.
     limits
-        For the whole of it, not for each model.
+        For the whole search, not for each model.
     tolerance
         Relative difference of claimed and recomputed objective that counts as an error.
 
@@ -94,14 +94,14 @@ def solve_sharing(problem: Problem, formulation: str, ask: Ask, limits: Limits, 
 
 
 class _Search:
-    """The best answer and the least bound so far, and what is asked next.
+    """The best answer and the smallest bound so far, and the next question.
 
     Attributes
     ----------
     best, bound
-        The best answer known, and what nothing can exceed.
+        The best answer known, and an upper bound of any answer.
     formulation
-        What is asked: `items`, refined where its answers could not be carried out, then `flow`.
+        What to ask next: `items`, refined where its answers could not be carried out, then `flow`.
     """
 
     def __init__(self, problem: Problem, formulation: str, ask: Ask, limits: Limits, tolerance: float) -> None:
@@ -124,17 +124,17 @@ class _Search:
             self.best = result
 
     def time_is_up(self) -> bool:
-        """Whether nothing more may be asked."""
+        """Whether the search is over."""
         return self._deadline is not None and self._deadline <= time.monotonic()
 
     def step(self) -> bool:
-        """Ask the solver once; whether to ask again, a model that is less relaxed."""
+        """Ask the solver once. Returns whether to ask again, with a less relaxed model."""
         model = self._model()
         left = None if self._deadline is None else max(self._deadline - time.monotonic(), 1e-3)
         answer = self.ask(model.model, replace(self.limits, seconds=left))
         if answer.x is None:
             if answer.status != "nothing":
-                raise Nonsense(f"answered {answer.said!r}, but giving nobody anything is feasible")
+                raise Nonsense(f"answered {answer.said!r}, but the allocation without any units is feasible")
             return False
         counts, shares = model.decode(answer.values(model.model))
         zero = ZERO * max((abs(worth) for worth in model.model.objective), default=0.0)
@@ -144,7 +144,7 @@ class _Search:
             self._take(result, answer, zero)
             return False
         if self.formulation == "flow":
-            raise Nonsense("flow's answer takes a migration")
+            raise Nonsense("the answer of formulation flow requires a migration")
         if answer.status != "optimal":
             return False
         entangled = items.entangled(self.problem, counts, shares) - self._refined
@@ -155,7 +155,7 @@ class _Search:
         return True
 
     def answer(self) -> SharingAnswer:
-        """What the search has come to."""
+        """The result of the search."""
         best, bound = self.best, max(self.bound, self.best.objective)
         if _met(best.objective, bound, self.limits.gap):
             by = "items" if best.formulation == "keep" else best.formulation
@@ -172,21 +172,21 @@ class _Search:
         return model
 
     def _take_bound(self, answer: LinearAnswer, zero: float) -> None:
-        """Lower the bound by what the solver proved; it may not call less optimal than is known."""
+        """Lower the bound to what the solver proved. It may not report an optimum below a known value."""
         known, claimed = self.best.objective, answer.objective
         if answer.status == "optimal":
             if claimed < known - zero - (self.tolerance + self.limits.gap) * max(abs(claimed), abs(known)):
-                raise Nonsense(f"calls {claimed!r} optimal, but {known!r} is known")
+                raise Nonsense(f"reports the optimum {claimed!r}, but {known!r} is known")
             self.bound = min(self.bound, max(answer.bound, claimed, known))
         elif math.isfinite(answer.bound):
             self.bound = min(self.bound, max(answer.bound, known))
 
     def _take(self, result: SharingAnswer, answer: LinearAnswer, zero: float) -> None:
-        """Take an answer that can be carried out, if it is better; it may not be worth less than claimed."""
-        # An answer that is worth more than claimed is none the worse: its segments were not filled in order.
+        """Take an answer that can be carried out, if it is better. Its value may not be below the claimed one."""
+        # A value above the claimed one is no error: the solver did not fill the segments in order.
         slack = zero + self.tolerance * max(abs(result.objective), abs(self.best.objective))
         if not result.objective >= answer.objective - slack:
-            raise Nonsense(f"claims {answer.objective!r} for an answer that is worth {result.objective!r}")
+            raise Nonsense(f"claims {answer.objective!r} for an answer of value {result.objective!r}")
         optimal = answer.status == "optimal"
         if _exceeds(result.objective, self.best.objective):
             settles = optimal and not self.limits.gap
@@ -196,14 +196,14 @@ class _Search:
 
 
 def _settled(problem: Problem, tables: Sequence[items.PairTable], result: SharingAnswer) -> SharingAnswer:
-    """An optimum with the same jobs active, alone or in the same pairs, but the units shared out canonically."""
+    """An optimum with the same jobs active, alone or in the same pairs, with the units distributed canonically."""
     again = matching.shared_out(problem, tables, result.counts, shares_of(result.transfers)) if tables else None
     settled = None if again is None else carry_out(problem, *again, result.formulation)
     return result if settled is None or _exceeds(result.objective, settled.objective) else settled
 
 
 def _exceeds(value: float, other: float) -> bool:
-    """Whether a value is better than another by more than rounding."""
+    """Whether a value is better than another one by more than rounding."""
     return value - other > MET * max(abs(value), abs(other))
 
 

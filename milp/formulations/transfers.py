@@ -1,8 +1,8 @@
-"""Which class of units goes to whom: counts and partners made into moves without migration.
+"""Which units go to whom: counts and partners turned into moves without migration.
 
-Units fall into classes by who holds them now: nobody, one job, or two. An answer of the sharing formulations says how
-many units each job has and with whom it shares how many; a transport from classes to new holders, along arcs on which
-no job both loses and gains, then says which units those are.
+Units fall into classes by their present holders: nobody, one job, or two. An answer of the sharing formulations gives
+the units of each job, its partner, and how many units they share. A transport from classes to new holders then
+determines which units those are; no job both loses and gains units on its arcs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Holders = tuple[int, ...]
 
 
 def classes(problem: Problem) -> dict[Holders, int]:
-    """Units by who holds them now: () for nobody, (j,), (j, k) with j < k. Empty classes are left out."""
+    """Units by their present holders: () for nobody, (j,), (j, k) with j < k. Empty classes are left out."""
     alone = list(problem.current)
     sizes: dict[Holders, int] = {}
     for pair in problem.pairs:
@@ -35,7 +35,7 @@ def classes(problem: Problem) -> dict[Holders, int]:
 
 
 def demands(problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, int], int]) -> dict[Holders, int]:
-    """Units by who shall hold them: `shares` says how many each sharing pair (a, b) shares."""
+    """Units by their future holders: `shares` gives how many units each sharing pair (a, b) shares."""
     alone = list(counts)
     wanted: dict[Holders, int] = {}
     for (a, b), units in shares.items():
@@ -53,16 +53,16 @@ def demands(problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, 
 def transport(
     problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, int], int]
 ) -> tuple[Transfer, ...] | None:
-    """Moves that bring every job to its count and its shares, or None when that takes a migration.
+    """Moves that bring every job to its count and its shares, or None when that requires a migration.
 
-    A job that grows, or keeps its count, loses no unit; one that shrinks, or keeps its count, gains none.
+    A job that grows or keeps its count loses no unit; one that shrinks or keeps its count gains none.
     """
     supply, demand = classes(problem), demands(problem, counts, shares)
     if any(units < 0 for units in demand.values()):
         return None
     may_lose = {j for j, n in enumerate(counts) if n < problem.current[j]}
     may_gain = {j for j, n in enumerate(counts) if n > problem.current[j]}
-    # Numbers as nodes: the hashes of strings, and with them the order in which units are pushed, change by the run.
+    # Nodes are numbers: with strings, the order in which units are pushed would change from run to run.
     source, sink = 0, 1
     origin = {before: 2 + i for i, before in enumerate(supply)}
     target = {after: 2 + len(supply) + i for i, after in enumerate(demand)}
@@ -89,7 +89,7 @@ def transport(
 
 
 def complaint_about(problem: Problem, counts: Sequence[int], transfers: Iterable[Transfer]) -> str:
-    """Say what makes `transfers` no valid way to `counts`, or return an empty string."""
+    """Why `transfers` do not lead to `counts`; an empty string if they do."""
     left = classes(problem)
     held = [0] * len(counts)
     lost, gained = [0] * len(counts), [0] * len(counts)
@@ -143,13 +143,13 @@ def value_of(problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int,
 
 
 def keep_shared(problem: Problem) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
-    """Counts and shares that leave every job what it has, as far as its bounds allow."""
+    """Counts and shares in which every job keeps what it has, as far as its bounds allow."""
     counts = keep(problem)
     shares = {}
     for pair in problem.pairs:
         if pair.shared:
             a, b = counts[pair.a], counts[pair.b]
             cut_a, cut_b = problem.current[pair.a] - a, problem.current[pair.b] - b
-            # Whoever must shrink to its Jmax leaves shared units first, so that the pair shares what remains.
+            # A job that must shrink to its Jmax leaves shared units first, so the pair shares the remainder.
             shares[pair.a, pair.b] = max(0, pair.shared - cut_a - cut_b) if a and b else 0
     return counts, {pair: units for pair, units in shares.items() if units}

@@ -499,7 +499,7 @@ def test_a_bound_below_what_the_answer_is_worth_proves_nothing() -> None:
     solution = hear(PROBLEM, lie)
     assert (solution.status, solution.counts) == ("feasible", (3, 2))
     assert solution.bound >= OPTIMUM
-    assert "which was to be the most" in solution.note
+    assert "value above the reported bound" in solution.note
 
 
 @pytest.mark.parametrize("claim", [-1e-12, 1e-12])
@@ -522,14 +522,14 @@ def test_a_fractional_answer_is_not_believed() -> None:
 
 def test_an_optimum_worse_than_keeping_is_not_believed() -> None:
     solution = hear(PROBLEM, lambda model: honest(model, feasible_x(PROBLEM, (0, 0))))
-    assert_fell_back(PROBLEM, solution, "keeping is worth")
+    assert_fell_back(PROBLEM, solution, "but keeping has")
 
 
 def test_an_optimum_worse_than_keeping_is_not_believed_however_small_the_objective() -> None:
     small = tuple(Job(one.name, 1, 4, one.ns, one.os * 1e-12, one.tcup, one.tcdw) for one in PROBLEM.jobs)
     problem = Problem(5, 120.0, small, PROBLEM.current)
     solution = hear(problem, lambda model: honest(model, feasible_x(problem, (0, 0))))
-    assert_fell_back(problem, solution, "keeping is worth")
+    assert_fell_back(problem, solution, "but keeping has")
 
 
 def test_a_wrong_objective_is_not_believed_however_small() -> None:
