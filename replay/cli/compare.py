@@ -24,7 +24,7 @@ SPLITS = ("vc", "user", "model", "size")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @plan_options
 @worker_options
-@click.option("--no-bound", is_flag=True, help="Do not compute what nobody can beat.")
+@click.option("--no-bound", is_flag=True, help="Do not compute the upper bound.")
 @click.option("--split", type=OneOf(SPLITS), help="Break the table down: by virtual cluster, user, model, size.")
 @click.option("--out", metavar="DIR", default="compare-study", show_default=True, help="Folder of the runs.")
 @click.option("--again", is_flag=True, help="Replay also what is there already.")

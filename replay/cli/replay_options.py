@@ -224,7 +224,7 @@ _run = section(
         is_flag=True,
         help="Show how the replay stands: units, jobs, rate, last decision; on a terminal as a table.",
     ),
-    _of("bound", "--bound", help="Report how near the outcome comes to what nobody can beat."),
+    _of("bound", "--bound", help="Report the outcome as a share of its upper bound."),
     _of(
         "node_watts",
         "--node-watts",

@@ -1,1 +1,1 @@
-"""What a replay leaves behind: run directory, metrics, headlines."""
+"""The results of a replay: run directory, metrics, headlines."""

@@ -1,4 +1,4 @@
-"""What a replay costs and is worth, from what the user states of a node: watts, a price, CO2 (docs/results.md)."""
+"""Cost and value of a replay, from what the user states about a node: watts, price, CO2 (docs/results.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bft.replay.engine.ledger import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What the user states; None where nothing is stated, and nothing is then derived.
+    """What the user states about a node; figures are derived only from stated values.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Rates:
 
 
 def costs(outcome: Outcome, rates: Rates) -> dict[str, Any]:
-    """Node-hours, energy, money and CO2 of the window of evaluation: only what follows from the rates.
+    """Node-hours, energy, money and CO2 of the window of evaluation, as far as the stated rates define them.
 
     With N the idle node-hours of the window and n <= N those used (a node with part of its units used counts in
     proportion), P_idle and P_busy the watts of a node:
@@ -69,18 +69,18 @@ def costs(outcome: Outcome, rates: Rates) -> dict[str, Any]:
 
 
 def cost_lines(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield label and value of what `costs` has derived."""
+    """Yield label and text for the figures of `costs`."""
     if "additional_kwh" in figures:
         yield (
             "energy",
             f"{figures['additional_kwh']:,.1f} kWh more than if the nodes had stayed idle; {figures['total_kwh']:,.1f} "
-            "kWh in all",
+            "kWh in total",
         )
     if "additional_co2_kg" in figures:
-        yield "CO2", f"{figures['additional_co2_kg']:,.1f} kg more; {figures['total_co2_kg']:,.1f} kg in all"
+        yield "CO2", f"{figures['additional_co2_kg']:,.1f} kg more; {figures['total_co2_kg']:,.1f} kg in total"
     if "value_used" in figures:
         yield (
-            "worth of node-hours",
+            "value of node-hours",
             f"{figures['value_used']:,.2f} used ({figures['used_node_h']:,.1f} node-hours), "
             f"{figures['value_unused']:,.2f} left idle",
         )

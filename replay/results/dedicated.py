@@ -1,4 +1,4 @@
-"""U: what jobs got out of idle nodes, over what they would have got out of as many dedicated ones."""
+"""U: what jobs achieved on idle nodes, relative to an equal number of dedicated nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bft.replay.engine.ledger import Outcome
 from bft.replay.trace.node_trace import NodeTrace, always_idle
 from bft.replay.trace.trace_statistics import iso_exact
 
-# Below this, rounding to a whole number of nodes would move U by more than a tenth: two replays are interpolated.
+# With fewer nodes, rounding to a whole number would change U by more than a tenth: two replays are interpolated.
 FEW_NODES = 5.0
 
 
@@ -22,27 +22,27 @@ def equivalent_nodes(outcome: Outcome) -> float:
 
 
 def dedicated_traces(outcome: Outcome) -> list[NodeTrace]:
-    """What to replay on for U: eq-nodes rounded, of few ones both whole numbers around them, over the same window."""
+    """Traces to replay for U: eq-nodes rounded, for few nodes the two nearest whole numbers, over the same window."""
     nodes, per = equivalent_nodes(outcome), outcome.trace.units_per_node
     sizes = (math.floor(nodes), math.ceil(nodes)) if _few(nodes) else (round(nodes),)
     return [always_idle(size, outcome.start_ns, outcome.end_ns, units_per_node=per) for size in sizes if size]
 
 
 def usefulness(outcome: Outcome, dedicated: Sequence[Outcome]) -> dict[str, Any]:
-    """U and what it is made of.
+    """U and its components.
 
     Parameters
     ----------
     outcome
         The replay.
     dedicated
-        The same jobs and policy on `dedicated_traces(outcome)`; empty: not done.
+        The same jobs and policy on `dedicated_traces(outcome)`; empty if not replayed.
 
     Returns
     -------
     dict
-        U; U_at, the instant (UTC) at which it is taken; dedicated_nodes, with which it compares; dedicated_outcome,
-        what these had yielded by then. All None where there is nothing to compare with.
+        U; U_at, the instant (UTC) at which it is computed; dedicated_nodes, their number; dedicated_outcome, their
+        outcome up to that instant. All None if there is nothing to compare.
     """
     if not dedicated:
         return dict.fromkeys(("U", "U_at", "dedicated_nodes", "dedicated_outcome"))
@@ -70,7 +70,7 @@ def _few(nodes: float) -> bool:
 
 
 def _all_finished_ns(outcome: Outcome) -> int | None:
-    """The last finish, where every job that was submitted by the end has finished, but for those left out."""
+    """The last finish if every job submitted by the end has finished, not counting jobs left out; otherwise None."""
     comes = [record for record in outcome.records if record.job.tsub_ns <= outcome.end_ns and not record.left_out]
     finishes = [record.finish_ns for record in comes]
     if not finishes or None in finishes:

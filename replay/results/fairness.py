@@ -1,4 +1,4 @@
-"""Who had to wait, and how evenly jobs, users and virtual clusters were served (docs/results.md)."""
+"""How long jobs waited, and how evenly jobs, users and virtual clusters were served (docs/results.md)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from bft.replay.results.spreads import spread_to
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 FloatArray = NDArray[np.float64]
-# Waits are counted that are longer than so many times the job's length.
+# For each factor: the share of jobs that waited longer than this factor times their length.
 WAIT_FACTORS = (1, 3, 10)
-# The vc of steps on nodes on which jobs are only profiled (policies/lucid): no part of anybody's share.
+# The virtual cluster of nodes on which jobs are only profiled (policies/lucid): part of no share.
 _PROFILER = "profiler"
 
 
@@ -58,11 +58,11 @@ def without_units_s(record: JobRecord, end_ns: int) -> float:
 
 
 def longest_wait(outcome: Outcome) -> tuple[float | None, str | None]:
-    """The longest stretch, in seconds, in which a submitted job held no units, and the first job that it befell."""
+    """The longest stretch, in seconds, in which a submitted job held no units, and the first job with that stretch."""
     held = outcome.allocations.sort_values(["job", "start_ns"], kind="stable")
     jobs = held["job"].to_numpy(dtype=np.int64)
     starts = held["start_ns"].to_numpy(dtype=np.int64)
-    # Until when a job has held some unit: it may hold several ranges of units at once.
+    # The time until which a job has held any unit: it may hold several ranges of units at once.
     until = held.groupby("job", sort=False)["end_ns"].cummax().to_numpy(dtype=np.int64)
     longest, name = None, None
     for index, record in enumerate(outcome.records):
@@ -79,7 +79,7 @@ def longest_wait(outcome: Outcome) -> tuple[float | None, str | None]:
 
 
 def ideal_rate(job: Job, units: float) -> float:
-    """Samples/s that a job does on `units` units on average: at the best size it may have, for a part of the time.
+    """Samples/s of a job on `units` units on average: at its best size, for part of the time.
 
     At n > `units` units it runs for `units` / n of the time: max over n of P(n) · min(1, units / n).
 
@@ -96,14 +96,14 @@ def ideal_rate(job: Job, units: float) -> float:
 
 
 def _finish_time_fairness(outcome: Outcome, records: Sequence[JobRecord]) -> Iterable[float]:
-    """Of each job that has finished: its time in the system over what an equal share of the units takes."""
+    """For each finished job: its time in the system, relative to the time on an equal share of the units."""
     for offered, members in _shared_by(outcome, records):
         begin = np.array([max(record.job.tsub_ns, outcome.start_ns) for record in members], dtype=np.int64)
         end = np.array([outcome.end_ns if r.finish_ns is None else r.finish_ns for r in members], dtype=np.int64)
         seconds = (end - begin) / SECOND_NS
         units = offered(end) - offered(begin)
         present = _integral(begin, end, outcome.start_ns)
-        jobs = present(end) - present(begin)  # job-seconds in the system in its time, its own included
+        jobs = present(end) - present(begin)  # job-seconds in the system during its time, its own included
         for record, took, unit_s, job_s in zip(members, seconds, units, jobs, strict=True):
             if record.finish_ns is not None and took > 0:
                 yield took * ideal_rate(record.job, unit_s / job_s) / record.job.pmax
@@ -112,7 +112,7 @@ def _finish_time_fairness(outcome: Outcome, records: Sequence[JobRecord]) -> Ite
 def _shared_by(
     outcome: Outcome, records: Sequence[JobRecord]
 ) -> Iterable[tuple[Callable[[NDArray[np.int64]], FloatArray], Sequence[JobRecord]]]:
-    """Jobs by the units that they share: what these have offered by an instant, unit-seconds; and the jobs."""
+    """Jobs by the units that they share: the unit-seconds offered by an instant, and the jobs."""
     steps = outcome.steps
     if "vc" not in steps:
         yield _idle_unit_seconds(outcome.trace), records
@@ -136,7 +136,7 @@ def _idle_unit_seconds(trace: NodeTrace) -> Callable[[NDArray[np.int64]], FloatA
 def _integral(
     begin: NDArray[np.int64], end: NDArray[np.int64], origin: int
 ) -> Callable[[NDArray[np.int64]], FloatArray]:
-    """How many of these spans hold at an instant, integrated over time from `origin` (UTC ns) to it, in seconds."""
+    """The number of spans that contain an instant, integrated over time from `origin` (UTC ns), in seconds."""
 
     def since(edges: NDArray[np.int64]) -> Callable[[FloatArray], FloatArray]:
         ordered = np.sort(edges - origin) / SECOND_NS
@@ -154,9 +154,9 @@ def _integral(
 
 
 def _waiting_over_length(records: Sequence[JobRecord], end_ns: int) -> dict[str, float] | None:
-    """Share of the jobs that held no units for more than k times their length, by k.
+    """Share of the jobs that held no units for more than k times their length, for each k.
 
-    A job's length is the time that it takes alone on the units that a rigid policy gives it (`Job.request`).
+    A job's length is its run time alone, on the units that a rigid policy gives it (`Job.request`).
     """
     ratios = []
     for record in records:
@@ -169,7 +169,7 @@ def _waiting_over_length(records: Sequence[JobRecord], end_ns: int) -> dict[str,
 
 
 def _jain_of_groups(outcome: Outcome, records: Sequence[JobRecord], of: Callable[[Job], str]) -> float | None:
-    """Jain's index over the units that each group held on average while it had a job in the system."""
+    """Jain's index over the units that each group held on average while any of its jobs was in the system."""
     groups: defaultdict[str, list[JobRecord]] = defaultdict(list)
     for record in records:
         if of(record.job):
@@ -190,7 +190,7 @@ def _jain_of_groups(outcome: Outcome, records: Sequence[JobRecord], of: Callable
 
 
 def _deadlines(records: Sequence[JobRecord], end_ns: int) -> dict[str, Any] | None:
-    """How many jobs met their deadlines, missed them, or may still meet them; and how late the late ones were."""
+    """How many jobs met their deadlines, missed them, or may still meet them, and how late the late jobs were."""
     due = [(record, record.job.deadline_ns) for record in records if record.job.deadline_ns is not None]
     if not due:
         return None

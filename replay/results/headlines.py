@@ -1,4 +1,4 @@
-"""What a user looks for first in the metrics of a run, in words."""
+"""The most important metrics of a run, in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bft.replay.results.costs import cost_lines
 
 
 def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> Iterator[tuple[str, str]]:
-    """Yield label and value of what a user looks for first; `generated_load` where nobody gave the jobs."""
+    """Yield label and text of the headline figures; pass `generated_load` where the jobs were generated."""
     outcome = metrics["outcome"]
     yield "training outcome", f"{outcome:,.0f} samples"
     if "bound" in metrics:
@@ -24,7 +24,7 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
         yield (
             "resource-integral",
             f"{metrics['resource_integral_unit_s'] / 3600:,.0f} of them in the window, {_span(metrics['duration_s'])} "
-            f"from {_minute(metrics['window_start'])}, when the first job was there",
+            f"from {_minute(metrics['window_start'])}, when the first job was submitted",
         )
         yield "used", "-" if metrics["used_share"] is None else f"{metrics['used_share']:.1%} of the resource-integral"
         yield "eq-nodes", f"{metrics['eq_nodes']:.1f} dedicated nodes would offer as much in the window"
@@ -61,7 +61,7 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
 
 
 def _served(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Who was served worse than by equal shares, and later than wanted."""
+    """Who was served worse than by equal shares, and who missed a deadline."""
     if metrics.get("finish_time_fairness"):
         found = metrics["finish_time_fairness"]
         unfair = metrics["finish_time_unfair_share"]
@@ -81,12 +81,12 @@ def _beside_bound(metrics: dict[str, Any]) -> str:
     bound = f"{metrics['bound']:,.0f} samples"
     share = metrics["share_of_bound"]
     if share is None:
-        return f"nobody can do more than {bound}"
+        return f"the upper bound is {bound}"
     everybody = metrics["bounds"]["unit_time"]
-    line = f"{share:.1%} of what nobody can beat, {bound}"
+    line = f"{share:.1%} of the upper bound, {bound}"
     if everybody is None or everybody < metrics["bound"] * 1.001:
         return line
-    return f"{line}; {metrics['outcome'] / everybody:.1%} were all jobs in play, {everybody:,.0f}"
+    return f"{line}; {metrics['outcome'] / everybody:.1%} of the bound with all jobs in play, {everybody:,.0f}"
 
 
 def _minute(instant: str) -> str:

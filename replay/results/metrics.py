@@ -1,4 +1,4 @@
-"""What a replay's outcome means: its metrics."""
+"""The metrics of a replay's outcome."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
     Returns
     -------
     dict
-        Work in samples, times in seconds, costs as positive numbers. Values that have no meaning here are None. What
-        depends on time counts the window of evaluation, but for `offered_unit_s`: that is of the whole trace.
+        Work in samples, times in seconds, costs as positive numbers. Values without a meaning are None. Metrics over
+        time cover the window of evaluation, except `offered_unit_s`, which covers the whole trace.
 
     Examples
     --------
@@ -90,14 +90,14 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
 
 
 def mean_units(record: JobRecord, start_ns: int, end_ns: int) -> float:
-    """Units a job held on average while in the system: in the window, from its submission to its finish."""
+    """Units that a job held on average while in the system: within the window, from its submission to its finish."""
     until = end_ns if record.finish_ns is None else record.finish_ns
     seconds = (until - max(record.job.tsub_ns, start_ns)) / SECOND_NS
     return record.unit_seconds / seconds if seconds > 0 else 0.0
 
 
 def _fragments(outcome: Outcome) -> dict[str, Any]:
-    """How long nodes stay idle, and what a start-up leaves of their time; fragments are cut by the window."""
+    """How long nodes stay idle, and how much of that a start-up leaves; the window cuts fragments."""
     pieces = fragments(outcome.trace)
     spans = np.minimum(pieces.end_ns, outcome.end_ns) - np.maximum(pieces.start_ns, outcome.start_ns)
     seconds = spans[spans > 0] / SECOND_NS
@@ -113,7 +113,7 @@ def _makespan(finished: list[JobRecord]) -> float:
 
 def _seconds(later: int | None, earlier: int) -> float:
     if later is None:
-        raise ValueError("an instant that has not come has no distance")
+        raise ValueError("an instant in the future has no distance")
     return (later - earlier) / SECOND_NS
 
 

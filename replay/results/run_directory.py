@@ -1,4 +1,4 @@
-"""The run directory: what a replay leaves behind."""
+"""The run directory with the results of a replay."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from bft.replay.trace.node_trace import SECOND_NS
 if TYPE_CHECKING:
     import pandas as pd
 
-# summary.json carries this, so that a folder can be known as a run of ours before anything in it is replaced.
+# Written to summary.json, so that a folder can be recognised as a run directory before anything in it is replaced.
 FORMAT = "bft-replay run"
 FORMAT_VERSION = 1
 SUMMARY, TIMING = "summary.json", "timing.json"
 STEPS, JOBS, ALLOCATIONS = "steps.parquet", "jobs.parquet", "allocations.parquet"
 STEP_LOG = "step-logs.csv"  # as the published replayer names its only result
-LOG = "replay.log"  # what would have been printed, with -print 0
+LOG = "replay.log"  # the messages of a replay with -print 0
 OURS = frozenset({SUMMARY, TIMING, STEPS, JOBS, ALLOCATIONS, STEP_LOG, LOG})
 DRAFT, OLD = "draft", "old"
 
 
 def is_run(folder: Path) -> bool:
-    """Whether `folder` is a run directory of ours."""
+    """Whether `folder` is a run directory of this program."""
     return _recorded(folder) is not None
 
 
 def is_interrupted(folder: Path, configuration: Mapping[str, Any] | None = None) -> bool:
-    """Whether `folder` holds the part of a run that was interrupted; if given, with these entries in its summary."""
+    """Whether `folder` holds part of an interrupted run; if given, with these entries in its summary."""
     summary = _recorded(folder)
     metrics = None if summary is None else summary.get("metrics")
     if summary is None or not isinstance(metrics, dict) or metrics.get("interrupted") is not True:
@@ -48,7 +48,7 @@ def is_interrupted(folder: Path, configuration: Mapping[str, Any] | None = None)
 
 
 def _recorded(folder: Path) -> dict[str, Any] | None:
-    """The summary of a run of ours."""
+    """The summary of a run directory."""
     try:
         content = json.loads((folder / SUMMARY).read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -57,12 +57,12 @@ def _recorded(folder: Path) -> dict[str, Any] | None:
 
 
 def check_writable(folder: Path, *, force: bool) -> None:
-    """Refuse early what `run_directory` would refuse at the end of a long replay.
+    """Raise early what `run_directory` would raise at the end of a long replay.
 
     Raises
     ------
     InputError
-        When `folder` exists and is no run of ours, is one but `force` is not given, or cannot be made.
+        When `folder` exists and is not a run directory, is one but `force` is not given, or cannot be created.
     """
     if folder.exists() or folder.is_symlink():
         if not folder.is_dir():
@@ -72,31 +72,31 @@ def check_writable(folder: Path, *, force: bool) -> None:
                 raise InputError("holds an earlier run; --force replaces it, --out names another folder", file=folder)
         elif any(folder.iterdir()):
             raise InputError(
-                "is not empty and not a run of ours, so it is left alone; choose another --out", file=folder
+                "is not empty and not a run directory, so it is left alone; choose another --out", file=folder
             )
     parent = _existing(folder.parent)
     if not parent.is_dir():
-        raise InputError("is not a folder, so none can be made in it; choose another --out", file=parent)
+        raise InputError("is not a folder, so none can be created in it; choose another --out", file=parent)
     if not os.access(parent, os.W_OK | os.X_OK):
         raise InputError("no permission to write here; choose another --out", file=parent)
 
 
 @contextmanager
 def run_directory(folder: Path, *, force: bool) -> Iterator[Path]:
-    """Yield a hidden folder to fill; when the block ends well it becomes `folder`, at once.
+    """Yield a hidden folder to fill. When the block succeeds, it becomes `folder` in one step.
 
-    The files of an earlier run of ours are removed only after the new ones stand; files that somebody put beside them
-    stay, and nothing else is ever removed. When the block raises, the hidden folder goes and `folder` is as it was.
-    When something has come to `folder` meanwhile, it stays, and the new run is kept under another name.
+    The files of an earlier run are removed only when the new ones are in place. Other files in `folder` stay. When the
+    block raises, the hidden folder is removed and `folder` stays as it was. If something appeared at `folder` in the
+    meantime, it stays, and the new run is kept under another name.
 
     Raises
     ------
     InputError
-        As `check_writable`; for an OSError of the block; and when the new run could not be put in place: the message
-        then names where it is kept.
+        As `check_writable`; for an OSError of the block; and when the new run could not be moved to its place: the
+        message then says where it is kept.
     """
     check_writable(folder, force=force)
-    folder = folder.resolve()  # through a link, so that what it leads to is replaced, not the link
+    folder = folder.resolve()  # follow a link, so that its target is replaced, not the link
     mark = uuid4().hex[:8]
     draft = hidden(folder, DRAFT, mark)
     try:
@@ -107,7 +107,7 @@ def run_directory(folder: Path, *, force: bool) -> Iterator[Path]:
         yield draft
     except BaseException as error:
         shutil.rmtree(draft, ignore_errors=True)
-        if isinstance(error, OSError):  # only writing belongs into the block
+        if isinstance(error, OSError):  # only code that writes belongs into the block
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise InputError(f"cannot be written: {reason}", file=folder) from error
         raise
@@ -115,9 +115,9 @@ def run_directory(folder: Path, *, force: bool) -> Iterator[Path]:
 
 
 def hidden(path: Path, kind: str, mark: str) -> Path:
-    """What stands for `path` while it is written (`DRAFT`), or after it was replaced by the draft of that mark (`OLD`).
+    """The name of `path` while it is written (`DRAFT`), or after the draft with that mark replaced it (`OLD`).
 
-    An old run is there only while its draft is complete: who finds both may put the draft in place.
+    An old run exists only while its draft is complete: if both exist, the draft may be moved into place.
     """
     return path.with_name(f".{path.name}.{kind}-{mark}")
 
@@ -126,7 +126,7 @@ def _place(draft: Path, folder: Path, old: Path, *, force: bool) -> None:
     try:
         if force and is_run(folder):
             folder.rename(old)
-        draft.rename(folder)  # fails where anything but an empty folder is: no run is replaced unasked
+        draft.rename(folder)  # fails unless the target is an empty folder: no run is replaced without asking
     except OSError as error:
         if old.exists() and not folder.exists():
             old.rename(folder)
@@ -139,7 +139,7 @@ def _place(draft: Path, folder: Path, old: Path, *, force: bool) -> None:
 
 
 def retire(old: Path, folder: Path) -> None:
-    """Remove the files of an earlier run that `folder` has replaced; what somebody put beside them goes to `folder`."""
+    """Remove the files of an earlier run that `folder` has replaced; move other files to `folder`."""
     for entry in old.iterdir():
         if entry.name not in OURS and not (folder / entry.name).exists():
             entry.rename(folder / entry.name)
@@ -148,7 +148,7 @@ def retire(old: Path, folder: Path) -> None:
 
 
 def cannot_write(folder: Path, error: OSError) -> InputError:
-    """The error of a folder in which nothing can be made."""
+    """The error for a folder in which nothing can be created."""
     return InputError(f"cannot write here: {error.strerror}; choose another --out", file=folder)
 
 
@@ -160,7 +160,7 @@ def _existing(path: Path) -> Path:
 
 
 def digest(path: str | Path) -> str:
-    """SHA-256 of a file, so that a result names its input exactly."""
+    """SHA-256 of a file, so that a result identifies its input exactly."""
     hasher = hashlib.sha256()
     with Path(path).open("rb") as file:
         while block := file.read(2**20):
@@ -169,7 +169,7 @@ def digest(path: str | Path) -> str:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write JSON with sorted keys; NaN and infinity become null, which JSON lacks."""
+    """Write JSON with sorted keys; NaN and infinity become null, because JSON lacks them."""
     path.write_text(
         json.dumps(plain(content), indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n", "utf-8"
     )
@@ -187,11 +187,11 @@ def plain(value: Any) -> Any:
 
 
 def jobs_frame(outcome: Outcome) -> pd.DataFrame:
-    """One row a job: who, sizes asked, times (UTC), JCT and queueing (s), work and losses (samples), units."""
+    """One row per job: identity, sizes asked for, times (UTC), JCT and queueing (s), work and losses (samples), units."""
     import pandas as pd
 
     records = outcome.records
-    # Whole nanoseconds where some are missing: by way of floats they would be 100 ns off.
+    # As whole nanoseconds, since some are missing: as floats they would be off by 100 ns.
     start = pd.Series([record.start_ns for record in records], dtype="Int64")
     finish = pd.Series([record.finish_ns for record in records], dtype="Int64")
     submit = pd.Series([record.job.tsub_ns for record in records], dtype="Int64")
@@ -215,7 +215,7 @@ def jobs_frame(outcome: Outcome) -> pd.DataFrame:
 
 
 def asked_columns(jobs: Sequence[Job]) -> dict[str, Any]:
-    """Whose each job is and what it asks for, by column: Jreq where its table states one, units_asked in any case."""
+    """Owner and request of each job, by column: Jreq where the job table states one, units_asked in any case."""
     import pandas as pd
 
     return {
@@ -231,7 +231,7 @@ def asked_columns(jobs: Sequence[Job]) -> dict[str, Any]:
 
 
 def finish_frame(jobs: JobTable, finish_ns: Sequence[int | None], work: Sequence[float]) -> pd.DataFrame:
-    """One row a job where only finish and work are known: the published replayer's view."""
+    """One row per job with its finish and work only: the output of the published replayer."""
     import pandas as pd
 
     submit = pd.Series([job.tsub_ns for job in jobs], dtype="Int64")
@@ -249,7 +249,7 @@ def finish_frame(jobs: JobTable, finish_ns: Sequence[int | None], work: Sequence
 
 
 def allocations_frame(outcome: Outcome) -> pd.DataFrame:
-    """Who held which units when: job, first_unit, last_unit (inclusive), start, end (UTC)."""
+    """The units that each job held: job, first_unit, last_unit (inclusive), start, end (UTC)."""
     import pandas as pd
 
     held = outcome.allocations

@@ -1,4 +1,4 @@
-"""Many values of one kind in a few numbers."""
+"""Summary statistics of many values."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def spread(values: list[float]) -> dict[str, float] | None:
 
 
 def spread_to(top: str, values: list[float]) -> dict[str, float] | None:
-    """As `spread`, and the largest value, under the name `top`."""
+    """Like `spread`, plus the largest value under the name `top`."""
     found = spread(values)
     return None if found is None else {**found, top: max(values)}

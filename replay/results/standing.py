@@ -1,4 +1,4 @@
-"""How a replay under way stands: figures read from its books while it runs."""
+"""The state of a running replay, read from its ledger."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 
 from bft.replay.engine.ledger import Ledger
 
-# The status of the row of the steps that is no decision but what remained.
+# Status of the last row of the steps, which is no decision: it covers the remaining time.
 END = "end"
 
 
 class Figures:
-    """What the books of a replay say, as labels and values. Looking changes nothing.
+    """The state of a replay as labels and texts. Reading changes nothing.
 
     Parameters
     ----------
     ledger
-        The books; they only grow, so that what has been read is not read again.
+        The ledger of the replay; it only grows, so rows are read once.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class Figures:
         self._ledger = ledger
         self._steps_read = 0
         self._standing: dict[str, Any] = {}  # the last row of the steps
-        self._decision: dict[str, Any] = {}  # the last that is a decision
+        self._decision: dict[str, Any] = {}  # the last row that is a decision
         self._by_status: Counter[str] = Counter()
         self._answers = 0
         self._seconds = self._max_s = 0.0
@@ -71,7 +71,7 @@ class Figures:
         self._answers = len(seconds)
 
     def _jobs_and_units(self, step: dict[str, Any]) -> Iterator[tuple[str, str]]:
-        """How it stands since a step."""
+        """The state since the last step."""
         records = self._ledger.records
         finished = sum(record.finish_ns is not None for record in records)
         waiting, to_come = step["jobs"] - step["running"], max(len(records) - finished - step["jobs"], 0)
@@ -81,7 +81,7 @@ class Figures:
 
 
 def _answer(step: dict[str, Any]) -> str:
-    """What a decision was."""
+    """Describe a decision."""
     instant = np.datetime_as_string(np.datetime64(step["time"], "ns"), unit="s").replace("T", " ")
     by = f" by {step['backend']}" if step["backend"] else ""
     gap = f", gap {step['gap']:.2%}" if not math.isnan(step["gap"]) else ""
@@ -93,4 +93,4 @@ class Follower(Protocol):
     """A watcher that shows more of a replay than its clock."""
 
     def follow(self, figures: Figures) -> None:
-        """These are the figures of the replay that begins."""
+        """Use these figures of the replay that begins."""

@@ -1,1 +1,1 @@
-"""What no policy can beat: bounds on outcome, completion times and makespan; formulas and proofs in docs/bounds.md."""
+"""Bounds that no policy can exceed, on outcome, completion times and makespan; formulas and proofs: docs/bounds.md."""

@@ -1,4 +1,4 @@
-"""All bounds of a replay, and how near an outcome comes to them."""
+"""All bounds of a replay, and the metrics of an outcome relative to them."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What no policy can beat, whatever it costs to change sizes; None where nothing is known.
+    """Bounds that no policy can exceed, even if changing sizes were free; None where nothing is known.
 
     Parameters
     ----------
     outcome
-        Samples: the least of those that hold.
+        Samples: the smallest of the valid bounds below.
     unit_time
-        Every sample at the best rate per unit of its job; without sharing.
+        Every sample at its job's best rate per unit; without sharing.
     fluid
-        With so many jobs in play at most, each on as many units as it may have; without sharing.
+        With a limited number of jobs in play, each on as many units as it may have; without sharing.
     fluid_attained
-        What a mix of allocations attains, were changes free: `fluid` is no further than this from the best.
+        Samples that a mix of allocations attains if changes are free: `fluid` minus this bounds the error of `fluid`.
     shared
-        Where two jobs may share a unit.
+        With two jobs allowed on a unit.
     jct_mean_s
-        Mean seconds from submission to completion; of jobs not done at the trace's end, up to it.
+        Mean seconds from submission to completion; for a job not done at the trace's end, up to that end.
     makespan_s
-        Seconds from the first submission to the last completion; None also where not all jobs can be done.
+        Seconds from the first submission to the last completion; also None where not all jobs can be done.
     why_none
         Why nothing is known.
     """
@@ -64,11 +64,11 @@ def bounds_of(
     Parameters
     ----------
     pools
-        Nodes, and the jobs that may use them and no others.
+        Nodes, and the jobs that may use only these nodes.
     max_jobs
         Jobs in play at once in each pool, 0 for all.
     interference
-        What it costs two jobs to share units; None: nobody shares.
+        How much two jobs on one unit slow each other down; None: no sharing.
     without
         Names of jobs that are left out.
     """
@@ -78,7 +78,7 @@ def bounds_of(
     measured = sum(job.profile is not None for _, jobs in pools for job in jobs)
     if measured:
         who, of = (f"{measured} jobs follow", "them") if measured > 1 else ("1 job follows", "it")
-        return Bounds(why_none=f"{who} a measured profile, not a curve: no bound is known of {of}")
+        return Bounds(why_none=f"{who} a measured profile, not a curve: no bound is known for {of}")
     parts = [_of_pool(trace, jobs, max_jobs, interference) for trace, jobs in pools]
     jobs_of_all = [job for _, jobs in pools for job in jobs]
     counted = sum(part.jobs for part in parts)
@@ -99,7 +99,7 @@ def bounds_of(
 
 
 def unit_time_of(pools: Sequence[tuple[NodeTrace, JobTable]], without: Collection[str] = ()) -> float | None:
-    """`Bounds.unit_time` alone, which takes no time; None where jobs follow a measured profile."""
+    """`Bounds.unit_time` alone, which is fast; None where jobs follow a measured profile."""
     if any(job.profile is not None for _, jobs in pools for job in jobs):
         return None
     some = [(trace, replace(jobs, jobs=tuple(job for job in jobs if job.name not in without))) for trace, jobs in pools]
@@ -148,9 +148,9 @@ def _sum(values: Sequence[float | None]) -> float | None:
 
 
 def beside_bounds(outcome: Outcome, bounds: Bounds) -> dict[str, Any]:
-    """The metrics of an outcome that its bounds give: `bound`, `share_of_bound`, `bounds`, `jct_to_end_mean_s`.
+    """The metrics of an outcome relative to its bounds: `bound`, `share_of_bound`, `bounds`, `jct_to_end_mean_s`.
 
-    Of a replay that was interrupted there is no share.
+    An interrupted replay has no share.
     """
     comes = [record for record in outcome.records if not record.left_out and record.job.tsub_ns < outcome.end_ns]
     ends = [outcome.end_ns if record.finish_ns is None else record.finish_ns for record in comes]

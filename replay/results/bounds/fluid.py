@@ -1,4 +1,4 @@
-"""The bound for so many jobs in play: at each number of idle units at most so many jobs run."""
+"""The bound for a limited number of jobs in play: at each number of idle units at most that many jobs run."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from bft.replay.results.bounds.prices import Priced, bound_by_prices
 from bft.replay.results.bounds.supply import FloatArray, IntArray, Supply
 from bft.replay.results.bounds.work import Work, by_period
 
-# Parts of all periods, of like numbers of idle units: more take fewer rounds, each of which takes longer.
+# Number of parts into which all periods are cut, each of similar numbers of idle units. With more parts there are fewer
+# rounds, but each takes longer.
 PARTS = 256
-# Additions of one round beyond which a limit is left aside: the bound is looser then, and no less valid.
+# A round needs at most this many additions: beyond, a limit is dropped, and the bound is looser but still valid.
 MAX_ADDITIONS = 1e9
 _ENOUGH_MEMBERS = 2**40
 
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """A period in which so many units are idle for so many seconds; see `prices.Period`."""
+    """A period with given numbers of idle units, each for some seconds; see `prices.Period`."""
 
-    rates: FloatArray  # samples/s of a class on so many units
+    rates: FloatArray  # samples/s of a class on 0, 1, ... units
     members: IntArray  # jobs of each class by then
     cap: int
     units: IntArray
@@ -31,11 +32,11 @@ class Levels:
 
     @property
     def parts(self) -> int:
-        """Parts between which nothing is exchanged."""
+        """Number of parts that do not exchange work."""
         return len(self.first)
 
     def best(self, worth: FloatArray) -> FloatArray:
-        """The work that is worth most."""
+        """The work with the highest value."""
         if not len(self.units):
             return np.zeros((0, len(worth)))
         _, rate = best_mixes(self.rates, worth, self.members, self.cap, self.units)
@@ -45,7 +46,8 @@ class Levels:
 def fluid_bound(idle: Supply, work: Work, max_jobs: int) -> Priced:
     """The most samples of at most `max_jobs` jobs at once (0: any number), each on as many units as it may have.
 
-    Jobs of one curve share their work; those submitted within a period count as submitted at its begin (`by_period`).
+    Jobs with the same curve share their work; jobs submitted within a period count as submitted at its begin
+    (`by_period`).
     """
     grouped = by_period(work)
     rates = np.zeros((len(work.curves), max((len(curve) for curve in work.curves), default=1)))
@@ -68,7 +70,7 @@ def fluid_bound(idle: Supply, work: Work, max_jobs: int) -> Priced:
 
 
 def _worth_by_unit_time(idle: Supply, work: Work, periods: int) -> FloatArray:
-    """What a sample is worth, were only unit-seconds scarce and all submitted at first: shape (periods, curves)."""
+    """Value of a sample if only unit-seconds were scarce and all jobs submitted at first: shape (periods, curves)."""
     per_unit = work.per_unit
     order = np.argsort(-per_unit, kind="stable")
     limits = np.bincount(work.curve, weights=work.limit, minlength=len(per_unit))
@@ -82,7 +84,7 @@ def _worth_by_unit_time(idle: Supply, work: Work, periods: int) -> FloatArray:
 def _affordable(
     rates: FloatArray, members: IntArray, max_jobs: int, units: int, additions: float
 ) -> tuple[int, IntArray, bool]:
-    """Limits on jobs at once, of all and by class, that so many additions of `best_mixes` allow; and whether all do."""
+    """The limits on jobs at once, in total and by class, that fit the allowed additions; and whether all limits do."""
     cap = 0 if max_jobs >= min(int(members.sum()), units) else max_jobs
     each = units * (rates.shape[1] - 1)
     if cap * each > additions:

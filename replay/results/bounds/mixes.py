@@ -1,4 +1,4 @@
-"""Which jobs on how many units are worth most at given prices, for every number of idle units: a dynamic programme."""
+"""The most valuable allocation at given prices, for every number of idle units: a dynamic programme."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from bft.replay.results.bounds.supply import FloatArray, IntArray
 
 @compiled
 def _add(before: FloatArray, worths: FloatArray, after: FloatArray, size: IntArray) -> None:
-    """Raise `after` to the worth of `before` and one job more; `size`: on how many units that runs, 0 for none."""
+    """Raise `after` to the value of `before` plus one job; `size`: the units of that job, 0 for no job."""
     size[:] = 0
     after[:] = np.maximum(after, before)
     for n in range(1, min(len(worths), len(before))):
         worth = worths[n]
         if worth > 0.0:
-            # Slices and no branch: it runs on several numbers at a time.
+            # Slices without branches, so that the compiler uses vector instructions.
             less, here, sizes = before[: len(before) - n], after[n:], size[n:]
             for i in range(len(less)):
                 more = less[i] + worth
@@ -29,7 +29,7 @@ def _add(before: FloatArray, worths: FloatArray, after: FloatArray, size: IntArr
 def _of_whom_enough(
     rates: FloatArray, prices: FloatArray, members: IntArray, cap: int, units: int
 ) -> tuple[FloatArray, IntArray, IntArray]:
-    """The best worth by size of classes that nobody runs out of, whose it is, and how many there are of the others."""
+    """The best value by size among classes with enough jobs, which class has it, and members of the other classes."""
     classes, sizes = rates.shape[0], rates.shape[1]
     best, who = np.zeros(sizes), np.zeros(sizes, np.int64)
     scarce = np.zeros(classes, np.int64)
@@ -51,7 +51,7 @@ def _of_whom_enough(
 
 @compiled
 def _any_number(f: FloatArray, worths: FloatArray, size: IntArray) -> None:
-    """Raise the worth of so many units to that of any number of jobs; `size`: of the last, 0 for a unit left free."""
+    """Raise the value of each number of units to that of any number of jobs; `size`: of the last, 0 for a free unit."""
     for u in range(1, len(f)):
         top, last = f[u - 1], 0
         for n in range(1, min(len(worths), u + 1)):
@@ -65,16 +65,16 @@ def _any_number(f: FloatArray, worths: FloatArray, size: IntArray) -> None:
 def best_mixes(
     rates: FloatArray, prices: FloatArray, members: IntArray, cap: int, levels: IntArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The most worth of at most `cap` jobs on at most so many units, for each of `levels`.
+    """The highest value of at most `cap` jobs on at most n units, for each n of `levels`.
 
     Parameters
     ----------
     rates
         Samples/s of a job of each class on 0, 1, ... units: shape (classes, sizes + 1).
     prices
-        Worth of a sample of each class; those <= 0 are not used.
+        Value of a sample of each class; classes with a price <= 0 are not used.
     members
-        Jobs of each class.
+        Number of jobs of each class.
     cap
         Jobs at once, 0 for any number.
     levels
@@ -84,10 +84,11 @@ def best_mixes(
     -------
     worth : float64 of shape (levels,)
     rate : float64 of shape (levels, classes)
-        Samples/s of each class in an allocation that is worth as much.
+        Samples/s of each class in an allocation of that value.
 
-    f_k(u) is the most worth of k jobs on u units. Classes with so many members that nobody runs out of them add one job
-    of the best of them at a time; each member of another class is added once. Without a cap, k is left away (`step` 0).
+    f_k(u) is the highest value of k jobs on u units. Classes that cannot run out of members together add one job at a
+    time, of the best class for its size; each member of another class is added once. Without a cap there is no k
+    (`step` 0).
     """
     units, classes = levels[-1], rates.shape[0]
     step = 1 if cap > 0 else 0

@@ -1,13 +1,13 @@
-"""The best mix over time of what can be done at once, bounded by prices of work: column generation.
+"""The best mix of allocations over time, bounded by prices of work: column generation.
 
-Time is cut into periods; what jobs do at once yields rates, one number a class of jobs. Work of a class done by the end
-of period p is at most W[p], the work of those of its jobs that were submitted by then. With prices pi[p] >= 0 of these
-limits a sample in period q is worth 1 - sum over p >= q of pi[p], and
+Time is cut into periods; the jobs running at a time yield rates, one number per class of jobs. By the end of period p,
+at most W[p] of a class's work can be done: the work of its jobs that were submitted by then. With prices pi[p] >= 0 on
+these limits, a sample in period q has the value 1 - sum over p >= q of pi[p], and
 
-    sum over p, c of pi[p, c] W[p, c] + sum over q of the most worth that period q can yield
+    sum over p, c of pi[p, c] W[p, c] + sum over q of the highest value that period q can yield
 
-bounds the samples of every schedule (docs/bounds.md). Its minimum is the linear programme over all mixes; columns are
-made when prices ask for them.
+bounds the samples of every schedule (docs/bounds.md). The minimum over prices is the linear programme over all mixes;
+its columns are generated when prices ask for them.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ import numpy as np
 from bft.replay.results.bounds.supply import FloatArray
 
 logger = logging.getLogger(__name__)
-# The bound is good enough when it is so near what a mix attains, relative, or after so many rounds.
+# The bound is good enough at this relative distance from what a mix attains, or after this many rounds.
 ENOUGH, ROUNDS = 1e-5, 100
-# Rounds without a better bound after which it is left as it is: with hundreds of classes prices are found slowly.
+# Without a better bound for this many rounds the search ends: with hundreds of classes prices converge slowly.
 PATIENCE = 10
-# How near the best prices so far the next ones are, of 1; half as near each time that nothing is gained, down to FAR.
+# Weight of the best prices so far in the next ones; halved after each round without gain, and 0 below FAR.
 NEAR, FAR = 0.8, 0.1
 
 
 class Period(Protocol):
-    """What can be done in a period."""
+    """A period of time, and the work that can be done in it."""
 
     @property
     def parts(self) -> int:
-        """Parts of the period between which nothing is exchanged."""
+        """Number of parts of the period that do not exchange work."""
 
     def best(self, worth: FloatArray) -> FloatArray:
-        """The work that is worth most at these worths of a sample: shape (parts, classes), samples in each part."""
+        """The most valuable work at these values of a sample: shape (parts, classes), samples in each part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """A bound by prices.
+    """A bound computed by prices.
 
     Parameters
     ----------
     bound
         Samples that no schedule exceeds.
     attained
-        Samples of a mix that keeps to all limits, were changes free: how far the bound may be from the best. None where
-        a limit was left aside, so that nobody knows.
+        Samples of a mix that satisfies all limits if changes are free: the best schedule lies between this and `bound`.
+        None if a limit was dropped, so that the distance is unknown.
     rounds
-        How often prices were set.
+        How often prices were computed.
     """
 
     bound: float
@@ -62,16 +62,16 @@ class Priced:
 
 
 def bound_by_prices(periods: Sequence[Period], limits: FloatArray, worth: FloatArray | None = None) -> Priced:
-    """The least bound over prices, and what a mix attains.
+    """The smallest bound over prices, and the samples that a mix attains.
 
     Parameters
     ----------
     periods
         In order of time.
     limits
-        Most work of each class by the end of each period, samples: shape (periods, classes), not falling over periods.
+        Most work of each class by the end of each period, samples: shape (periods, classes), never falling over time.
     worth
-        What a sample of each class may be worth in each period, not falling, at most 1: prices to begin with.
+        Value of a sample of each class in each period, at most 1, never falling over time: defines the first prices.
     """
     master = _Master(periods, limits)
     all_work = float(limits[-1].sum())
@@ -93,20 +93,20 @@ def bound_by_prices(periods: Sequence[Period], limits: FloatArray, worth: FloatA
         else:
             near = near / 2 if near > FAR else 0.0
         solved = master.solve()
-        if solved is None:  # any prices bound: these are only not the best
+        if solved is None:  # the bound is valid at any prices, only not the smallest
             break
-        # Prices of few columns swing: near the best ones known, until these are the best of all.
+        # Prices from few columns oscillate, so the next ones stay near the best known.
         prices, attained = near * best + (1 - near) * solved[0], solved[1]
     return Priced(bound, min(attained, bound), rounds)
 
 
 class _Master:
-    """The linear programme over the columns made so far: which part of each period's part goes to which."""
+    """The linear programme over the columns made so far: which share of each part's time goes to which column."""
 
     def __init__(self, periods: Sequence[Period], limits: FloatArray) -> None:
         self.limits = limits
         self.total = max(float(limits[-1].sum()), 1e-300)
-        # A limit that is the next period's too follows from that.
+        # A limit equal to the next period's follows from that one.
         grows = np.append(limits[1:] > limits[:-1], limits[-1:] > 0, axis=0) & (limits > 0)
         self.row = np.where(grows, np.cumsum(grows.ravel()).reshape(grows.shape) - 1, -1)
         self.rows = int(grows.sum())
@@ -117,7 +117,7 @@ class _Master:
         self.entries: list[tuple[FloatArray, FloatArray]] = []  # rows and entries of a column
 
     def add(self, q: int, done: FloatArray) -> None:
-        """Columns of a period: what is done in each of its parts."""
+        """Add columns of a period: the work done in each of its parts."""
         rows, classes = np.nonzero(self.row[q:] >= 0)
         rows += q
         scale = self.limits[rows, classes]

@@ -1,4 +1,4 @@
-"""The unit-time bound where two jobs may share a unit, each going 1/xi as fast."""
+"""The unit-time bound where two jobs may share a unit, each slowed down by its factor xi."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from bft.replay.results.bounds.work import Work, best_per_unit, by_period
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """What a unit yields per second with two jobs on it, or one: arrays with one entry a pair of curves, or a curve.
+    """What a unit yields per second with one or two jobs on it: arrays with one entry per pair of curves, or curve.
 
     Parameters
     ----------
-    first, second
+        The two curves; equal for a single job (`second_rate` 0) and for two jobs with the same curve.
         The two curves; equal where there is one job (`second_rate` 0) or two of one curve.
     first_rate, second_rate
-        Samples/(unit x s) of each at most.
+        Upper bounds of the samples/(unit x s) of each.
     """
 
     first: IntArray
@@ -34,7 +34,7 @@ class Pairs:
     second_rate: FloatArray
 
     def speed(self, per_unit: FloatArray) -> float:
-        """How many times faster than alone two jobs on a unit are together, at most; 1 where nobody gains."""
+        """The largest speed-up of two jobs on a unit over one alone; 1 where sharing never gains."""
         sums = np.zeros(len(self.first))
         for curve, rate in ((self.first, self.first_rate), (self.second, self.second_rate)):
             alone = per_unit[curve]
@@ -43,7 +43,7 @@ class Pairs:
 
 
 def pairs_of(work: Work, jobs: JobTable, interference: Interference) -> Pairs:
-    """All pairs that may share; curves of `work` must be of one kind of jobs each (`Interference.kind`)."""
+    """All pairs that may share; each curve of `work` must belong to one kind of jobs (`Interference.kind`)."""
     members = [[jobs.jobs[at] for at in work.positions[work.curve == curve]] for curve in range(len(work.curves))]
     entries = [(curve, curve, rate, 0.0) for curve, rate in enumerate(work.per_unit.tolist())]
     for a, b in combinations_with_replacement(range(len(members)), 2):
@@ -60,7 +60,7 @@ def pairs_of(work: Work, jobs: JobTable, interference: Interference) -> Pairs:
 
 
 def _each_order(some: Sequence[Job], others: Sequence[Job]) -> list[tuple[Job, Job]]:
-    """Pairs of jobs in which either is the earlier one, as far as there are: ratios may depend on which it is."""
+    """Pairs of jobs in both orders of submission, as far as they exist: ratios may depend on the order."""
 
     def when(job: Job) -> tuple[int, str]:
         return job.tsub_ns, job.name
@@ -81,7 +81,7 @@ def _beside(rates: FloatArray, ratio: SizedRatio) -> float:
 
 @dataclass(frozen=True, eq=False)
 class UnitSeconds:
-    """A period with so many idle unit-seconds; see `prices.Period`."""
+    """A period with a given number of idle unit-seconds; see `prices.Period`."""
 
     amount: float
     there: IntArray  # the pairs of which both jobs are submitted
@@ -89,11 +89,11 @@ class UnitSeconds:
 
     @property
     def parts(self) -> int:
-        """One: all units and seconds are alike."""
+        """One: all units and seconds are equal."""
         return 1
 
     def best(self, worth: FloatArray) -> FloatArray:
-        """The work of the pair that is worth most, on all units all the time."""
+        """The work of the most valuable pair, on all units all the time."""
         pairs, of = self.pairs, np.maximum(worth, 0.0)
         done = np.zeros((1, len(worth)))
         if len(self.there):
@@ -105,7 +105,7 @@ class UnitSeconds:
 
 
 def shared_bound(idle: Supply, work: Work, pairs: Pairs) -> Priced:
-    """The most samples that idle unit-seconds are enough for where two jobs may share each of them."""
+    """The most samples that idle unit-seconds allow where two jobs may share each unit."""
     grouped = by_period(work)
     periods = []
     for (begin, end), members in zip(grouped.spans(idle.end), grouped.members, strict=True):

@@ -1,4 +1,4 @@
-"""A rate over time, and how much it has supplied when."""
+"""A rate over time, and its integral."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class Supply:
 
     @property
     def total(self) -> float:
-        """All that it supplies."""
+        """The integral over all time."""
         return float(self._cumulated[-1])
 
     @property
     def end(self) -> float:
-        """When it ends."""
+        """The end of the last piece."""
         return float(self.edges[-1])
 
     def until(self, instants: ArrayLike) -> FloatArray:
-        """What it has supplied by these instants."""
+        """The integral up to these instants."""
         return np.interp(np.asarray(instants, dtype=np.float64), self.edges, self._cumulated)
 
     def when(self, amounts: ArrayLike) -> FloatArray:
-        """The first instants at which it has supplied so much: infinite where it never does."""
+        """The first instants at which the integral reaches these amounts; infinite where it never does."""
         wanted = np.asarray(amounts, dtype=np.float64)
         after = np.clip(np.searchsorted(self._cumulated, wanted, side="left"), 1, len(self.rates))
         missing = wanted - self._cumulated[after - 1]
@@ -57,7 +57,7 @@ class Supply:
         return np.where(wanted > self.total, np.inf, instants)
 
     def levels(self, begin: float, end: float) -> tuple[FloatArray, FloatArray]:
-        """The rates above 0 between two instants, ascending, and for how many seconds there is each."""
+        """The rates above 0 between two instants, ascending, with the seconds that each lasts."""
         seconds = np.clip(self.edges[1:], begin, end) - np.clip(self.edges[:-1], begin, end)
         rates, index = np.unique(self.rates, return_inverse=True)
         total = np.zeros(len(rates))

@@ -1,4 +1,4 @@
-"""How early jobs can be done: bounds on completion times."""
+"""How early jobs can be done: lower bounds on completion times."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from bft.replay.results.bounds.work import Work
 
 
 def completion_bound(idle: Supply, work: Work, speed: float = 1.0) -> float:
-    """The least sum over jobs of seconds from submission to completion; of those not done at the trace's end, up to it.
+    """The smallest sum over jobs of seconds from submission to completion; for jobs not done, up to the trace's end.
 
-    In unit-seconds all idle units are one machine of varying speed, on which the job with least left to do goes first;
-    and no job is done before it would be alone. `speed`: how many times faster sharing may make it.
+    Measured in unit-seconds, all idle units are one machine of varying speed, which serves the job with the least
+    remaining work first; and no job is done before it would be alone. `speed`: the largest speed-up by sharing.
     """
     together = math.fsum(_shortest_first(idle, work, speed).tolist())
     alone = math.fsum(np.minimum(work.alone, idle.end).tolist())
@@ -23,8 +23,8 @@ def completion_bound(idle: Supply, work: Work, speed: float = 1.0) -> float:
 
 
 def _shortest_first(idle: Supply, work: Work, speed: float) -> FloatArray:
-    """Completions on one machine with preemption, shortest remaining work first; at the latest the trace's end."""
-    # Time is what the machine has offered so far: on that clock its speed is constant.
+    """Completions on one machine with preemption, shortest remaining work first; the trace's end for jobs not done."""
+    # The clock counts the work that the machine has offered so far: on it the speed is constant.
     release = idle.until(work.release) * speed
     needed = work.unit_seconds
     order = np.argsort(release, kind="stable")
@@ -43,7 +43,7 @@ def _shortest_first(idle: Supply, work: Work, speed: float) -> FloatArray:
         if now + left <= until:
             now += left
             done[job] = now
-            if math.isinf(left):  # so is all that still waits
+            if math.isinf(left):  # then so are all waiting jobs
                 break
         else:
             heapq.heappush(waiting, (left - (until - now), job))
@@ -52,7 +52,7 @@ def _shortest_first(idle: Supply, work: Work, speed: float) -> FloatArray:
 
 
 def last_completion_bound(idle: Supply, work: Work, speed: float = 1.0) -> float:
-    """When all jobs can be done at the earliest, seconds since the trace's start; infinite when not all can be.
+    """The earliest time at which all jobs can be done, seconds since the trace's start; infinite when not all can be.
 
     From every instant on there must be enough unit-seconds for the jobs submitted then or later, and no job is done
     before it would be alone.

@@ -1,4 +1,4 @@
-"""The jobs as bounds see them: which curve, from when on, how much work can come of it."""
+"""The jobs as bounds see them: their curve, release time and work."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """Jobs that are submitted before the trace ends, those of one curve differ only in time and work.
+    """Jobs that are submitted before the trace ends. Jobs with the same curve differ only in release and work.
 
     Parameters
     ----------
     curves
-        The different tables of rates, samples/s on 0, 1, ... units up to the most ever idle; 0 where not allowed.
+        The distinct tables of rates, samples/s on 0, 1, ... units up to the most ever idle; 0 where not allowed.
     curve
-        Whose each job's is: int64 of shape (jobs,).
+        Index of each job's curve: int64 of shape (jobs,).
     release
-        From when on it may run, seconds since the trace's start.
+        The earliest time at which it may run, seconds since the trace's start.
     submit
-        When it was submitted: before 0 if before the trace began.
+        When it was submitted; negative if before the trace began.
     total
         Its whole work, samples.
     alone
-        When it would have done all, were all idle units for it alone; infinite if never.
+        When it would be done if it had all idle units for itself; infinite if never.
     limit
-        The work that it could do at most, alone.
+        The most work that it could do alone.
     positions
-        Of these jobs in their table.
+        Positions of these jobs in their table.
     """
 
     curves: tuple[FloatArray, ...]
@@ -52,7 +52,7 @@ class Work:
 
     @property
     def unit_seconds(self) -> FloatArray:
-        """The least unit-seconds that each job's work takes; infinite where it can do nothing."""
+        """The fewest unit-seconds for each job's work; infinite where it can do nothing."""
         per_unit = self.per_unit[self.curve]
         needed = np.full(len(self.total), np.inf)
         np.divide(self.total, per_unit, out=needed, where=per_unit > 0)
@@ -96,22 +96,22 @@ def work_of(trace: NodeTrace, jobs: JobTable, idle: Supply, kind: Callable[[Job]
     return Work(tuple(curves), index, release, submit, total, alone, limit, np.array(positions, dtype=np.int64))
 
 
-# Periods in which submissions count as one instant, their earliest: more make a bound tighter and slower.
+# Number of periods. Submissions within one count as one instant, its begin; more periods give a tighter, slower bound.
 PERIODS = 16
 
 
 @dataclass(frozen=True, eq=False)
 class ByPeriod:
-    """How much of what has been submitted when, jobs counting as submitted when their period begins.
+    """Work submitted by each period; a job counts as submitted when its period begins.
 
     Parameters
     ----------
     begins
-        Of the periods, seconds since the trace's start; the last ends with the trace.
+        Begin of each period, seconds since the trace's start; the last period ends with the trace.
     limits
-        Work that jobs of each curve can do, submitted by each period: samples, shape (periods, curves).
+        Most work by jobs of each curve submitted by each period: samples, shape (periods, curves).
     members
-        How many jobs those are that can do any: int64 of the same shape.
+        Number of those jobs that can do any work: int64 of the same shape.
     """
 
     begins: FloatArray
@@ -124,7 +124,7 @@ class ByPeriod:
 
 
 def by_period(work: Work) -> ByPeriod:
-    """The work by at most `PERIODS` periods: one per instant of submission where these are few, else of like work."""
+    """The work by at most `PERIODS` periods: one per instant of submission if these are few, else of similar work."""
     begins, index = np.unique(work.release, return_inverse=True)
     if len(begins) > PERIODS:
         brought = np.cumsum(np.bincount(index, weights=work.limit))

@@ -367,7 +367,7 @@ def test_a_folder_that_is_not_ours_is_never_touched(
 ) -> None:
     Path("precious").mkdir()
     Path("precious", alien).write_text('{"format": "something else"}')
-    refused(capsys, [*INPUT, "--out", "precious", *force], "precious", "not a run of ours", "--out")
+    refused(capsys, [*INPUT, "--out", "precious", *force], "precious", "not a run directory", "--out")
 
 
 def test_an_empty_folder_is_filled_also_the_current_one(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,7 +382,7 @@ def test_an_empty_folder_is_filled_also_the_current_one(here: Path, monkeypatch:
     [
         ("jobs.csv", "not a folder"),
         ("jobs.csv/run", "jobs.csv"),
-        (".", "not a run of ours"),
+        (".", "not a run directory"),
         ("x" * 300, "File name too long"),
     ],
 )

@@ -335,7 +335,7 @@ def test_terminal_page_and_summary_mean_the_same_window(tmp_path: Path, capsys: 
     for line in (
         "100.0% of what 2 dedicated nodes would have yielded",
         "24 idle unit-hours in the whole trace",
-        "6 of them in the window, 3.0 h from 2021-02-10 02:00, when the first job was there",
+        "6 of them in the window, 3.0 h from 2021-02-10 02:00, when the first job was submitted",
         "100.0% of the resource-integral",
         "2.0 dedicated nodes would offer as much in the window",
         "lost to first starts",

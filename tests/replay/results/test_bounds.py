@@ -369,7 +369,7 @@ def test_of_jobs_that_follow_no_curve_nothing_is_known() -> None:
     job = Job("j", START, 1, 1, 10.0, 0.0, 0.0, curve, curve, profile=Measured())
     bounds = bounds_of([(always_idle(1, START, START + SECOND), JobTable((job,)))])
     assert bounds.outcome is bounds.jct_mean_s is None
-    assert bounds.why_none == "1 job follows a measured profile, not a curve: no bound is known of it"
+    assert bounds.why_none == "1 job follows a measured profile, not a curve: no bound is known for it"
 
 
 @pytest.mark.reference

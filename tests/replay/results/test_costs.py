@@ -64,7 +64,7 @@ def test_the_summary_states_and_prints_what_the_user_asked_for(capsys: pytest.Ca
     figures = json.loads(Path("out/summary.json").read_text())["metrics"]["costs"]
     assert figures["additional_kwh"] == pytest.approx(0.48 * figures["used_node_h"])
     assert f"{figures['additional_kwh']:,.1f} kWh more than if the nodes had stayed idle" in printed
-    assert f"{figures['total_co2_kg']:,.1f} kg in all" in printed
+    assert f"{figures['total_co2_kg']:,.1f} kg in total" in printed
     assert f"{figures['value_used']:,.2f} used" in printed
     assert run(RUN) == 0
     assert not any(word in capsys.readouterr().out for word in ("kWh", "CO2", "node-hours"))
