@@ -1,4 +1,4 @@
-"""One file a policy family; `policy_names` lists those that can be asked for, third parties' included."""
+"""One module per policy family. `policy_names` lists all policies, including those of other packages."""
 
 from __future__ import annotations
 

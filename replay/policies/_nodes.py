@@ -1,4 +1,4 @@
-"""Units of each node on paper: who keeps what, and what is left to hand out."""
+"""Tentative bookkeeping of units per node: what jobs keep, and what is left to hand out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bft.replay.engine.port import State
 
 
 class Nodes:
-    """What can be handed out when some jobs keep what they have and the others start from nothing.
+    """The units that can be handed out if some jobs keep theirs and the others start from nothing.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class Nodes:
         ]
 
     def take(self, counts: Sequence[tuple[int, int]], held: Sequence[int] = ()) -> tuple[int, ...]:
-        """Take so many units of these nodes (node, units), those in `held` first."""
+        """Take this many units of these nodes (node, units), those in `held` first."""
         mine = set(held)
         units: list[int] = []
         for node, count in counts:
@@ -43,7 +43,7 @@ class Nodes:
         return tuple(units)
 
     def emptiest(self, count: int) -> list[tuple[int, int]]:
-        """The nodes with most free units, one after the other until there are `count`: (node, units)."""
+        """The nodes with the most free units, in descending order, until there are `count` units: (node, units)."""
         chosen: list[tuple[int, int]] = []
         for node in sorted(range(len(self._free)), key=lambda node: -len(self._free[node])):
             if not count:

@@ -1,7 +1,7 @@
-"""Pollux' genetic search for the placement of all jobs (OSDI'21, §4.2), over a whole population at once.
+"""Pollux' genetic search for the placement of all jobs (OSDI'21, §4.2), vectorised over the population.
 
-A candidate says how many replicas each job has on each node. Its fitness is the generalised mean of the jobs'
-speed-ups, those that would have to restart counting less. Jobs that come first in the order of rows have precedence
+A candidate holds the replicas of each job on each node. Its fitness is the generalised mean of the jobs' speed-ups,
+where jobs that would have to restart count less. If there is not enough room, jobs in earlier rows take precedence.
 where room is short.
 """
 
@@ -14,31 +14,31 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-# Replicas by candidate, job and node: small whole numbers, and many of them.
+# Replicas by candidate, job and node: a large array of small whole numbers.
 States = NDArray[np.int16]
 
-# A job without units has this speed-up, per unit of a node, so that no mean is infinite (Pollux' artifact).
+# Speed-up of a job without units, per unit of a node; above 0, so that no mean is infinite (Pollux' artifact).
 FLOOR = 1e-3
-# Published chances: a row goes back to what the job has now; a row loses elements, and each of these its replicas.
+# Published probabilities: a row is reset to what the job has now; a row loses elements, and each of these its replicas.
 BACK, THINNED = 0.1, 0.1
-# Published chance that two parents exchange rows at all.
+# Published probability that two parents exchange rows at all.
 CROSSED = 0.9
 
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """What is to be placed, on what, and how good a placement is.
+    """The problem of one search: jobs, nodes, and the quality of placements.
 
     Parameters
     ----------
     current
         Replicas that each job has on each node now: whole numbers of shape (jobs, nodes).
     capacity
-        Units of each node that are there: shape (nodes,).
+        Units of each node: shape (nodes,).
     speedup
         Speed-up of each job by nodes (none, one, several) and replicas: float64 of shape (jobs, 3, most + 1).
     least, most
-        Fewest and most replicas of each job, unless it has none: shape (jobs,).
+        Smallest and largest number of replicas of each job that has any: shape (jobs,).
     penalty
         Factor on the speed-up of a job whose row changes: shape (jobs,).
     units_per_node
@@ -46,7 +46,7 @@ class Moment:
     most_nodes
         Nodes that a job may use.
     power
-        Exponent of the mean; the lower, the more it cares for who has least.
+        Exponent of the mean; the lower, the more weight the jobs with the smallest speed-ups get.
     """
 
     current: IntArray
@@ -60,7 +60,7 @@ class Moment:
     power: float = -1.0
 
     def fitness(self, states: States) -> FloatArray:
-        """Fitness of each candidate, the higher the better: float64 of shape (candidates,)."""
+        """Fitness of each candidate, higher is better: float64 of shape (candidates,)."""
         replicas = states.sum(axis=2, dtype=np.int16)
         nodes = np.minimum(np.count_nonzero(states, axis=2), 2)
         reached = self.speedup[np.arange(states.shape[1]), nodes, replicas]
@@ -71,8 +71,8 @@ class Moment:
     def repair(self, states: States, rng: np.random.Generator) -> None:
         """Make candidates feasible, in place.
 
-        A node has at most one job that is spread over several; a job has at most so many replicas and nodes, which of
-        them is left to chance; a node has no more replicas than units; a job with too few has none.
+        A node has at most one job that spans several nodes. Rows are cut at random to their limits of replicas and
+        nodes. A node has no more replicas than units. A job with too few replicas has none.
         """
         used = states > 0
         spread = used & (np.count_nonzero(used, axis=2) > 1)[:, :, None]
@@ -99,7 +99,7 @@ class Moment:
         states[states.sum(axis=2, dtype=np.int16) < self.least] = 0
 
     def _cut(self, rows: States, max_units: IntArray, rng: np.random.Generator) -> States:
-        """Rows with at most so many replicas and nodes, the nodes in an order left to chance."""
+        """Rows cut to their limits of replicas and nodes; the order of nodes is random."""
         order = np.argsort(rng.random(rows.shape), axis=1)
         shuffled = np.take_along_axis(rows, order, axis=1)
         shuffled = np.diff(np.minimum(np.cumsum(shuffled, axis=1), max_units), axis=1, prepend=0)
@@ -136,10 +136,10 @@ class Moment:
 
 
 def mean_term(speedup: FloatArray, power: float) -> FloatArray:
-    """What a speed-up contributes to the generalised mean (mean of x^p)^(1/p), of any shape.
+    """The term of a speed-up in the generalised mean (mean of x^p)^(1/p); any shape.
 
     The mean of the terms ranks candidates as the generalised mean does: they are x^p, its negative where p < 0, and the
-    logarithm where p = 0. x is the speed-up and a little, so that one job without units does not outweigh all.
+    logarithm where p = 0. x is the speed-up plus a small constant, so that one job without units does not dominate.
     """
     above = speedup + FLOOR
     if power == 0:
@@ -155,7 +155,7 @@ def search(
     Parameters
     ----------
     moment
-        What is asked.
+        The problem.
     start
         Candidates to begin with, feasible or not: shape (candidates, jobs, nodes). What jobs have now is added.
     rng
@@ -180,7 +180,7 @@ def search(
 
 
 def _new(states: States, known: set[bytes]) -> list[int]:
-    """Positions of candidates that are neither known nor the same as an earlier one."""
+    """Positions of candidates that are new: neither known nor equal to an earlier one."""
     fresh = []
     for row, state in enumerate(states):
         key = state.tobytes()
@@ -191,14 +191,14 @@ def _new(states: States, known: set[bytes]) -> list[int]:
 
 
 def _parents(fitness: FloatArray, count: int, rng: np.random.Generator) -> IntArray:
-    """Winners of tournaments of two: positions, shape (2, pairs)."""
+    """Winners of tournaments between two candidates: positions, shape (2, pairs)."""
     rivals = rng.integers(len(fitness), size=(2, 2, (count + 1) // 2))
     winners: IntArray = np.where(fitness[rivals[0]] >= fitness[rivals[1]], rivals[0], rivals[1])
     return winners
 
 
 def _cross(states: States, parents: IntArray, rng: np.random.Generator) -> States:
-    """Two children of each pair of parents: they exchange the rows before one point."""
+    """Two children of each pair of parents, which exchange the rows before a random point."""
     pairs, jobs = parents.shape[1], states.shape[1]
     point = np.where(rng.random(pairs) < CROSSED, rng.integers(jobs, size=pairs), 0)
     swapped = (np.arange(jobs) < point[:, None])[:, :, None]

@@ -1,4 +1,4 @@
-"""Policies that decide at rounds: at whole multiples of an interval, in UTC, whatever happens between them."""
+"""Policies that decide in rounds: at whole multiples of an interval, in UTC, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def next_round(now_ns: int, interval_s: float) -> int | None:
 
 
 def keep_what_is_left(state: State, *, wake_ns: int | None) -> Decision:
-    """Change nothing but what cannot stay: a job that has lost so much that it cannot run gives the rest back."""
+    """Change only what must change: a job that has lost too many units to run gives back the rest."""
     stopped: dict[int, tuple[int, ...]] = {
         position: () for position in state.running if state.jobs[position].units < state.jobs[position].job.jmin
     }

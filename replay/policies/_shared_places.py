@@ -1,4 +1,4 @@
-"""Units that are free, and such as one job holds and would share: which of them a newcomer gets."""
+"""Free units, and units whose one holder would share them: which of them a newcomer gets."""
 
 from __future__ import annotations
 
@@ -37,33 +37,33 @@ class SharedPlaces:
         return iter(self._open)
 
     def open(self, host: int, units: Iterable[int]) -> None:
-        """A job lets others have these of its units too."""
+        """Open units of a job to others."""
         opened = dict.fromkeys(units)
         if opened:
             self._open[host] = opened
             self._owner.update(dict.fromkeys(opened, host))
 
     def close(self, host: int) -> None:
-        """A job lets nobody in any more."""
+        """Close the units of a job to others."""
         for unit in self._open.pop(host, ()):
             del self._owner[unit]
 
     def find(self, units: int, hosts: Iterable[int] = (), *, spread: bool = False) -> tuple[int, ...] | None:
-        """So many units, None when they are not to be had.
+        """Find this many units, None when they are not available.
 
-        Free ones alone where they suffice; otherwise those of the first hosts too, of as few as suffice. On a node
-        free units come first, then those of the first hosts.
+        Free units alone if they suffice; otherwise also units of the first hosts, of as few hosts as possible. On each
+        node free units come first, then those of the first hosts.
 
         Parameters
         ----------
         units
-            How many, at least 1.
+            Number of units, at least 1.
         hosts
-            Whose open units may be used, the best first.
+            Jobs whose open units may be used, best first.
         spread
             Whether they may lie on more nodes than needed; see `Places.take`.
         """
-        if self._per == 1:  # all nodes are alike
+        if self._per == 1:  # all nodes are equal
             opened = chain.from_iterable(self._open[host] for host in hosts)
             first = tuple(islice(chain(self._free, opened), units))
             return first if len(first) == units else None
@@ -87,7 +87,7 @@ class SharedPlaces:
         return tuple(chosen)
 
     def take(self, units: Iterable[int]) -> dict[int, int]:
-        """Units that `find` gave have been given: return those that are shared now, and with whom."""
+        """Record that units from `find` were given: return those that are now shared, and with which job."""
         shared = {}
         for unit in units:
             if unit in self._free:
@@ -111,11 +111,11 @@ def free_units(state: State, places: Places, held: Container[int]) -> list[int]:
 
 
 class Refused:
-    """Jobs that found no room in a walk from the shortest on, by kind.
+    """Jobs that did not find room in a walk from the shortest job on, by kind.
 
-    Rooms only shrink in a walk, and a longer job of the same kind may join no host that a shorter one may not (see
-    `pairing.pays`): so what asks for as many units need not be tried. It shall not be either where a host that has been
-    slowed down meanwhile would now take it: the shorter one comes first, at the next decision.
+    Room only shrinks during a walk, and a longer job of the same kind may join no host that a shorter one may not (see
+    `pairing.pays`). So a job that asks for as many units need not be tried. This also holds where a host that has been
+    slowed down in the meantime would now accept it: the shorter job comes first, at the next decision.
     """
 
     def __init__(self, interference: Interference | None) -> None:
@@ -123,20 +123,20 @@ class Refused:
         self._least: dict[object, int] = {}
 
     def note(self, job: Job) -> None:
-        """A job found no room."""
+        """Record that a job did not find room."""
         kind = self._kind(job)
         self._least[kind] = min(job.request, self._least.get(kind, job.request))
 
     def surely(self, job: Job) -> bool:
-        """Whether a job will find none either."""
+        """Whether a job would not find room either."""
         fewest = self._least.get(self._kind(job))
         return fewest is not None and job.request >= fewest
 
     def _kind(self, job: Job) -> object:
-        if self._interference is None:  # nobody shares: all are alike
+        if self._interference is None:  # nothing is shared: all jobs are of one kind
             return None
-        # With smaller batches it matters who of two was submitted first.
+        # With smaller batches the order of submission matters.
         if self._interference.memory is not None:
             return job
-        # On more units a job's ratio may be smaller.
+        # With more units a job's ratio may be smaller.
         return (self._interference.kind(job), job.request if self._interference.by_units else 0)

@@ -1,4 +1,4 @@
-"""What must hold for every policy, ours and third parties': `check_policy` tries it in small random worlds."""
+"""Properties that every policy must have, third-party ones included; `check_policy` tests them in small worlds."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ MODELS = ("bert", "dcgan", "resnet50")
 
 
 class PolicyCheckError(AssertionError):
-    """A policy lacks a property that every policy must have; the message says which, and how to see it again."""
+    """A policy lacks a required property; the message names it and how to reproduce the failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What is replayed to check a policy; everything follows from the seed."""
+    """The inputs of one check; the seed determines everything."""
 
     seed: int
     trace: NodeTrace
@@ -44,7 +44,7 @@ class World:
     interference: Interference
 
     def settings(self) -> dict[str, Any]:
-        """What a run would let its policy know."""
+        """The settings that a run would give to its policy."""
         return {
             "tfwd_s": 120.0,
             "solver": SolverOptions("auto"),
@@ -58,30 +58,30 @@ class World:
 
 
 def check_policy(policy: str | Policy | Callable[..., Policy], *, seed: int = 0, worlds: int = 6) -> None:
-    """Check that a policy does what every policy must, in small random worlds.
+    """Check the properties that every policy must have, in small random worlds.
 
     - It has a `name`, `decide(state)` and, where it states one, a valid `kind`.
-    - It answers a state without jobs, one without idle units, and worlds with more jobs than units.
-    - Its decisions are ones that the engine carries out: bounds of jobs, idle units, and what its kind allows (a rigid
-      job runs with the units it got, nobody moves or shares unless the kind says so).
-    - It leaves what it is given as it is.
-    - It is deterministic: two fresh ones that see the same states decide the same.
-    - Stopped in the middle and resumed from `state()`, through JSON, it decides as if it had never stopped.
+    - It returns a decision for a state without jobs, without idle units, and with more jobs than units.
+    - The engine can carry out its decisions: they respect bounds of jobs, idle units, and its kind (a rigid job runs
+      with the units it got; nothing moves or shares units unless the kind allows it).
+    - It does not change its input.
+    - It is deterministic: two fresh instances that see the same states make the same decisions.
+    - After an interruption, resumed from `state()` (through JSON), it decides as without the interruption.
 
     Parameters
     ----------
     policy
-        A registered name; a class, whose fields are filled as in a run; a function that makes one; or an instance, of
-        which deep copies are checked.
+        A registered name; a class, whose fields are set as in a run; a function that returns a policy; or an instance,
+        of which deep copies are checked.
     seed
-        Of the first world; each further world has the next number.
+        Seed of the first world; each further world uses the next number.
     worlds
-        How many. They take turns: one, two and four units a node; nodes that come and go, and fixed clusters.
+        Number of worlds. They alternate: one, two and four units per node; nodes that come and go, and fixed clusters.
 
     Raises
     ------
     PolicyCheckError
-        With the property that does not hold, where, and the call that shows it again.
+        Names the property that does not hold, where it fails, and the call that reproduces it.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def check_policy(policy: str | Policy | Callable[..., Policy], *, seed: int = 0,
 
 
 def make_world(seed: int) -> World:
-    """A small machine and some jobs: one, two or four units a node in turn, every second one a fixed cluster."""
+    """A small machine and some jobs: one, two or four units per node in turn, every second world a fixed cluster."""
     rng = np.random.default_rng(seed)
     per_node = (1, 2, 4)[seed % 3]
     nodes = int(rng.integers(*{1: (3, 8), 2: (2, 5), 4: (1, 4)}[per_node]))
@@ -121,7 +121,7 @@ def make_world(seed: int) -> World:
 
 
 def _coming_and_going(rng: np.random.Generator, nodes: int, per_node: int, end: int) -> NodeTrace:
-    """Every node changes at each of some instants of its own; several change at the beginning."""
+    """Every node changes at some instants of its own; several nodes change at the beginning."""
     rows = []
     for node in range(nodes):
         idle = bool(rng.random() < 0.8)
@@ -167,7 +167,7 @@ def _job(rng: np.random.Generator, number: int, units: int) -> Job:
 
 
 def _interference(rng: np.random.Generator) -> Interference:
-    """Ratios of all pairs of models, some beyond what is allowed."""
+    """Ratios of all pairs of models, some above the allowed maximum."""
     rows = []
     for a, b in combinations_with_replacement(MODELS, 2):
         xi_a, xi_b = rng.uniform(1.0, 1.8, size=2).tolist()
@@ -178,7 +178,7 @@ def _interference(rng: np.random.Generator) -> Interference:
 
 @dataclass(frozen=True, slots=True)
 class _Played:
-    """A replay to its end: what was decided when, what was seen, and what came of it."""
+    """A replay to its end: decisions with their times, the states seen, and the outcome."""
 
     decisions: tuple[tuple[int, Decision], ...]
     outcome: Outcome
@@ -192,7 +192,7 @@ class _Checked:
         self._name = policy if isinstance(policy, str) else str(getattr(policy, "name", policy))
 
     def check(self) -> None:
-        """Every property, the simplest first."""
+        """Check every property, the simplest first."""
         made = self._fresh()
         self._name = made.name
         self._answers_nothing(made)
@@ -223,7 +223,7 @@ class _Checked:
         return policy
 
     def _answers_nothing(self, policy: Policy) -> None:
-        """No jobs, or no idle units: there is nothing to give, and that is no error."""
+        """Without jobs or idle units there is nothing to give, which is no error."""
         trace, jobs = self._world.trace, self._world.jobs
         replay = self._replay(policy)
         state = None
@@ -243,7 +243,7 @@ class _Checked:
         return Replay(world.trace, world.jobs, policy, world.rules, world.interference)
 
     def _played(self, stop_at: int | None = None) -> _Played:
-        """Replay with a fresh policy; with `stop_at`, save after so many decisions, and go on with another."""
+        """Replay with a fresh policy; with `stop_at`, save after that many decisions and continue with another."""
         replay = self._replay(self._fresh())
         decisions: list[tuple[int, Decision]] = []
         jobs = _content(self._world.jobs)
@@ -268,7 +268,7 @@ class _Checked:
         return _Played(tuple(decisions), replay.run())
 
     def _resumed(self, replay: Replay) -> Replay:
-        """A replay by a fresh policy that stands where this one does, through JSON."""
+        """A replay in the same position with a fresh policy, restored through JSON."""
         fresh = self._replay(self._fresh())
         if hasattr(replay.policy, "state") != hasattr(replay.policy, "restore"):
             raise self._lacks("resumable", "it has one of state() and restore() without the other")
@@ -312,7 +312,7 @@ def _equal(one: tuple[int, Decision], other: tuple[int, Decision]) -> bool:
 
 
 def _answer(decision: Decision) -> tuple[Any, ...]:
-    """What a decision asks of the engine; how well it was solved, and how long that took, may differ."""
+    """The engine's part of a decision; how well and how fast it was solved may differ."""
     placement = None if decision.placement is None else dict(decision.placement)
     counts = None if decision.counts is None else tuple(int(count) for count in decision.counts)
     return counts, placement, decision.transfers, decision.wake_ns
@@ -323,13 +323,13 @@ def _shown(entry: tuple[int, Decision] | None) -> str:
 
 
 def _seen(state: State) -> tuple[Any, ...]:
-    """What a policy must leave as it is in a state."""
+    """The parts of a state that a policy must not change."""
     views = [(id(view.job), view.units, view.held, view.partners, view.rate, view.starts) for view in state.jobs]
     return state.time_ns, state.idle, views, list(state.machine.idle_by_node()), len(state.finished)
 
 
 def _content(jobs: Iterable[Job]) -> list[list[Any]]:
-    """Everything about jobs, to compare."""
+    """All attributes of jobs, for comparison."""
     return [[_value(getattr(job, each.name)) for each in fields(job) if each.name != "profile"] for job in jobs]
 
 
@@ -344,5 +344,5 @@ def _books(outcome: Outcome) -> list[tuple[Any, ...]]:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy scalars as Python's."""
+    """Convert NumPy scalars to Python numbers."""
     return value.item()

@@ -1,4 +1,4 @@
-"""Everybody gets the same: the published heuristic with its quirk fixed."""
+"""Equal shares for all jobs: the published heuristic with its defect fixed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from bft.replay.engine.port import Decision, IntArray, State
 
 @dataclass
 class EqualShare:
-    """Split the idle units equally, then hand out what is left first come first served.
+    """Split the idle units equally, then hand out the remainder first come, first served.
 
-    Each of J jobs gets floor(N / J) clipped to its bounds, 0 where that lies below its Jmin. Leftovers go to jobs in
-    order of admission up to Jmax, skipping those that would stay below Jmin. The cost of rescaling is not looked at.
+    Each of J jobs gets floor(N / J), clipped to its bounds, or 0 if that is below its Jmin. The remainder goes to jobs
+    in order of admission up to Jmax, skipping those that would stay below Jmin. Rescale costs are ignored.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class EqualShare:
             counts = np.zeros(len(high), dtype=np.int64)
         left = state.idle - int(counts.sum())
         first = 0
-        while left and first < len(counts):  # so many at once that most decisions need one look
+        while left and first < len(counts):  # many jobs at once, so that most decisions take one iteration
             some = slice(first, first + 2 * left)
             left = _fill(counts[some], low[some], high[some], left)
             first = some.stop
@@ -47,17 +47,17 @@ class EqualShare:
 
 
 def _fill(counts: IntArray, low: IntArray, high: IntArray, left: int) -> int:
-    """Give what is left to jobs in turn up to `high`, but to none that would stay below `low`; what then is left."""
+    """Give remaining units to jobs in turn up to `high`, skipping jobs that would stay below `low`; return the rest."""
     first = 0
     while left:
         able = first + np.flatnonzero((counts < high)[first:] & (counts + left >= low)[first:])
-        until = np.cumsum(high[able] - counts[able])  # what those up to each can take
+        until = np.cumsum(high[able] - counts[able])  # units that the jobs up to each can take
         filled = int(np.searchsorted(until, left, side="right"))
         counts[able[:filled]] = high[able[:filled]]
         left -= int(until[filled - 1]) if filled else 0
         if filled == len(able):
             break
-        first = int(able[filled])  # the first that cannot be filled: it takes the rest, if that is enough to run on
+        first = int(able[filled])  # the first that cannot be filled: it takes the rest, if it can run on that
         if counts[first] + left >= low[first]:
             counts[first] += left
             return 0

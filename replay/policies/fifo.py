@@ -11,14 +11,14 @@ from bft.replay.policies.rigid import start
 
 @dataclass
 class Fifo:
-    """Run jobs in order of submission; the first that does not fit blocks those behind it.
+    """Run jobs in order of submission; the first job that does not fit blocks all later ones.
 
     Parameters
     ----------
     backfill
-        Skip what does not fit, and continue.
+        Skip a job that does not fit, and continue.
     consolidate
-        Place each job on as few nodes as it needs; otherwise any units will do.
+        Place each job on as few nodes as possible; otherwise on any units.
     """
 
     backfill: bool = field(default=False, metadata={"help": "skip jobs that do not fit, and continue"})
@@ -27,5 +27,5 @@ class Fifo:
     kind: ClassVar[Kind] = Kind(rigid=True)
 
     def decide(self, state: State) -> Decision:
-        """Start those in front."""
+        """Start the jobs at the head of the queue."""
         return start(state, state.waiting, spreads=lambda job: not self.consolidate, blocks=not self.backfill)

@@ -1,4 +1,4 @@
-"""The Gittins index of attained service: who is most likely to finish soon for what that costs (Tiresias, §3.2)."""
+"""The Gittins index of attained service: probability of finishing soon per expected service (Tiresias, §3.2)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ COLUMNS = ("service", "duration")
 
 
 class ServiceDistribution:
-    """How much service jobs take until they finish, as samples.
+    """The distribution of total service per job, as samples.
 
     Parameters
     ----------
     samples
         Unit-seconds of past jobs, in any order.
     delta
-        Unit-seconds of the next quantum.
+        Length of the next quantum in unit-seconds.
     """
 
     def __init__(self, samples: Iterable[float], delta: float) -> None:
@@ -31,18 +31,18 @@ class ServiceDistribution:
         self._sums = np.concatenate([[0.0], np.cumsum(self.samples)])  # of the first k samples
 
     def learn(self, sample: float) -> None:
-        """Another job has finished."""
+        """Add the service of another finished job."""
         index = bisect_right(self.samples, sample)
         self.samples.insert(index, sample)
         self._sums = np.concatenate([self._sums[: index + 1], self._sums[index:] + sample])
 
     def index(self, attained: float) -> float:
-        """The index of a job that has attained so many unit-seconds; 0 beyond the largest sample.
+        """The index of a job with this many attained unit-seconds; 0 beyond the largest sample.
 
         With n samples d in ascending order, i of them up to a and e up to a + Δ (docs/policies-rules.md):
 
             P = (e − i) / (n − i)        the job finishes within the quantum
-            E = (Σ d[i:e] + Δ·(n − e)) / (n − i)        the service it takes
+            E = (Σ d[i:e] + Δ·(n − e)) / (n − i)        its expected service in the quantum
             index = P / E
         """
         samples, n = self.samples, len(self.samples)
@@ -53,10 +53,10 @@ class ServiceDistribution:
         return (last - first) / self._service(first, last)  # n − i is a factor of both
 
     def index_of_next_sample(self, attained: float) -> float:
-        """What Tiresias' public simulator looks up: the index one unit-second before the next sample is reached.
+        """The index that Tiresias' public simulator uses: one unit-second before the next sample is reached.
 
-        There the quantum never counts the largest sample as finished, P is rounded to five digits and E down to a whole
-        number, so that more indices are equal.
+        There the largest sample never counts as finished within the quantum, P is rounded to five digits and E down to
+        a whole number, so more indices are equal.
         """
         samples, n = self.samples, len(self.samples)
         index = bisect_right(samples, attained)

@@ -16,7 +16,7 @@ from bft.replay.policies.predictions import ESTIMATE, number_in
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import SECOND_NS
 
-# A job that has run past its prediction has so much of it left: nobody knows how much it is.
+# Remaining part of a job that has run longer than predicted; its true remainder is unknown.
 LEAST_PREDICTED = 0.05
 _OWN = Objective.of("own")
 
@@ -30,21 +30,21 @@ class MilpPolicy:
     tfwd_s
         Forward-looking window in seconds.
     solver
-        What solves a decision. With `verify`, `verified` counts the answers that were checked, `mismatches` those that
-        were proved wrong.
+        The solver of decisions. With `verify`, `verified` counts the checked answers and `mismatches` those that were
+        proved invalid.
     cost_model
         How rescaling is priced: `bftrainer` or `stall`.
     objective
         What is maximised.
     deadline_boost, deadline_horizon_s
-        How far and from when on a deadline raises a job's weight, see `bft.models.deadline_weight`; 1 is not at all.
+        How much a deadline raises a job's weight, and from when on, see `bft.models.deadline_weight`; 1 disables it.
     learn_curves
-        Do not look at the jobs' curves, but learn them while they run (`bft.models.OnlineCurve`). What is maximised is
-        then the sum of the speed-ups over one unit, as rates of jobs that never ran cannot be compared.
+        Ignore the jobs' curves and learn them while they run (`bft.models.OnlineCurve`). The objective is then the sum
+        of speed-ups over one unit, because rates of jobs that never ran cannot be compared.
     remaining
-        Where the objective looks at the work left: `known`, as no scheduler knows it (the policy is clairvoyant then);
-        or `predicted`, the part of estimate_s x Jreq unit-seconds that a job has not yet had. A job without the column
-        `estimate_s` counts as one that has all its work left; one past its estimate, as one with 5 % left.
+        The remaining work used by the objective: `known`, which no real scheduler knows (the policy is then
+        clairvoyant); or `predicted`, the part of estimate_s x Jreq unit-seconds that a job has not used yet. A job
+        without the column `estimate_s` counts as having all its work left; one past its estimate, as having 5 % left.
 
     Examples
     --------
@@ -91,11 +91,11 @@ class MilpPolicy:
         return Decision.solved(solution)
 
     def state(self) -> dict[str, Any]:
-        """How many answers have been verified, how many were invalid, and what has been learned of curves."""
+        """Counts of verified and invalid answers, and the learned curves."""
         return kept(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on counting and learning from `state`."""
+        """Restore `state`."""
         remember(self, state, inner=True)
 
     def problem(self, state: State) -> milp.Problem:
@@ -110,11 +110,11 @@ class MilpPolicy:
         )
 
     def pairs(self, state: State) -> tuple[milp.Pair, ...]:
-        """Jobs that may share units: none here."""
+        """Pairs of jobs that may share units: none here."""
         return ()
 
     def _posed(self, state: State) -> tuple[milp.Job, ...]:
-        """The jobs in play with their curves and weights; what has not changed is what it was at the last decision."""
+        """The jobs in play with their curves and weights; unchanged jobs are the objects of the last decision."""
         if self.learn_curves:
             self._terms.clear()
         if self.objective.factors or self.deadline_boost > 1.0:
@@ -129,7 +129,7 @@ class MilpPolicy:
         return term
 
     def _weighted(self, view: JobView, now_ns: int) -> milp.Job:
-        """A job at its weight now: jobs in which nothing changes keep their terms, and so stay in their class."""
+        """A job at its present weight. An unchanged job keeps its terms, and thereby its class."""
         job = view.job
         term = self._terms.get(job.name) or self._term(job)
         weight = job.weight
@@ -152,7 +152,7 @@ class MilpPolicy:
     def _learn(self, state: State) -> None:
         """Note at which rate each job has run on its present units since the last decision, or since it got them."""
         for view in state.jobs:
-            if view.rate and view.since_ns is not None and not view.partners:  # beside others it tells of xi too
+            if view.rate and view.since_ns is not None and not view.partners:  # with partners it depends on xi
                 seconds = (state.time_ns - max(view.since_ns, self._seen_ns)) / SECOND_NS
                 self._learned.setdefault(view.job.name, OnlineCurve()).observe(view.units, view.rate, seconds)
         for view in state.finished:
@@ -160,7 +160,7 @@ class MilpPolicy:
         self._seen_ns = state.time_ns
 
     def _speed_up(self, job: Job) -> Curve:
-        """What is believed of a job's speed-up over one unit."""
+        """The learned speed-up of a job over one unit."""
         believed = self._learned.get(job.name, OnlineCurve()).estimate(job.jmax)
         one = float(believed.at(np.array([1.0]))[0])
         return Curve(believed.ns, believed.ps / one) if one > 0 else believed

@@ -20,14 +20,14 @@ Priced: TypeAlias = tuple[float, tuple[tuple[int, float], ...]]
 
 @dataclass
 class MilpSharingPolicy(MilpPolicy):
-    """As `MilpPolicy`, with pairs of jobs that may share units at 1/xi of their rates.
+    """Like `MilpPolicy`, with pairs of jobs that may share units at 1/xi of their rates.
 
     Parameters
     ----------
     interference
-        Who may share with whom, and their ratios.
+        The pairs that may share, and their ratios.
     xi_partners
-        Best partners that are considered per job, by the sum of 1/xi at their Jreq; present partners always are.
+        Number of partners considered per job, best first by the sum of 1/xi at their Jreq; present partners always are.
     """
 
     interference: Interference | None = None
@@ -57,10 +57,10 @@ class MilpSharingPolicy(MilpPolicy):
         return tuple(sorted(pairs, key=lambda pair: (pair.a, pair.b)))
 
     def _priced(self, side: SizedRatio, view: JobView, *, now: bool) -> Priced:
-        """What a decision may count on: the ratio, and those at units that differ from it; infinite beyond `xi_max`.
+        """The ratios that a decision may rely on: the general one, and exceptions by units; infinite above `xi_max`.
 
-        On the units that it holds beside a partner now a job may stay whatever the ratio is: it came to have so few by
-        a leave, and the engine charges it.
+        On the units that it now holds with a partner, a job may stay whatever the ratio is: units left the trace to
+        bring it there, and the engine charges the slow-down.
         """
         most = math.inf if self.interference is None else self.interference.xi_max
         named = {int(n): ratio for n, ratio in side.at if n == int(n) and n <= view.job.jmax}

@@ -1,4 +1,4 @@
-"""Optimus (EuroSys'18): units go where they shorten the remaining time most, known or predicted from the loss."""
+"""Optimus (EuroSys'18): units go where they shorten the remaining time most; it is known, or predicted from loss."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from bft.replay.policies.predictions import number_in
 # Columns of a job whose loss is followed: samples of an epoch, and its curve (models/speed/loss_curve.py).
 EPOCH = "epoch_samples"
 LOSS = ("loss_b0", "loss_b1", "loss_b2")
-# Losses remembered of a job; beyond it every other one is forgotten.
+# Number of losses remembered per job; beyond it every second one is dropped.
 _MAX_LOSSES = 64
 
 
 @dataclass
 class Optimus:
-    """Give each job what it needs to run at all, then each unit where it saves most time, as long as it saves any.
+    """Give each job its minimum, then each unit to the job whose time it reduces most, as long as it reduces any.
 
-    The time that a job still needs on n units is its remaining work over its rate on n units, consolidated. Jobs whose
-    count does not change stay where they are; the others are placed anew, those with few units first, on the nodes with
+    The remaining time of a job on n units is its remaining work over its rate on n consolidated units. Jobs whose
+    count does not change stay where they are; the others are placed anew, small jobs first, on the nodes with the
     most free units.
 
-    The remaining work is known, as Pollux' artifact has it; or, `online`, predicted as the paper does: the loss that a
-    job has reached is seen at each decision, the curve 1 / (b0·k + b1) + b2 is fitted to all of them, and the job is
-    taken to be done once an epoch lowers the loss by `threshold` or less. A job of which fewer than five losses were
-    seen is taken to need one epoch more. Neither its total work nor its true curve is then looked at.
+    The remaining work is known, as in Pollux' artifact; or, with `online`, predicted as in the paper: the loss of a
+    job is observed at each decision, the curve 1 / (b0·k + b1) + b2 is fitted to all observations, and the job is
+    expected to end when an epoch lowers the loss by `threshold` or less. A job with fewer than five observed losses is
+    expected to need one more epoch. The job's total work and true curve are not used then.
 
     Parameters
     ----------
     interval_s
         Seconds between decisions; 0 decides whenever something happens.
     remaining
-        Where the remaining work comes from.
+        Source of the remaining work.
     threshold
-        Drop of the loss in an epoch at which a job has converged.
+        A job has converged when an epoch lowers its loss by this much or less.
     noise
-        Standard deviation of the losses seen, relative.
+        Relative standard deviation of the observed losses.
     seed
-        Of the noise.
+        Seed of the noise.
     """
 
     interval_s: float = field(default=60.0, metadata={"help": "seconds between decisions, 0: at every event"})
@@ -63,7 +63,7 @@ class Optimus:
     name: str = field(default="optimus", init=False)
     kind: ClassVar[Kind] = Kind(migrates=True, clairvoyant=True)  # online looks at what was done, not at what is left
     _seen: dict[str, list[tuple[float, float]]] = field(default_factory=dict, init=False, repr=False)
-    _count: dict[str, int] = field(default_factory=dict, init=False, repr=False)  # losses seen, forgotten ones too
+    _count: dict[str, int] = field(default_factory=dict, init=False, repr=False)  # losses seen, including dropped ones
 
     def __post_init__(self) -> None:
         for name, good in (("threshold", self.threshold > 0), ("noise", 0 <= self.noise < 1)):
@@ -71,7 +71,7 @@ class Optimus:
                 raise ValueError(f"{name}: {getattr(self, name)} has no meaning")
 
     def prepare(self, jobs: JobTable) -> JobTable:
-        """The jobs as they are; refused where `online` needs columns that they lack.
+        """The jobs unchanged; raise if `online` needs columns that they lack.
 
         Raises
         ------
@@ -84,12 +84,12 @@ class Optimus:
         return jobs
 
     def decide(self, state: State) -> Decision:
-        """Share out the idle units."""
+        """Distribute the idle units."""
         wake_ns = next_round(state.time_ns, self.interval_s)
         if not is_round(state.time_ns, self.interval_s):
             return keep_what_is_left(state, wake_ns=wake_ns)
         counts = share(state, self._work_left(state) if self.remaining == "online" else None)
-        if state.machine.units_per_node == 1:  # all placements are alike: the engine moves least
+        if state.machine.units_per_node == 1:  # all placements are equal; the engine moves as little as possible
             return Decision(tuple(counts), wake_ns=wake_ns)
         changed = sorted(
             (position for position, view in enumerate(state.jobs) if counts[position] != view.units),
@@ -104,11 +104,11 @@ class Optimus:
         return kept(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` says."""
+        """Restore `state`."""
         remember(self, state, inner=True)
 
     def _work_left(self, state: State) -> list[float]:
-        """Samples that each job is predicted to need yet."""
+        """Samples that each job is predicted to need until its end."""
         for view in state.finished:
             self._seen.pop(view.job.name, None)
             self._count.pop(view.job.name, None)
@@ -123,11 +123,11 @@ class Optimus:
                     del seen[1::2]
             fitted = fit_loss(*zip(*seen, strict=True)) if len(seen) >= LEAST_LOSSES else None
             total = done + 1 if fitted is None else fitted.converged(self.threshold)
-            left.append(max(total - done, 1.0) * epoch)  # who has not finished needs an epoch at least
+            left.append(max(total - done, 1.0) * epoch)  # an unfinished job needs at least one epoch
         return left
 
     def _factor(self, name: str) -> float:
-        """Noise on the next loss seen of a job; it depends on the seed, the job and how many were seen before."""
+        """Noise on a job's next observed loss; determined by the seed, the job and the number of earlier ones."""
         count = self._count[name] = self._count.get(name, 0) + 1
         if not self.noise:
             return 1.0
@@ -136,7 +136,7 @@ class Optimus:
 
 
 def _loss_of(job: Job) -> tuple[float, LossCurve]:
-    """Samples of an epoch, and the loss by epochs, that the columns of a job state.
+    """Samples per epoch, and the loss as a function of epochs, from a job's columns.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def _loss_of(job: Job) -> tuple[float, LossCurve]:
 
 
 def share(state: State, work_left: Sequence[float] | None = None) -> list[int]:
-    """Units for each job, by the drop in remaining time that one more brings; `work_left`: samples, if not known."""
+    """Units for each job, by how much one more unit reduces its remaining time; `work_left`: samples if predicted."""
     per, left = state.machine.units_per_node, state.idle
     counts = [0] * len(state.jobs)
     for position in sorted(range(len(counts)), key=lambda position: state.jobs[position].job.jmin):
@@ -185,7 +185,7 @@ def share(state: State, work_left: Sequence[float] | None = None) -> list[int]:
 
 
 def remaining_s(view: JobView, units: int, units_per_node: int, work: float | None = None) -> float:
-    """Seconds that a job still needs on so many units; for `work` samples, where its remaining work is not known."""
+    """Remaining seconds of a job on this many units; for `work` samples where the remaining work is predicted."""
     if work is None and isinstance(view.dynamics, ApplicationDynamics):
         return view.dynamics.iterations_left(view.progress) * view.dynamics.step_s(units, units_per_node)
     rate = float(view.job.rates[units])

@@ -1,8 +1,9 @@
-"""Whether a job should join a running one on its units, or wait until that has finished (IWQoS'24).
+"""Whether a job should join a running one on its units, or wait until that job has finished (IWQoS'24).
 
 Luo et al., "Scheduling Deep Learning Jobs in Multi-Tenant GPU Clusters via Wise Resource Sharing", IWQoS 2024. Two jobs
-on the same units, with as many seconds left as they would need alone; one iteration takes xi >= 1 times as long while
-they share, as long as alone once the other has finished. What counts is the mean of both completion times, from now.
+are on the same units, each with the seconds that it would still need alone. While they share, an iteration takes xi >=
+1 times as long; after one has finished, as long as alone. The criterion is the mean of both completion times, from now
+on.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from __future__ import annotations
 def together_s(newcomer_s: float, running_s: float, xi_newcomer: float, xi_running: float) -> float:
     """Mean completion time of two jobs that share from now on, seconds (T_con).
 
-    Who ends first takes xi times as long all the way. With the running job first, the newcomer has by then spent
-    xi_running * running_s and done the 1 / xi_newcomer-th part of that; the rest it does alone:
+    The job that ends first is slowed by its xi all the way. If that is the running job, the newcomer has by then spent
+    xi_running * running_s and done 1 / xi_newcomer of that; it does the rest alone:
 
         T_newcomer = newcomer_s + xi_running * running_s * (1 - 1 / xi_newcomer)
 
-    and mirrored when the newcomer ends first.
+    If the newcomer ends first, the roles are exchanged.
 
     Parameters
     ----------
@@ -31,12 +32,12 @@ def together_s(newcomer_s: float, running_s: float, xi_newcomer: float, xi_runni
 
 
 def pays(newcomer_s: float, running_s: float, xi_newcomer: float, xi_running: float) -> bool:
-    """Whether sharing from now on is better than one after the other: T_con < T_seq, free of cancellation.
+    """Whether sharing from now on beats one after the other: T_con < T_seq, without cancellation errors.
 
     One after the other, the mean completion time is T_seq = running_s + newcomer_s / 2.
 
-    Where the running job ends first, lengths cancel out. To start sharing later is never better than the better of the
-    two: as a function of the delay the mean is concave. So who does not join now need not be asked again.
+    If the running job ends first, lengths cancel out. Sharing that starts later is never better than the better of the
+    two, because the mean is concave in the delay. So a job that does not join now need not be considered again.
     """
     if xi_newcomer * newcomer_s >= xi_running * running_s:
         return xi_running * (1 - 1 / (2 * xi_newcomer)) < 1
@@ -44,5 +45,5 @@ def pays(newcomer_s: float, running_s: float, xi_newcomer: float, xi_running: fl
 
 
 def speed(xi_newcomer: float, xi_running: float) -> float:
-    """Work that two jobs do together in a second, in seconds of their work alone: above 1 sharing does more of it."""
+    """Work of two jobs together in a second, in seconds of their work alone: above 1 sharing increases throughput."""
     return 1 / xi_newcomer + 1 / xi_running

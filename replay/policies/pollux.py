@@ -1,4 +1,4 @@
-"""Pollux (OSDI'21): every minute all jobs are placed anew, such that the mean of their speed-ups is best."""
+"""Pollux (OSDI'21): every minute all jobs are placed anew to maximise the mean of their speed-ups."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from bft.replay.policies._pollux_search import FloatArray, IntArray, Moment, Sta
 from bft.replay.policies._rounds import is_round, keep_what_is_left, next_round
 from bft.replay.trace.node_trace import SECOND_NS
 
-# A job's speed-up is relative to this many nodes with its fair share of units, whatever that share is: published.
+# Published: speed-ups are relative to this many nodes with the job's fair share of units, whatever that share is.
 FAIR_NODES = 1
 
 
 @dataclass
 class Pollux:
-    """Maximise the generalised mean of the jobs' speed-ups over their fair share, restarts counted against it.
+    """Maximise the generalised mean of the jobs' speed-ups over their fair share, with a penalty on restarts.
 
-    Speed-ups are of goodput, as the jobs' agents have fitted it; a job that has not run yet is taken to scale
-    perfectly, one that has only a scalability curve goes by that. The placement is found by a genetic search. Where a
-    unit is a whole node only counts matter, and the best are found exactly instead.
+    Speed-ups are of goodput, as fitted by the jobs' agents. A job that has not run yet is expected to scale perfectly;
+    a job with only a scalability curve uses that. A genetic search determines the placement. If a unit is a whole node,
+    only counts matter, and the optimal counts are computed exactly instead.
 
     Parameters
     ----------
     interval_s
         Seconds between decisions; 0 decides whenever something happens.
     delay_s
-        Seconds that a restart is taken to cost.
+        Assumed cost of a restart in seconds.
     power
-        Exponent of the mean: the lower, the more it cares for the slowest.
+        Exponent of the mean: the lower, the more weight the slowest jobs get.
     population, generations
-        Candidates of the search, and how often they breed.
+        Candidates of the search, and number of generations.
     most_nodes, most_replicas
-        Nodes that a job may use, where these have several units, and replicas, where its goodput is fitted: beyond
-        them nothing was measured.
+        Upper bounds for a job: of nodes, where these have several units, and of replicas, where its goodput is fitted.
+        Nothing was measured above them.
     seed
-        Of the search.
+        Seed of the search.
     """
 
     interval_s: float = field(default=60.0, metadata={"help": "seconds between decisions, 0: at every event"})
-    delay_s: float = field(default=30.0, metadata={"help": "seconds that a restart is taken to cost"})
+    delay_s: float = field(default=30.0, metadata={"help": "assumed cost of a restart in seconds"})
     power: float = field(default=-1.0, metadata={"help": "exponent of the mean of speed-ups"})
     population: int = field(default=100, metadata={"help": "candidates of the search"})
     generations: int = field(default=100, metadata={"help": "generations of the search"})
@@ -57,7 +57,7 @@ class Pollux:
     seed: int = field(default=0, metadata={"help": "seed of the search"})
     name: str = field(default="pollux", init=False)
     kind: ClassVar[Kind] = Kind(migrates=True, tunes=True)
-    # The last population: whose rows, which nodes' columns, replicas by candidate, job and node.
+    # The last population: the jobs of its rows, the nodes of its columns, replicas by candidate, job and node.
     _jobs: tuple[str, ...] = field(default=(), init=False, repr=False)
     _nodes: tuple[int, ...] = field(default=(), init=False, repr=False)
     _states: States = field(default_factory=lambda: np.zeros((0, 0, 0), np.int16), init=False, repr=False)
@@ -71,7 +71,7 @@ class Pollux:
                 raise ValueError(f"{option}: expected at least {low}, not {getattr(self, option)}")
 
     def decide(self, state: State) -> Decision:
-        """Place all jobs at a round; between rounds they keep what they have."""
+        """Place all jobs at a round; between rounds they keep their units."""
         wake_ns = next_round(state.time_ns, self.interval_s)
         if not is_round(state.time_ns, self.interval_s) or not (state.idle and state.jobs):
             return keep_what_is_left(state, wake_ns=wake_ns)
@@ -82,7 +82,7 @@ class Pollux:
     # --- a unit is a node
 
     def _counts(self, state: State) -> tuple[int, ...]:
-        """Units for each job that maximise the mean: as a sum of terms, a multiple-choice knapsack."""
+        """Units for each job that maximise the mean: a sum of terms, so a multiple-choice knapsack."""
         views, penalty = state.jobs, self._penalties(state, state.jobs)
         tables = []
         for position, view in enumerate(views):
@@ -101,7 +101,7 @@ class Pollux:
     def _placement(self, state: State) -> dict[int, tuple[int, ...]]:
         """The units of each job that moves, by the best candidate."""
         per = state.machine.units_per_node
-        # Who has had least comes first, and has precedence where room is short.
+        # Jobs with the least service come first, and take precedence where there is not enough room.
         order = sorted(
             range(len(state.jobs)),
             key=lambda position: (state.jobs[position].unit_seconds, state.jobs[position].job.tsub_ns),
@@ -121,7 +121,7 @@ class Pollux:
             power=self.power,
         )
         names = tuple(view.job.name for view in views)
-        # A seed of its own for each round: what is resumed goes on as it would have.
+        # Each round has its own seed, so that a resumed replay continues identically.
         rng = np.random.default_rng([self.seed, state.time_ns])
         result, _ = search(
             moment, self._remembered(names, nodes), rng, population=self.population, generations=self.generations
@@ -143,7 +143,7 @@ class Pollux:
         return np.stack([speedup_table(_speed(view), 2, max_units, FAIR_NODES, _fair(state)) for view in views])
 
     def _remembered(self, names: Sequence[str], nodes: IntArray) -> States:
-        """The last population for the jobs and nodes of today."""
+        """The last population, mapped to the present jobs and nodes."""
         states = np.zeros((len(self._states), len(names), len(nodes)), np.int16)
         row_of = {name: row for row, name in enumerate(self._jobs)}
         column_of = {node: column for column, node in enumerate(self._nodes)}
@@ -159,13 +159,13 @@ class Pollux:
     # --- both
 
     def _penalties(self, state: State, views: Sequence[JobView]) -> FloatArray:
-        """Factor on a job's speed-up if it restarts: the share of its life that it does not spend on restarts."""
+        """Factor on a job's speed-up if it restarts: the share of its life not spent on restarts."""
         age_s = np.array([(state.time_ns - view.job.tsub_ns) / SECOND_NS for view in views])
         restarts = np.array([max(view.starts - 1, 0) + view.rescales for view in views])
         return np.asarray(np.maximum(age_s - self.delay_s * restarts, 0.0) / (age_s + self.delay_s))
 
     def _most(self, view: JobView) -> int:
-        """Most replicas worth trying: twice as many as were profiled."""
+        """Largest number of replicas to try: twice the largest profiled number."""
         if isinstance(view.dynamics, ApplicationDynamics):
             limits = view.dynamics.profile.application.limits
             return min(replica_cap(view.dynamics.profiled, limits, self.most_replicas), view.job.jmax)
@@ -176,12 +176,12 @@ class Pollux:
         return kept(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Begin the next search with the population in `state`."""
+        """Restore the population in `state`, where the next search begins."""
         remember(self, state, inner=True)
 
 
 def _speed(view: JobView) -> Speed:
-    """What is known of a job's speed."""
+    """The speed-up model of a job."""
     if isinstance(view.dynamics, ApplicationDynamics):
         return view.dynamics.goodput
     return view.job.scalability

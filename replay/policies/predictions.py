@@ -1,4 +1,4 @@
-"""What saved models say of jobs before a replay, as columns that policies read."""
+"""Predictions of saved models, written before a replay to columns that policies read."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _PROFILE: Final = ("gpu_util", "gmem_util", "gmem", "amp")
 
 
 def with_estimates(jobs: JobTable, model: str | Path) -> JobTable:
-    """Predict seconds at the request into the column `estimate_s`, for the jobs that have none.
+    """Predict seconds at the request into the column `estimate_s`, for jobs without an estimate.
 
-    All at once, since a prediction follows from the submission and from what the model has learnt; it does not learn
-    from jobs of the replay.
+    All at once: a prediction depends only on the submission and the trained model, which does not learn from jobs of
+    the replay.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def with_estimates(jobs: JobTable, model: str | Path) -> JobTable:
     Raises
     ------
     InputError
-        When the file is no such model, or a job lacks what it wants.
+        When the file is no such model, or a job lacks a required column.
     """
     from bft.models.prediction.duration import DurationEstimator
     from bft.models.prediction.saved_models import read_model
@@ -63,7 +63,7 @@ def with_scores(jobs: JobTable, model: str | Path) -> JobTable:
     Raises
     ------
     InputError
-        When the file is no such model, or a profile is none.
+        When the file is no such model, or a profile is invalid.
     """
     from bft.models.prediction.packing import PackingAnalyser
     from bft.models.prediction.saved_models import read_model
@@ -80,12 +80,12 @@ def with_scores(jobs: JobTable, model: str | Path) -> JobTable:
 
 
 def number_in(job: Job, column: str) -> float | None:
-    """A number in one of a job's further columns, None where there is none.
+    """A number in one of a job's additional columns, None if it is empty.
 
     Raises
     ------
     InputError
-        When there is something else.
+        When the cell is not a number.
     """
     value = job.extra.get(column)
     if is_gap(value):
@@ -97,7 +97,7 @@ def number_in(job: Job, column: str) -> float | None:
 
 
 def _submission(job: Job) -> Mapping[str, Any]:
-    """What is known of a job when it is submitted, as the estimator calls it."""
+    """The attributes of a job at submission, as the estimator expects them."""
     known = {"user": job.user, "vc": job.vc, "gpu_num": job.request, "submit_time": job.tsub_ns / SECOND_NS}
     return {**job.extra, **known}
 

@@ -20,18 +20,18 @@ from bft.replay.policies.rigid import start
 class QuasiShortestServiceFirst:
     """Run jobs by predicted duration x units, ascending, without preemption.
 
-    The prediction is the job's column `estimate_s`, as a regressor trained on past jobs gives it. A job without one,
-    or with one that is not above 0, is expected to run as long as jobs have run in this replay, on the mean: those of
-    its user with its model and units, else those of its user with its units, of its user, with its units, of anybody.
+    The prediction is the job's column `estimate_s`, from a regressor trained on past jobs. A job without one, or with
+    one that is not above 0, is expected to run as long as the mean of jobs finished in this replay: those of its user
+    with its model and units, else of its user with its units, of its user, with its units, or of all.
 
     Parameters
     ----------
     fallback_s
-        Expected seconds while no job has finished.
+        Expected seconds until a job has finished.
     backfill
-        Skip what does not fit, and continue.
+        Skip a job that does not fit, and continue.
     consolidate
-        Place each job on as few nodes as it needs; otherwise any units will do.
+        Place each job on as few nodes as possible; otherwise on any units.
     """
 
     fallback_s: float = field(default=1000.0, metadata={"help": "predicted seconds while nothing is known"})
@@ -43,7 +43,7 @@ class QuasiShortestServiceFirst:
     _past: dict[str, tuple[int, float]] = field(default_factory=dict, init=False, repr=False)  # jobs and mean, by kind
 
     def decide(self, state: State) -> Decision:
-        """Start those that are predicted to need least."""
+        """Start the jobs with the smallest predictions."""
         for view in state.finished:
             self._learn(view)
         for view in state.jobs:
@@ -53,15 +53,15 @@ class QuasiShortestServiceFirst:
         return start(state, waiting, spreads=lambda job: not self.consolidate, blocks=not self.backfill)
 
     def state(self) -> dict[str, Any]:
-        """Predictions made, and what it has learnt."""
+        """The predictions made, and the means of finished jobs."""
         return kept(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` says."""
+        """Restore `state`."""
         remember(self, state, inner=True)
 
     def _learn(self, view: JobView) -> None:
-        """A job has finished."""
+        """Learn from a finished job."""
         self._priority.pop(view.job.name, None)
         for kind in _kinds(view.job):
             count, mean = self._past.get(kind, (0, 0.0))
@@ -69,12 +69,12 @@ class QuasiShortestServiceFirst:
 
     def _predicted_s(self, job: Job) -> float:
         seconds = number_in(job, ESTIMATE)
-        if seconds is None or seconds <= 0:  # a regressor may say so of short jobs; it is no duration
+        if seconds is None or seconds <= 0:  # regressors may predict this for short jobs
             seconds = next((self._past[kind][1] for kind in _kinds(job) if kind in self._past), self.fallback_s)
         return seconds
 
 
 def _kinds(job: Job) -> list[str]:
-    """What a job is like, from the closest to anything; as texts, which a checkpoint can hold."""
+    """Descriptions of a job, from the most specific to none; as texts, which a checkpoint can hold."""
     user, units = f"user {job.user!r}", f"{job.request} units"
     return [f"{user}, model {job.model!r}, {units}", f"{user}, {units}", user, units, ""]

@@ -1,4 +1,4 @@
-"""Policies by name: ours, and those that other packages register in the entry-point group `bft.policies`."""
+"""Policies by name: those of this package, and those that others register in the entry-point group `bft.policies`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bft.models.plugins import PluginGroup
 from bft.replay.engine.port import Kind, Policy
 
 GROUP = "bft.policies"
-# Name -> where it lives; a module is imported when its policy is asked for.
+# Name -> module and class; a module is imported when its policy is requested.
 BUILT_IN = {
     "milp": "milp:MilpPolicy",
     "milp-sharing": "milp_sharing:MilpSharingPolicy",
@@ -35,13 +35,13 @@ BUILT_IN = {
     "sjf-bsbf": "sjf_bsbf:SjfBestSharing",
 }
 _POLICIES = PluginGroup(GROUP, "policy", BUILT_IN)
-# Policies of this process alone, by name: see `named`.
+# Policies known only in this process, by name: see `named`.
 _HERE: dict[str, Callable[..., Policy]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyOption:
-    """A constant of a policy that a user may set: its name, type, default, and what it means."""
+    """A constant of a policy that a user may set: its name, type, default, and meaning."""
 
     name: str
     type: Any
@@ -49,29 +49,29 @@ class PolicyOption:
     help: str
 
     def parse(self, text: str) -> Any:
-        """The value that a text states; ValueError when it is none of this type."""
+        """Convert a text to the value; ValueError if it is not of this type."""
         return _parsed(self.type, text.strip())
 
     @property
     def expected(self) -> str:
-        """What a value must look like."""
+        """A description of valid values."""
         return _expected(self.type)
 
 
 def each_policy_name() -> Iterator[str]:
-    """Yield all policies that can be asked for here, those of other packages last."""
+    """Yield all available policies, those of other packages last."""
     yield from _HERE
     yield from _POLICIES.each()
 
 
 def policy_names() -> list[str]:
-    """All policies that can be asked for here."""
+    """Names of all available policies."""
     return list(each_policy_name())
 
 
 @contextmanager
 def named(name: str, factory: Callable[..., Policy]) -> Iterator[None]:
-    """While the block runs, `name` asks for what `factory` makes: a policy of a notebook, which no package registers.
+    """While the block runs, `name` refers to what `factory` makes: for a policy in a notebook, without a package.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def policy_factory(name: str) -> Callable[..., Policy]:
     Raises
     ------
     InputError
-        When there is no such policy, or the package that brings it cannot be loaded or brings something else.
+        When there is no such policy, or its package cannot be loaded or provides something else.
     """
     if name in BUILT_IN:
         module, attribute = BUILT_IN[name].split(":")
@@ -119,7 +119,7 @@ def policy_factory(name: str) -> Callable[..., Policy]:
 
 
 def check_made(name: str, policy: object) -> None:
-    """Refuse what is no policy, or states an invalid kind, before anything is replayed."""
+    """Raise if this is no policy, or states an invalid kind, before anything is replayed."""
     if not isinstance(getattr(policy, "name", None), str):
         raise InputError(f"policy {name!r}: it needs a `name`, which the results record")
     if not callable(getattr(policy, "decide", None)):
@@ -135,12 +135,12 @@ def _check_kind(name: str, made: object) -> None:
 
 
 def policy_options(factory: Callable[..., Policy], settings: Sequence[str] = ()) -> list[PolicyOption]:
-    """The constants of a policy that a user may set: the fields of its dataclass, but for those that the run fills.
+    """The constants of a policy that a user may set: the fields of its dataclass, except those that the run fills.
 
     Parameters
     ----------
     factory
-        As `policy_factory` gives it.
+        From `policy_factory`.
     settings
         Names that the run fills.
     """
@@ -163,9 +163,9 @@ def make_policy(name: str, settings: Mapping[str, Any], given: Mapping[str, str]
     name
         One of `policy_names`.
     settings
-        What the run knows, by name: fields of these names are filled from it.
+        Values from the run, by field name: fields with these names get them.
     given
-        What the user sets, as texts by name of the field.
+        Values from the user, as texts by field name.
 
     Raises
     ------

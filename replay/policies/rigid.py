@@ -1,7 +1,7 @@
-"""The walk of a queue by jobs that run with the units they ask for, or not at all.
+"""Walking a queue of jobs that run with the units they ask for, or not at all.
 
-Both walks take positions in `State.jobs`, most urgent first. No running job is ever moved: it keeps its units, or gives
-all of them to somebody more urgent.
+All walks take positions in `State.jobs`, most urgent first. A running job is never moved: it keeps its units, or gives
+all of them to a more urgent job.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Spreads: TypeAlias = Callable[[Job], bool]
 
 
 def start(state: State, waiting: Iterable[int], *, spreads: Spreads, blocks: bool = False) -> Decision:
-    """Start waiting jobs in turn on free units; running ones are not touched.
+    """Start waiting jobs in turn on free units; running jobs are not touched.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def start(state: State, waiting: Iterable[int], *, spreads: Spreads, blocks: boo
 
 
 def within_quota(state: State, order: Iterable[int]) -> list[int]:
-    """The most urgent jobs whose requests fit the idle units by number alone; who does not fit is skipped.
+    """The most urgent jobs whose requests together fit the number of idle units; a job that does not fit is skipped.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ def within_quota(state: State, order: Iterable[int]) -> list[int]:
 def run_by_quota(state: State, order: Sequence[int], *, spreads: Spreads) -> Decision:
     """Run the most urgent jobs that fit by number of units, as Lucid's artifact does; all others stop.
 
-    Of those that fit, the waiting ones then look for a place in turn. A job that finds none waits on, and its
-    share goes to nobody else.
+    The waiting jobs among those that fit then look for a place in turn. A job without a place waits on, and its share
+    goes to no other job.
 
     Parameters
     ----------
@@ -108,11 +108,11 @@ def run_by_quota(state: State, order: Sequence[int], *, spreads: Spreads) -> Dec
 def run(state: State, order: Sequence[int], *, spreads: Spreads) -> Decision:
     """Run the most urgent jobs that fit, preempting those that no longer do.
 
-    Each job in turn takes what it needs of the units that nobody before it has taken; who does not fit is skipped. A
-    newcomer that finds too few free units, or too scattered ones, takes those of less urgent running jobs: first of
-    those for which, by number of units, no room is left behind it anyhow, then of the least urgent; nobody gives way
-    whose units are not needed. Who gave way though enough other units are free gets its chance at once: the decision
-    asks to be woken.
+    Each job in turn takes its request from the units not taken by earlier jobs; a job that does not fit is skipped. A
+    newcomer with too few or too scattered free units takes units of less urgent running jobs: first of jobs for which,
+    by number of units, no room is left behind it anyway, then of the least urgent ones. A job gives way only if its
+    units are needed. If it gave way although enough other units are free, the decision asks to be woken at once, so
+    that the job gets its chance.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def run(state: State, order: Sequence[int], *, spreads: Spreads) -> Decision:
         units = places.take(needed, spread=spread)
         if units is None:
             behind = [other for other in order[turn + 1 :] if state.jobs[other].units and other not in placed]
-            behind.sort(key=lambda other: other in excess)  # stable: the last give way first
+            behind.sort(key=lambda other: other in excess)  # stable: the last ones give way first
             for other in _giving_way(state, behind, places, needed, spread=spread, per=per):
                 placed[other] = ()
                 places.give_back(state.jobs[other].held)
@@ -160,7 +160,7 @@ def run(state: State, order: Sequence[int], *, spreads: Spreads) -> Decision:
 
 
 def _excess(state: State, order: Sequence[int]) -> set[int] | None:
-    """Running jobs that find no room, by number of units, once those before them have theirs; None: nobody starts."""
+    """Running jobs without room, by number of units, after earlier jobs have theirs; None: no job starts."""
     left = state.idle
     starts = False
     running = set(state.running)
@@ -179,7 +179,7 @@ def _excess(state: State, order: Sequence[int]) -> set[int] | None:
 def _giving_way(
     state: State, behind: Sequence[int], places: Places, needed: int, *, spread: bool, per: int
 ) -> list[int]:
-    """Of running jobs, most important first, those whose units make room for a newcomer: none if all are too few."""
+    """Of running jobs, most important first, those whose units make room for a newcomer; empty if all are too few."""
     room = places.by_node()
 
     def change(position: int, sign: int) -> None:
@@ -194,7 +194,7 @@ def _giving_way(
             break
     else:
         return []
-    for position in chosen[::-1]:  # the most important first: is it needed at all?
+    for position in chosen[::-1]:  # most important first: is its room needed at all?
         change(position, -1)
         if _fits(room, needed, spread=spread, per=per):
             chosen.remove(position)
@@ -204,7 +204,7 @@ def _giving_way(
 
 
 def _fits(room: dict[int, int], needed: int, *, spread: bool, per: int) -> bool:
-    """Whether `Places` with so much room on each node would have units for a job."""
+    """Whether `Places` with this much room on each node would have units for a job."""
     if spread or per == 1:
         return sum(room.values()) >= needed
     whole, rest = divmod(needed, per)
@@ -215,17 +215,17 @@ def _fits(room: dict[int, int], needed: int, *, spread: bool, per: int) -> bool:
 
 
 class _Refused:
-    """Sizes that found no room. What is free only shrinks in a walk, so nothing larger need be tried after them."""
+    """Sizes that found no room. Free room only shrinks during a walk, so nothing larger need be tried after them."""
 
     def __init__(self) -> None:
         self._least = {False: math.inf, True: math.inf}
 
     def note(self, units: int, spread: bool) -> None:
-        """So many units were not to be had."""
+        """Record that this many units were not available."""
         self._least[spread] = min(self._least[spread], units)
-        if spread:  # what cannot even be scattered cannot be consolidated
+        if spread:  # units that are not available scattered are not available consolidated
             self._least[False] = min(self._least[False], units)
 
     def surely(self, units: int, spread: bool) -> bool:
-        """Whether so many units are not to be had either."""
+        """Whether this many units are known to be unavailable."""
         return units >= self._least[spread]

@@ -1,4 +1,4 @@
-"""Shortest first, by those who know how long jobs take."""
+"""Shortest job first, with known durations."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ By = Literal["time", "unit-time", "units"]
 
 @dataclass
 class ShortestFirst:
-    """Run jobs by their total time at the size they ask for, shortest first, without preemption; knows the times.
+    """Run jobs by total time at the requested size, shortest first, without preemption; uses true durations.
 
     Parameters
     ----------
     backfill
-        Skip what does not fit, and continue.
+        Skip a job that does not fit, and continue.
     consolidate
-        Place each job on as few nodes as it needs; otherwise any units will do.
+        Place each job on as few nodes as possible; otherwise on any units.
     """
 
     backfill: bool = field(default=False, metadata={"help": "skip jobs that do not fit, and continue"})
@@ -31,7 +31,7 @@ class ShortestFirst:
     _seconds: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def decide(self, state: State) -> Decision:
-        """Start the shortest."""
+        """Start the shortest jobs."""
         if not state.free:
             return Decision.keep()
         waiting = sorted(state.waiting, key=lambda position: self._total_s(state.jobs[position].job))
@@ -46,17 +46,17 @@ class ShortestFirst:
 
 @dataclass
 class ShortestRemainingFirst:
-    """Run the jobs with the shortest remaining time at the size they ask for, with preemption; knows the times.
+    """Run jobs with the shortest remaining time at the requested size, with preemption; uses true durations.
 
     Parameters
     ----------
     by
-        What is short: remaining `time`; remaining `unit-time`, time x units; or `units`, whatever the time.
+        The quantity to sort by: remaining `time`; remaining `unit-time`, time x units; or `units`, without time.
     consolidate
-        Place each job on as few nodes as it needs; otherwise any units will do.
+        Place each job on as few nodes as possible; otherwise on any units.
     compat
-        As Lucid's artifact runs it: who fits by number of units but finds no place keeps its share of them from all
-        others.
+        As in Lucid's artifact: a job that fits by number of units but finds no place keeps its share from all other
+        jobs.
     """
 
     by: By = field(default="time", metadata={"help": "what is short: remaining time, remaining unit-time, or units"})
@@ -66,7 +66,7 @@ class ShortestRemainingFirst:
     kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True)
 
     def decide(self, state: State) -> Decision:
-        """Run the shortest; of equals those that run already, then those with fewer units or submitted earlier."""
+        """Run the shortest; among equals running jobs first, then those with fewer units, then by submission."""
         order = sorted(range(len(state.jobs)), key=lambda position: self._key(state.jobs[position]))
         walk = run_by_quota if self.compat else run
         return walk(state, order, spreads=lambda job: not self.consolidate)

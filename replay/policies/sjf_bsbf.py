@@ -15,20 +15,20 @@ from bft.replay.policies.shortest import seconds_at_request
 
 @dataclass
 class SjfBestSharing:
-    """Shortest first, without preemption; who finds too few free units joins running jobs where that pays.
+    """Shortest first, without preemption; a job with too few free units joins running jobs where that pays.
 
-    It knows the times. Waiting jobs are tried by remaining time; who finds no room is skipped. A newcomer takes free
-    units, else those of running jobs too, first of the one with which both complete earliest on the mean, as long as
-    that is earlier than one after the other (`pairing.pays`). It may sit on several jobs, and a job may have several
-    newcomers, on a unit at most one. How long a running job still takes is counted at its present pace, and so is what
-    a further partner costs.
+    It uses true durations. Waiting jobs are tried by remaining time; a job without room is skipped. A newcomer takes
+    free units, else also those of running jobs: first of the one with the smallest mean completion time together, as
+    long as that is smaller than one after the other (`pairing.pays`). It may share with several jobs, and a job with
+    several newcomers, at most one per unit. The remaining time of a running job, and the cost of a further partner, are
+    computed at its present speed.
 
     Parameters
     ----------
     consolidate
-        Place each job on as few nodes as it needs; otherwise any units will do.
+        Place each job on as few nodes as possible; otherwise on any units.
     interference
-        Who may share with whom, and their ratios.
+        The pairs that may share, and their ratios.
     """
 
     consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
@@ -37,7 +37,7 @@ class SjfBestSharing:
     kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True, shares=True)
 
     def decide(self, state: State) -> Decision:
-        """Start the shortest."""
+        """Start the shortest jobs."""
         waiting = list(state.waiting)
         twice = sum(view.shared for view in state.jobs) // 2
         if not waiting or twice == state.idle:  # every unit has two holders
@@ -51,14 +51,14 @@ class _Walk:
     def __init__(self, policy: SjfBestSharing, state: State) -> None:
         self._policy, self._state, self._jobs = policy, state, state.jobs
         self._seconds = [seconds_at_request(view.job, view.remaining) for view in state.jobs]
-        self._pace = [1.0] * len(state.jobs)  # how many times longer than alone each runs
+        self._pace = [1.0] * len(state.jobs)  # slow-down of each job relative to running alone
         for position, view in enumerate(state.jobs):
             for partner, _ in view.partners:
                 self._slow_down(position, partner)
         self._room = self._opened()
 
     def decision(self, waiting: list[int]) -> Decision:
-        """Who starts where."""
+        """The jobs that start, with their units."""
         room = self._room
         refused = Refused(self._policy.interference)
         placed = {}
@@ -81,7 +81,7 @@ class _Walk:
         return Decision.placed(placed)
 
     def _opened(self) -> SharedPlaces:
-        """What is free, and the units that one job holds."""
+        """The free units, and those held by one job."""
         holders = Counter(unit for view in self._jobs for unit in view.held)
         machine = self._state.machine
         room = SharedPlaces(free_units(self._state, machine.places(), holders), machine.units_per_node)

@@ -1,4 +1,4 @@
-"""What solves a decision, and how well: one value for the command line, config files, policies and Python."""
+"""Which solver makes a decision, and how: one value for the command line, config files, policies and Python."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from bft.models.plugins import PluginGroup
 if TYPE_CHECKING:
     from bft.milp import Problem, Solution
 
-# As `bft.milp.backend_names` has them, which would import what nobody needs who asks for help.
+# As in `bft.milp.backend_names`, whose import would be too slow for printing help.
 BACKENDS = ("auto", "cbc", "highs", "scipy", "gurobi", "exact")
 FORMULATIONS = ("auto", "modes", "node", "items", "flow")
 TIES = ("canonical", "solver")
-# Ours and those of other packages; `bft.milp` loads them.
+# Including those of other packages; loaded by `bft.milp`.
 _BACKENDS = PluginGroup("bft.backends", "backend", BACKENDS)
 
 
 @dataclass(frozen=True, slots=True)
 class SolverOptions:
-    """What `bft.milp.solve` is asked, as a value that checks itself.
+    """The solver arguments of `bft.milp.solve`, as a value that checks itself.
 
     Parameters
     ----------
     backend
-        What solves the model; `auto` is exact where it applies, else cbc.
+        The solver; `auto` is exact where it applies, else cbc.
     formulation
-        How the model is written: `modes` or `node`; with sharing `items` or `flow`; `auto` takes modes or items.
+        The model: `modes` or `node`; with sharing `items` or `flow`; `auto` takes modes or items.
     strict_reference
-        Keep the too small big-M of the published model (formulation `node`).
+        Keep the published model's big-M, which is too small (formulation `node`).
     time_limit_s
         Seconds for one decision; None for no limit.
     gap
@@ -38,14 +38,14 @@ class SolverOptions:
     threads
         Threads that a solver may use.
     ties
-        Of several optima: the `canonical` one, whatever solves, or the `solver`'s own.
+        Among several optima: the `canonical` one, whatever the backend, or the `solver`'s own.
     verify
-        Check every answer by the exact dynamic programme (DP), also where `ties` or `gap` leave the solver's own.
+        Check every answer by the exact dynamic programme (DP), even if `ties` or `gap` keep the solver's own.
 
     Raises
     ------
     InputError
-        When a value is not allowed; names the option as the command line does.
+        When a value is not allowed; names the option as on the command line.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class SolverOptions:
 
     def solve(self, problem: Problem) -> Solution:
         """Solve an allocation problem; see `bft.milp.solve` for what may be raised."""
-        from bft import milp  # only now, as the command line reads options before it needs NumPy and Numba
+        from bft import milp  # imported late: the command line reads options before it needs NumPy and Numba
 
         given: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
         return milp.solve(problem, time_limit=given.pop("time_limit_s"), **given)

@@ -1,4 +1,4 @@
-"""Shortest remaining first, where those who find no room share the units of others (ξ sharing, IWQoS'24)."""
+"""Shortest remaining time first; jobs without room share the units of others (ξ sharing, IWQoS'24)."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Placement = dict[int, tuple[int, ...]]
 
 @dataclass
 class _SharedSrtf(ABC):
-    """What both have in common.
+    """The common part of both policies.
 
-    First plain srtf decides who has units of its own: a unit that two jobs hold counts as the more urgent one's. Then
-    a running job whose units it gave to a newcomer stays beside it if they may share; otherwise it stops. Last, those
-    still waiting take free units and those of running jobs. Nobody is ever stopped so that others can share.
+    First plain srtf decides which jobs have units of their own: a unit with two holders counts for the more urgent one.
+    Then a running job whose units were given to a newcomer stays beside it if they may share; otherwise it stops.
+    Last, waiting jobs take free units and units of running jobs. No job is ever stopped to let others share.
 
-    A job with a partner gets no other one, but a newcomer may sit on several running jobs.
+    A job with a partner gets no second one, but a newcomer may share with several running jobs.
 
     Parameters
     ----------
     consolidate
-        Place each job on as few nodes as it needs; otherwise any units will do.
+        Place each job on as few nodes as possible; otherwise on any units.
     interference
-        Who may share with whom, and their ratios.
+        The pairs that may share, and their ratios.
     """
 
     consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
@@ -41,10 +41,10 @@ class _SharedSrtf(ABC):
 
     @abstractmethod
     def worth(self, seconds: tuple[float, float], ratios: tuple[float, float]) -> float | None:
-        """How good it is that a newcomer joins a running job (newcomer's first), None if it shall not."""
+        """Value of a newcomer joining a running job (first ratio: the newcomer's); None if it must not join."""
 
     def decide(self, state: State) -> Decision:
-        """Run the shortest, and let others share."""
+        """Run the shortest jobs, and let others share."""
         if not len(state.waiting):
             return Decision.keep()
         return _Walk(self, state).decision()
@@ -52,28 +52,28 @@ class _SharedSrtf(ABC):
 
 @dataclass
 class SrtfAllShared(_SharedSrtf):
-    """Shortest remaining first, preemptive; who finds too few free units shares with whom it may; knows the times.
+    """Preemptive shortest remaining time first; a job without room shares with any allowed job; uses true durations.
 
-    Running jobs are tried from the shortest remaining time on, and each takes at most one newcomer.
+    Running jobs are tried from the shortest remaining time upwards; each takes at most one newcomer.
     """
 
     name: str = field(default="srtf-ars", init=False)
 
     def worth(self, seconds: tuple[float, float], ratios: tuple[float, float]) -> float | None:
-        """All are as good."""
+        """All pairs are equally good."""
         return 0.0
 
 
 @dataclass
 class SrtfWiselyShared(_SharedSrtf):
-    """Shortest remaining first, preemptive; who finds too few free units shares where it helps; knows the times.
+    """Preemptive shortest remaining time first; a job without room shares where it helps; uses true durations.
 
     Parameters
     ----------
     helps
-        When sharing helps, and which partner is best. `completion`: the mean completion time of both is less than one
-        after the other, and the partner with the least. `speed`: together they do more work in a second than one
-        alone, and the partner with the most.
+        When sharing helps, and which partner is best. `completion`: the mean completion time of both is smaller than
+        one after the other; the best partner has the smallest mean. `speed`: together they do more work per second
+        than one alone; the best partner has the most.
     """
 
     helps: Literal["completion", "speed"] = field(
@@ -82,7 +82,7 @@ class SrtfWiselyShared(_SharedSrtf):
     name: str = field(default="srtf-wrs", init=False)
 
     def worth(self, seconds: tuple[float, float], ratios: tuple[float, float]) -> float | None:
-        """By what `helps` says."""
+        """The value according to `helps`."""
         if self.helps == "speed":
             gained = speed(*ratios)
             return gained if gained > 1 else None
@@ -95,15 +95,15 @@ class _Walk:
     def __init__(self, policy: _SharedSrtf, state: State) -> None:
         self._policy, self._state, self._jobs = policy, state, state.jobs
         self._seconds = [seconds_at_request(view.job, view.remaining) for view in state.jobs]
-        # Of equals those that run already, then those admitted first: as srtf.
+        # Among equals, running jobs first, then by admission: as in srtf.
         self._order = sorted(
             range(len(state.jobs)), key=lambda position: (self._seconds[position], not state.jobs[position].units)
         )
         self._placed: Placement = {}
-        self._sharing: set[int] = set()  # positions of jobs that have a partner in the end
+        self._sharing: set[int] = set()  # positions of jobs with a partner after this decision
 
     def decision(self) -> Decision:
-        """Who runs where."""
+        """The units of every job."""
         views, order = _owners(self._jobs, self._order)
         alone = run(replace(self._state, jobs=views), order, spreads=lambda job: not self._policy.consolidate)
         self._placed.update((position, tuple(units)) for position, units in (alone.placement or {}).items())
@@ -112,12 +112,12 @@ class _Walk:
         else:
             self._sharing.update(position for position, view in enumerate(self._jobs) if view.partners)
         elsewhere = self._join()
-        if alone.wake_ns is not None:  # somebody gave way though there are other units
+        if alone.wake_ns is not None:  # a job gave way although other units are free
             elsewhere = elsewhere or any(not units for units in self._placed.values())
         return Decision.placed(self._placed, wake_ns=self._state.time_ns + 1 if elsewhere else None)
 
     def _stay(self) -> None:
-        """Of the running jobs whose units newcomers get, let those stay that may share with them; stop the others."""
+        """Of the running jobs whose units newcomers get, keep those that may share with them; stop the others."""
         on: dict[int, list[int]] = {unit: [position] for position, units in self._placed.items() for unit in units}
         joined: set[int] = set()
         for position in self._order:
@@ -142,7 +142,7 @@ class _Walk:
                 self._sharing |= {position, *beside}
 
     def _join(self) -> bool:
-        """Let waiting jobs share; return whether a stopped job would find room elsewhere, at its next turn."""
+        """Let waiting jobs share; return whether a stopped job would find room elsewhere at its next turn."""
         hosts_left = [position for position in self._order if position not in self._sharing and self._held(position)]
         if self._policy.interference is None or not hosts_left:
             return False
@@ -168,11 +168,11 @@ class _Walk:
         return elsewhere
 
     def _held(self, position: int) -> tuple[int, ...]:
-        """What a job holds in the end."""
+        """The units of a job after this decision."""
         return self._placed.get(position, self._jobs[position].held)
 
     def _room(self, hosts: Iterable[int]) -> SharedPlaces:
-        """What is free, and the units of those that run without a partner."""
+        """The free units, and those of jobs that run without a partner."""
         taken = {unit for position in range(len(self._jobs)) for unit in self._held(position)}
         free = free_units(self._state, self._state.machine.places(), taken)
         stopped = (unit for position, units in self._placed.items() if not units for unit in self._jobs[position].held)
@@ -199,7 +199,7 @@ class _Walk:
 
 
 def _owners(jobs: Sequence[JobView], order: Sequence[int]) -> tuple[tuple[JobView, ...], list[int]]:
-    """The jobs as if each unit had one holder, the most urgent one; and their order without those that have none so."""
+    """The jobs, each unit counted for its more urgent holder only; and the order of those that have units then."""
     if not any(view.partners for view in jobs):
         return tuple(jobs), list(order)
     views = list(jobs)

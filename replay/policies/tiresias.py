@@ -1,6 +1,6 @@
 """Tiresias: least attained service first, in few queues (Gu et al., NSDI'19).
 
-docs/decisions/0010-tiresias.md says where its public simulator differs from what is built here.
+docs/decisions/0010-tiresias.md lists the differences from its public simulator.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bft.replay.policies.gittins import ServiceDistribution, read_samples
 from bft.replay.policies.rigid import run, run_by_quota
 from bft.replay.trace.node_trace import SECOND_NS
 
-# Service is a sum of doubles: a job that is due at an instant is due although it lacks so many unit-seconds.
+# Service is a sum of floats: a job that is due at an instant counts as due if it lacks at most this many unit-seconds.
 ROUNDING = 1e-6
 
 
@@ -30,9 +30,9 @@ def _option(default: Any, text: str) -> Any:
 
 @dataclass(slots=True)
 class _Standing:
-    """What counts for a job's priority: its queue, and what it had when it was last promoted, or came.
+    """The state behind a job's priority: its queue, and its service when it was last promoted or submitted.
 
-    `counted_ns` is when it first ran after that; it can have waited since then only.
+    `counted_ns` is when it first ran after that; waiting counts only from then on.
     """
 
     queue: int = 0
@@ -41,45 +41,45 @@ class _Standing:
     counted_ns: int | None = None
 
     def service(self, view: JobView) -> float:
-        """Unit-seconds since then."""
+        """Unit-seconds since the last promotion or submission."""
         return view.unit_seconds - self.unit_seconds
 
     def executed(self, view: JobView) -> float:
-        """Seconds that it ran since then."""
+        """Seconds of running since then."""
         return view.executed_s - self.executed_s
 
     def waited(self, view: JobView, now_ns: int) -> float:
-        """Seconds that it did not run, since it ran first."""
+        """Seconds of not running since its first run."""
         counted_ns = now_ns if self.counted_ns is None else self.counted_ns
         return max((now_ns - counted_ns) / SECOND_NS - self.executed(view), 0.0)
 
 
 @dataclass
 class TiresiasL:
-    """Run the jobs with the least attained service (units x time) first, with preemption; knows no durations (2D-LAS).
+    """Run the jobs with the least attained service (units x time) first, with preemption; needs no durations (2D-LAS).
 
-    A job enters the first queue, and the next one when its service crosses a limit. Queues are walked in order, each
-    first come first served with running jobs ahead of waiting ones; who does not fit is skipped.
+    A job enters the first queue, and the next one when its service reaches a limit. Queues are served in order; within
+    a queue running jobs come first, then the order of submission. A job that does not fit is skipped.
 
     Parameters
     ----------
     limits
         Service at which a job leaves each queue but the last, ascending.
     promote
-        PROMOTEKNOB: a job that has waited so many times as long as it ran goes back to the first queue, and is counted
-        anew; 0: never.
+        PROMOTEKNOB: a job that has waited this many times as long as it ran goes back to the first queue, with counting
+        restarted; 0: never.
     placement
-        `skewed`: jobs whose model's tensors are skewed lie on as few nodes as they need; `all` jobs do; or `none`.
+        `skewed`: jobs whose model has skewed tensors use as few nodes as possible; `all` jobs do; or `none`.
     skew_threshold
-        Skew above which a model is skewed.
+        A model with a larger skew counts as skewed.
     interval_s
         Seconds between decisions; 0 decides whenever something happens.
     late_demotion
-        Find out about a crossing as late as the public simulator does: it takes executed seconds for service when it
-        looks for the next one.
+        Detect a reached limit as late as the public simulator, which mistakes executed seconds for service when it
+        computes the next time.
     compat
-        As Lucid's artifact runs it: a queue is in order of submission, whether jobs run or wait, and who fits by number
-        of units but finds no place keeps its share of them from all others.
+        As in Lucid's artifact: a queue is in order of submission, for running and waiting jobs alike, and a job that
+        fits by number of units but finds no place keeps its share from all other jobs.
     """
 
     limits: tuple[float, ...] = _option((3250.0, 7200.0), "unit-seconds at which a job leaves each queue but the last")
@@ -126,15 +126,15 @@ class TiresiasL:
         return decision.waking(self._next(state, decision))
 
     def state(self) -> dict[str, Any]:
-        """Who is in which queue, and since when."""
+        """The queue of each job, and since when."""
         return kept(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` says."""
+        """Restore `state`."""
         remember(self, state, inner=True)
 
     def _admit(self, positions: Mapping[str, int]) -> None:
-        """Forget those that have finished; new ones enter the first queue."""
+        """Forget finished jobs; new jobs enter the first queue."""
         self._queues = [[name for name in queue if name in positions] for queue in self._queues]
         self._standings = {name: one for name, one in self._standings.items() if name in positions}
         for name in positions:
@@ -143,14 +143,14 @@ class TiresiasL:
                 self._queues[0].append(name)
 
     def _place(self, view: JobView, now_ns: int) -> None:
-        """Demote a job that has crossed limits, promote one that has waited for long."""
+        """Demote a job that has reached limits, promote one that has waited long enough."""
         one = self._standings[view.job.name]
         slack = -ROUNDING if self.compat else ROUNDING
         while one.queue < len(self.limits) and one.service(view) >= self.limits[one.queue] - slack:
-            if self.late_demotion and not view.units:  # there, only running jobs are looked at
+            if self.late_demotion and not view.units:  # the simulator checks running jobs only
                 break
             self._move(view.job.name, one, one.queue + 1)
-            if self.late_demotion:  # and they are moved by one queue at an event
+            if self.late_demotion:  # and moves them by one queue per event
                 break
         if not view.units and self._may_be_promoted(view, one) and self._promotion_s(view, one, now_ns) <= ROUNDING:
             self._move(view.job.name, one, 0)
@@ -162,7 +162,7 @@ class TiresiasL:
         one.queue = queue
 
     def _sort(self, state: State, positions: Mapping[str, int]) -> None:
-        """Order jobs within queues: as they came."""
+        """The order of jobs within queues: by submission."""
 
     def _spreads(self, job: Job) -> bool:
         if self.placement == "skewed":
@@ -170,7 +170,7 @@ class TiresiasL:
         return self.placement == "none"
 
     def _next(self, state: State, decision: Decision) -> int | None:
-        """When to decide anew though nothing happens: at the next crossing or promotion, or the round after it."""
+        """When to decide anew even without an event: at the next demotion or promotion, or the round after it."""
         waits = []
         for view, units in zip(state.jobs, decision.counts_in(state), strict=True):
             one = self._standings[view.job.name]
@@ -186,15 +186,15 @@ class TiresiasL:
         return next_round(wake_ns - 1, self.interval_s)
 
     def _may_be_promoted(self, view: JobView, one: _Standing) -> bool:
-        """Whether a job is promoted if it waits for long: what is in the first queue, or has not run, gains nothing."""
+        """Whether a job would be promoted after a long wait: not if it is in the first queue, or has never run."""
         return self.promote > 0 and one.queue > 0 and one.executed(view) > 0
 
     def _promotion_s(self, view: JobView, one: _Standing, now_ns: int) -> float:
-        """Seconds until a waiting job will have waited for long enough."""
+        """Seconds until a waiting job will have waited long enough."""
         return self.promote * one.executed(view) - one.waited(view, now_ns)
 
     def _crossing_s(self, one: _Standing, view: JobView, units: int) -> float:
-        """Seconds until a job that runs on so many units crosses the limit of its queue."""
+        """Seconds until a job running on this many units reaches the limit of its queue."""
         limit = self.limits[one.queue]
         if self.late_demotion:
             return (limit - one.executed(view)) // units
@@ -203,10 +203,10 @@ class TiresiasL:
 
 @dataclass
 class TiresiasG(TiresiasL):
-    """Run first who is likely to finish soon: as tiresias-l, in each queue by the Gittins index of past services.
+    """Like tiresias-l, with jobs of a queue ordered by the Gittins index of past services: likely to finish soon first.
 
-    The index is looked up at decisions. Without samples the services of the jobs that have finished in this replay are
-    taken; while there are none all indices are 0. Of equal indices the job submitted first comes first.
+    The index is computed at decisions. Without samples it uses the services of jobs finished in this replay; until
+    there are any, all indices are 0. Among equal indices the job submitted first comes first.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ class TiresiasG(TiresiasL):
     delta
         Service quantum of the index, unit-seconds.
     next_sample
-        Look the index up where the public simulator does: just before the next sample.
+        Evaluate the index where the public simulator does: just before the next sample.
     """
 
     samples: str = _option("", "table of past services (column service or duration); else those of finished jobs")
@@ -229,19 +229,19 @@ class TiresiasG(TiresiasL):
             raise ValueError(f"delta must be a number > 0, not {self.delta}")
 
     def decide(self, state: State) -> Decision:
-        """Learn from those that have finished, and walk the queues."""
+        """Learn from finished jobs, then serve the queues."""
         if not self.samples:
             for view in state.finished:
                 self._services.learn(view.unit_seconds)
         return super().decide(state)
 
     def state(self) -> dict[str, Any]:
-        """Queues, and the services of those that have finished."""
+        """The queues, and the services of finished jobs."""
         learnt: Sequence[float] = [] if self.samples else self._services.samples
         return {**super().state(), "learnt": list(learnt)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` says."""
+        """Restore `state`."""
         super().restore(state)
         if not self.samples:
             self._services = ServiceDistribution(state["learnt"], self.delta)
@@ -251,7 +251,7 @@ class TiresiasG(TiresiasL):
         return ServiceDistribution(read_samples(self.samples) if self.samples else (), self.delta)
 
     def _sort(self, state: State, positions: Mapping[str, int]) -> None:
-        """Order jobs within queues: the highest index first."""
+        """The order of jobs within queues: highest index first."""
         look_up = self._services.index_of_next_sample if self.next_sample else self._services.index
         for queue in self._queues:
             index = {name: look_up(self._standings[name].service(state.jobs[positions[name]])) for name in queue}

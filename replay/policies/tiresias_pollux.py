@@ -1,4 +1,4 @@
-"""Tiresias as Pollux' artifact runs it, for comparison with that paper's figures (docs/decisions/0012-pollux.md)."""
+"""Tiresias as in Pollux' artifact, for comparison with that paper's figures (docs/decisions/0012-pollux.md)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bft.replay.policies.tiresias import TiresiasL
 
 @dataclass
 class TiresiasPollux(TiresiasL):
-    """Tiresias-l at rounds, in two queues, where waiting jobs keep their turn among running ones.
+    """Tiresias-l in rounds, with two queues, where running jobs do not come before waiting ones.
 
-    Who fits, by number of units alone, runs; all others stop. Those that start, in this order, get the nodes with most
-    free units. `placement`, `skew_threshold`, `late_demotion` and `compat` mean nothing here.
+    Jobs that fit by number of units run; all others stop. Jobs that start, in this order, get the nodes with the most
+    free units. `placement`, `skew_threshold`, `late_demotion` and `compat` have no effect.
     """
 
     limits: tuple[float, ...] = field(
@@ -26,7 +26,7 @@ class TiresiasPollux(TiresiasL):
     name: str = field(default="tiresias-pollux", init=False)
 
     def decide(self, state: State) -> Decision:
-        """Walk the queues."""
+        """Serve the queues."""
         wake_ns = next_round(state.time_ns, self.interval_s)
         if not is_round(state.time_ns, self.interval_s):
             return Decision.keep(wake_ns=wake_ns)

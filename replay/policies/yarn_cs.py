@@ -13,30 +13,30 @@ from bft.replay.engine.port import Decision, Kind, State
 
 @dataclass
 class YarnCapacity:
-    """Give each queue its share of the units; in a queue first come, first served; nobody is preempted.
+    """Give each queue its share of the units; first come, first served within a queue; no preemption.
 
-    The queue that uses the least of its capacity goes first. The head of a queue starts if it fits; if not, it blocks
-    its queue, and the others go on. A queue may use what the others leave idle, up to `max_share` of all units; a head
-    that asks for more than that starts once its queue uses nothing.
+    The queue that uses the smallest part of its capacity goes first. The head of a queue starts if it fits; otherwise
+    it blocks its queue, and the other queues go on. A queue may use what others leave idle, up to `max_share` of all
+    units; a head that asks for more than that starts once its queue uses nothing.
 
     Parameters
     ----------
     by
-        What a job's queue is: its virtual cluster (column vc) or its user.
+        What defines a job's queue: its virtual cluster (column vc) or its user.
     capacities
-        Share of the units of each queue, as NAME:SHARE with commas between; queues that are not named share the rest
-        equally. Empty: all alike.
+        Share of the units per queue, as NAME:SHARE with commas between; queues that are not named share the rest
+        equally. Empty: equal shares.
     max_share
-        The most of all idle units that one queue may use.
+        Largest part of all idle units that one queue may use.
     consolidate
-        Place each job on as few nodes as it needs; otherwise any units will do.
+        Place each job on as few nodes as possible; otherwise on any units.
     """
 
     by: Literal["vc", "user"] = field(default="vc", metadata={"help": "what a job's queue is: its vc or its user"})
     capacities: str = field(
         default="", metadata={"help": "share of each queue, NAME:SHARE,...; the others share the rest"}
     )
-    max_share: float = field(default=1.0, metadata={"help": "most of all idle units that one queue may use"})
+    max_share: float = field(default=1.0, metadata={"help": "largest part of all idle units that one queue may use"})
     consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
     name: str = field(default="yarn-cs", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
@@ -47,7 +47,7 @@ class YarnCapacity:
             raise ValueError(f"max_share must be > 0 and at most 1, not {self.max_share}")
 
     def decide(self, state: State) -> Decision:
-        """Start the heads of the queues, the least served queue first."""
+        """Start heads of queues, the queue with the least use first."""
         if not state.free:
             return Decision.keep()
         used: defaultdict[str, int] = defaultdict(int)
@@ -86,12 +86,12 @@ class YarnCapacity:
         others = [queue for queue in queues if queue not in self._stated]
         rest = max(1 - sum(self._stated.values()), 0.0)
         each = rest / len(others) if others else 0.0
-        # A queue without any share goes behind all that have one.
+        # A queue without a share goes behind all others.
         return {queue: self._stated.get(queue, each) or 1e-9 for queue in queues}
 
 
 def _shares(text: str) -> dict[str, float]:
-    """Shares by queue; ValueError where they are none."""
+    """Shares by queue; ValueError for an invalid text."""
     shares: dict[str, float] = {}
     for part in filter(str.strip, text.split(",")):
         queue, colon, number = part.strip().rpartition(":")

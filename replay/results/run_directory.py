@@ -187,7 +187,7 @@ def plain(value: Any) -> Any:
 
 
 def jobs_frame(outcome: Outcome) -> pd.DataFrame:
-    """One row per job: identity, sizes asked for, times (UTC), JCT and queueing (s), work and losses (samples), units."""
+    """One row per job: identity, sizes, times (UTC), JCT and queueing (s), work and losses (samples), units."""
     import pandas as pd
 
     records = outcome.records

@@ -1,4 +1,4 @@
-"""Which running job a new one may join on its units (Lucid's Affine-jobpair Binder, ASPLOS'23)."""
+"""Decides which running job a new one may join on its units (Lucid's Affine-jobpair Binder, ASPLOS'23)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from bft.replay.engine.sharing_rules import Interference
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A job that may share: what its profile says of it.
+    """A job that may share, with the data of its profile.
 
     Parameters
     ----------
     job, position
-        Which, and where it is in `State.jobs`.
+        The job, and its position in `State.jobs`.
     units
-        Those that it holds; a newcomer has none.
+        The units it holds; a newcomer holds none.
     priority
-        Predicted duration x units in unit-seconds: less comes first.
+        Predicted duration x units in unit-seconds: smaller comes first.
     score
-        Sharing score 0, 1 or 2: how much it slows down others, see `bft.models.prediction.packing`.
+        Sharing score 0, 1 or 2: how much it slows down other jobs, see `bft.models.prediction.packing`.
     """
 
     job: Job
@@ -33,20 +33,20 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PairRules:
-    """Who may share with whom.
+    """The rules for pairs that may share.
 
     Parameters
     ----------
     score_sum
-        The scores of two partners may add up to so much.
+        Upper bound of the sum of two partners' scores.
     priority_ratio
-        A newcomer's priority may be so many times that of the job that it joins: who is nearly done is not held up by
-        a long job.
+        Upper bound of a newcomer's priority over that of the job that it joins: a long job must not slow down one that
+        is nearly done.
     unit_memory_gib
-        Two jobs must take less than this together; None: memory is not looked at. A job that states none then shares
-        with nobody.
+        Two jobs together must need less than this; None: no check of memory. With a check, a job without known memory
+        does not share.
     interference
-        What the run knows of pairs; one that it does not allow is not made. None allows none.
+        The pairs known to the run; only pairs that it allows are made. None allows no pair.
     """
 
     score_sum: float = 2.0
@@ -78,17 +78,17 @@ class Binder:
 
     def __init__(self, rules: PairRules) -> None:
         self._rules = rules
-        self._alone: dict[int, list[Candidate]] = {}  # by how many units they hold
+        self._alone: dict[int, list[Candidate]] = {}  # by number of units
 
     def __len__(self) -> int:
         return sum(map(len, self._alone.values()))
 
     def add(self, running: Candidate) -> None:
-        """A job runs alone; it started after those that were added before."""
+        """Add a job that runs alone; it started after those added before."""
         self._alone.setdefault(len(running.units), []).append(running)
 
     def bind(self, newcomer: Candidate) -> Candidate | None:
-        """The first job that the newcomer may join, which then runs alone no more; None when there is none."""
+        """The first job that the newcomer may join, None if there is none; it then no longer runs alone."""
         alone = self._alone.get(newcomer.job.request, [])
         for position, running in enumerate(alone):
             if self._rules.allow(newcomer, running):

@@ -1,7 +1,7 @@
-"""Lucid: jobs with the least predicted service first, and two on a unit where their profiles allow (ASPLOS'23).
+"""Lucid: jobs with the least predicted service first, and two on a unit where their profiles allow it (ASPLOS'23).
 
 Hu et al., "Lucid: A Non-intrusive, Scalable and Interpretable Scheduler for Deep Learning Training Jobs", ASPLOS 2023.
-docs/decisions/0011-lucid.md says where its artifact differs from what is built here.
+docs/decisions/0011-lucid.md lists the differences from its artifact.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ def _help(text: str) -> dict[str, str]:
 class Lucid:
     """Least predicted service first, without preemption; jobs share units where their profiles allow it.
 
-    While the switch is off, every job has its units alone and the first that does not fit blocks those behind it.
+    While the switch is off, every job has its units alone, and the first job that does not fit blocks all later ones.
     While it is on, each waiting job of at most `pair_units` units first tries to join a running one (see `PairRules`),
-    else it gets units of its own, and those that do not fit are skipped.
+    otherwise it gets units of its own; jobs that do not fit are skipped.
 
     A job can share once its profile is known: when its column `profiled` says so (as after `profile_first`), or when
-    it, or one of the same model and batch size, has run here for `profile_s` seconds. What a profile tells is the
+    it, or one of the same model and batch size, has run here for `profile_s` seconds. The result of profiling is the
     column `sharing_score`; a job without it does not share.
     """
 
     sharing: bool = field(default=True, metadata=_help("let two jobs have a unit"))
     pair_units: int = field(default=8, metadata=_help("largest job that shares"))
-    score_sum: float = field(default=2.0, metadata=_help("most that the sharing scores of partners add up to"))
-    priority_ratio: float = field(default=2.0, metadata=_help("most that a newcomer's priority is of its partner's"))
+    score_sum: float = field(default=2.0, metadata=_help("upper bound of the sum of partners' sharing scores"))
+    priority_ratio: float = field(default=2.0, metadata=_help("largest ratio of a newcomer's priority to a partner's"))
     unit_memory_gib: float | None = field(default=None, metadata=_help("memory of a unit; two jobs must take less"))
-    interference: Interference | None = field(default=None, metadata=_help("pairs that are known"))
+    interference: Interference | None = field(default=None, metadata=_help("pairs with known ratios"))
     switch_s: float = field(default=100.0, metadata=_help("seconds between settings of the sharing switch"))
     quiet_jobs: float = field(default=2.0, metadata=_help("no sharing while no more jobs are expected per 10 min"))
     horizon_s: float = field(default=3000.0, metadata=_help("seconds that a forecast looks ahead"))
@@ -60,14 +60,14 @@ class Lucid:
     )
     durations: str = field(default="", metadata=_help("saved duration estimator, for jobs without estimate_s"))
     packing: str = field(default="", metadata=_help("saved packing analyser, for jobs without sharing_score"))
-    fallback_s: float = field(default=1000.0, metadata=_help("estimate of a job that has none above 0, seconds"))
+    fallback_s: float = field(default=1000.0, metadata=_help("estimate in seconds for a job without one above 0"))
     profile_s: float = field(default=200.0, metadata=_help("seconds after which a job's profile is known"))
     profiler_nodes: int = field(default=2, metadata=_help("nodes of a fixed cluster's profiler; 0: none"))
     profiler_spare: int = field(default=1, metadata=_help("nodes that the profiler grows by"))
-    profiler_units: int = field(default=8, metadata=_help("largest job that the profiler takes"))
+    profiler_units: int = field(default=8, metadata=_help("largest job that is profiled"))
     grow_above: int = field(default=10, metadata=_help("the profiler grows when more jobs wait"))
     shrink_below: int = field(default=5, metadata=_help("the profiler shrinks when fewer jobs wait"))
-    quiet_units: float = field(default=40.0, metadata=_help("and at most so many units per 10 min are expected"))
+    quiet_units: float = field(default=40.0, metadata=_help("and at most this many units per 10 min are expected"))
     compat: bool = field(default=False, metadata=_help("as the artifact: profiling is free, jobs last 1 s longer"))
     name: str = field(default="lucid", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
@@ -97,12 +97,12 @@ class Lucid:
         return Decision.placed(placed, wake_ns=wake_ns)
 
     def prepare(self, jobs: JobTable) -> JobTable:
-        """The jobs with what saved models say of them."""
+        """The jobs, with predictions of saved models in their columns."""
         jobs = with_estimates(jobs, self.durations) if self.durations else jobs
         return with_scores(jobs, self.packing) if self.packing else jobs
 
     def stage_before(self, jobs: JobTable, *, start_ns: int, end_ns: int, units_per_node: int) -> Profiled | None:
-        """Run the profiler ahead of the pools of a fixed cluster; None when there is none."""
+        """Run the profiler before the pools of a fixed cluster; None when there is no profiler."""
         if not self.profiler_nodes:
             return None
         profiler = LucidProfiler(self.profiler_spare, self.grow_above, self.shrink_below, self.quiet_units, self._table)
@@ -119,17 +119,17 @@ class Lucid:
         )
 
     def state(self) -> dict[str, Any]:
-        """Submissions, and of which models there are profiles."""
+        """The submissions seen so far, and the models with profiles."""
         return {"submissions": self._submissions.state(), **kept(self, inner=True)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Know what `state` says."""
+        """Restore `state`."""
         self._submissions.restore(state["submissions"])
         remember(self, state, inner=True)
 
     @cached_property
     def _submissions(self) -> RecentSubmissions:
-        """What has been submitted, and a model's forecast from it."""
+        """The forecast: from recent submissions, and from a model if one is given."""
         if not self.forecast.endswith(".json"):
             return RecentSubmissions(self.horizon_s)
         from bft.models.prediction.forecast import Forecaster
@@ -148,14 +148,14 @@ class Lucid:
         return SharingSwitch(self._table or self._submissions, self.switch_s, self.quiet_jobs)
 
     def _started(self, state: State, waiting: list[int], on: bool) -> dict[int, tuple[int, ...]]:
-        """Who starts, and on which units."""
+        """The jobs that start, with their units."""
         places = state.machine.places()
         binder = self._binder(state) if on else Binder(PairRules())
         placed: dict[int, tuple[int, ...]] = {}
         if not len(places) and not len(binder):
             return placed
         waiting.sort(key=lambda position: self._priority(state.jobs[position].job))
-        too_many = math.inf  # what finds no place leaves none to larger ones
+        too_many = math.inf  # the smallest size that found no place: larger ones will not find one either
         for position in waiting:
             view = state.jobs[position]
             newcomer = self._candidate(view, position) if on else None
@@ -185,7 +185,7 @@ class Lucid:
         return binder
 
     def _candidate(self, view: JobView, position: int) -> Candidate | None:
-        """What is known of a job that may share, None of others."""
+        """The job as a candidate for sharing, None if its profile is not known."""
         job = view.job
         if job.request > self.pair_units or not self._is_known(view):
             return None
@@ -208,7 +208,7 @@ class Lucid:
         return bool(job.extra.get(PROFILED)) or view.executed_s >= self.profile_s or _kind(job) in self._known
 
     def _learn(self, state: State) -> None:
-        """Keep the profiles of those that have run long enough."""
+        """Remember the profiles of jobs that have run long enough."""
         for view in state.jobs:
             if view.executed_s >= self.profile_s and view.job.model:
                 self._known.add(_kind(view.job))
@@ -224,5 +224,5 @@ class Lucid:
 
 
 def _kind(job: Job) -> tuple[str, float | None]:
-    """Jobs of one kind have one profile."""
+    """The kind of a job; jobs of one kind have the same profile."""
     return job.model, job.batch_size

@@ -18,13 +18,13 @@ from bft.replay.policies.lucid.submissions import Forecast, RecentSubmissions
 from bft.replay.pools import joint_trace, joint_window
 from bft.replay.trace.node_trace import always_idle
 
-# The column by which a job tells that its profile is known when it is submitted.
+# The column in which a job states that its profile is known at submission.
 PROFILED = "profiled"
 
 
 @dataclass
 class LucidProfiler:
-    """Fewest units first on a partition that grows when jobs pile up; a policy of the partition's own replay.
+    """Fewest units first, on a partition that grows when jobs pile up; the policy of the partition's own replay.
 
     The head of the queue blocks. The partition is as large as the machine of its replay; of that, the last
     `spare_nodes` are used only while it has grown.
@@ -32,14 +32,14 @@ class LucidProfiler:
     Parameters
     ----------
     spare_nodes
-        How many nodes it grows by.
+        Number of nodes by which it grows.
     grow_above, shrink_below
-        It grows when more than so many jobs wait, and shrinks again when fewer than so many do, the spare nodes are
-        free, and
+        It grows when more jobs than `grow_above` wait. It shrinks again when fewer than `shrink_below` wait, the spare
+        nodes are free, and
     quiet_units
-        at most so many units are expected per ten minutes.
+        at most this many units are expected per ten minutes.
     forecast
-        What tells that; None: as many as lately.
+        Gives that expectation; None: the recent number of submissions.
     """
 
     spare_nodes: int = 1
@@ -53,7 +53,7 @@ class LucidProfiler:
     _recent: RecentSubmissions = field(default_factory=RecentSubmissions, init=False, repr=False)
 
     def decide(self, state: State) -> Decision:
-        """Start who fits, after growing or shrinking."""
+        """Grow or shrink, then start the jobs that fit."""
         self._recent.see(state.jobs)
         per = state.machine.units_per_node
         base = (state.machine.nodes - self.spare_nodes) * per
@@ -70,11 +70,11 @@ class LucidProfiler:
         return Decision.placed(placed)
 
     def state(self) -> dict[str, Any]:
-        """Whether it has grown, and what it has seen."""
+        """Whether the partition has grown, and the submissions seen."""
         return kept(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Stand as `state` says."""
+        """Restore `state`."""
         remember(self, state, inner=True)
 
     @staticmethod
@@ -91,13 +91,13 @@ class LucidProfiler:
 
 @dataclass(frozen=True, eq=False)
 class Profiled:
-    """What the profiler leaves to the pools, and what it did.
+    """The jobs that the profiler leaves to the pools, and its own results.
 
     Parameters
     ----------
     jobs
-        Jobs for the pools, in the order of the table: those that outlived the profiler, submitted when they left it,
-        and those that are too large for it. Those with a profile say so in their column `profiled`.
+        Jobs for the pools, in the order of the table: those not finished in the profiler, submitted when they left it,
+        and those that are too large for it. Jobs with a profile have it marked in their column `profiled`.
     outcome
         The replay of the partition.
     table
@@ -109,9 +109,9 @@ class Profiled:
     table: JobTable
 
     def joined(self, pools: Outcome | None) -> Outcome:
-        """One outcome of the profiler and the pools; None: no job was left for them.
+        """One outcome of the profiler and the pools; None: no job was left for the pools.
 
-        The profiler's units are numbered on after those of the pools, its steps have the vc `profiler`.
+        Numbers of the profiler's units continue those of the pools; its steps have the vc `profiler`.
         """
         import pandas as pd
 
@@ -148,9 +148,10 @@ class Profiled:
         )
 
     def rejoin(self, records: Iterable[JobRecord]) -> tuple[JobRecord, ...]:
-        """One account a job, in the order of the table, from the accounts of the pools (in any order).
+        """One record per job, in the order of the table, from the records of the pools (in any order).
 
-        Submitted when it was, started in the profiler, and what it did there is lost unless it finished there.
+        A job has its original submission time and its start in the profiler. Its work there counts as lost unless it
+        finished there.
         """
         early = {record.job.name: record for record in self.outcome.records}
         late = {record.job.name: record for record in records}
@@ -169,29 +170,29 @@ def profile_first(
     most_units: int = 8,
     compat: bool = False,
 ) -> Profiled:
-    """Let jobs run in the profiler before they come to their pools.
+    """Let jobs run in the profiler before they are submitted to their pools.
 
-    Who is done after `profile_s` seconds is done; others stop then, without a checkpoint, and are submitted to their
-    pools.
+    A job that finishes within `profile_s` seconds is done. The others stop then, without a checkpoint, and are
+    submitted to their pools.
 
     Parameters
     ----------
     jobs
         All jobs, of all pools.
     policy
-        Who runs the partition.
+        The policy of the partition.
     start_ns, end_ns
         The window of the replay, UTC ns.
     nodes, units_per_node
-        The partition, without what it may grow by. Its nodes are none of the pools'.
+        The partition, without the nodes by which it may grow. Its nodes belong to no pool.
     profile_s
         Longest time in the profiler.
     most_units
-        Larger jobs, and those whose rate does not follow from a curve, are not profiled.
+        Larger jobs, and jobs whose rate does not follow from a curve, are not profiled.
     compat
-        As the artifact does: a job that outlives the profiler is submitted to its pool when it was submitted at all, as
-        if it had been profiled beforehand; and the one more second for which its jobs keep their units is added to the
-        work of every job for the pools.
+        As in the artifact: a job that outlives the profiler is submitted to its pool at its original submission time,
+        as if it had been profiled beforehand. The artifact's jobs keep their units one second longer: the work of every
+        job in the pools grows accordingly.
     """
     most_units = min(most_units, nodes * units_per_node)
     shortened = {job.name: _first(job, profile_s) for job in jobs if job.request <= most_units and job.profile is None}
@@ -215,18 +216,18 @@ def profile_first(
 
 
 def _first(job: Job, seconds: float) -> Job:
-    """A job that stops after so many seconds."""
+    """The job, stopped after this many seconds."""
     return replace(job, pmax=min(job.pmax, _in(job, seconds)))
 
 
 def _in(job: Job, seconds: float) -> float:
-    """Samples that a job does in so many seconds at its request."""
+    """Samples of a job in this many seconds at its requested size."""
     return float(job.rates[job.request]) * seconds
 
 
 def _joined(job: Job, early: JobRecord | None, late: JobRecord | None) -> JobRecord:
     if late is None:
-        # Neither: its pool has not come to it. Alone: it is done, or its profiling never was.
+        # Otherwise its pool has not come to it yet. With no pool record: it is done, or was never profiled.
         return replace(early, job=job) if early is not None else JobRecord(job)
     if early is None:
         return replace(late, job=job)

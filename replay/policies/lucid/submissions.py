@@ -1,4 +1,4 @@
-"""How many submissions Lucid expects soon, and whether jobs may share units meanwhile (ASPLOS'23)."""
+"""How many submissions Lucid expects soon, and whether jobs may share units until then (ASPLOS'23)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bft.models.prediction.forecast import Forecaster
 
 NEVER: Final = 2**63 - 1
-# Counts are per ten minutes, the step of the published forecasts.
+# Counts are per ten minutes, the time step of the published forecasts.
 STEP_S: Final = 600
 WEEK_S: Final = 7 * 86_400
 COLUMNS: Final = ("time", "jobs", "units")
@@ -30,7 +30,7 @@ COLUMNS: Final = ("time", "jobs", "units")
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Jobs and units submitted per ten minutes, and until when (UTC ns) that stands unless somebody submits."""
+    """Jobs and units submitted per ten minutes, and until when (UTC ns) that is valid if nothing is submitted."""
 
     jobs: float
     units: float
@@ -38,10 +38,10 @@ class Expected:
 
 
 class Forecast(Protocol):
-    """Says what will be submitted soon."""
+    """A forecast of the submissions of the near future."""
 
     def expect(self, now_ns: int) -> Expected:
-        """What is expected at an instant."""
+        """The expected submissions at an instant."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +53,9 @@ class ForecastTable:
     times_ns
         Beginnings of steps of ten minutes, UTC ns, increasing: int64 of shape (n,).
     jobs, units
-        What is predicted for each: float64 of shape (n,).
+        The prediction for each step: float64 of shape (n,).
     horizon_s
-        How far ahead it is looked; the rows that begin after now, and not later than that, count.
+        Length of the horizon; rows count that begin after now and within the horizon.
     """
 
     times_ns: npt.NDArray[np.int64]
@@ -64,7 +64,7 @@ class ForecastTable:
     horizon_s: float = 3000.0
 
     def expect(self, now_ns: int) -> Expected:
-        """Beyond the last row many jobs of no units are expected: nothing speaks against sharing or shrinking then."""
+        """Beyond the last row many jobs without units are expected, so that sharing and shrinking stay allowed."""
         times, jobs, units = self._lists
         horizon = round(self.horizon_s * SECOND_NS)
         first, last = bisect_right(times, now_ns), bisect_right(times, now_ns + horizon)
@@ -78,38 +78,38 @@ class ForecastTable:
 
     @cached_property
     def _lists(self) -> tuple[list[int], list[float], list[float]]:
-        """The columns as plain numbers: a switch asks very often."""
+        """The columns as plain numbers, because a switch asks very often."""
         return self.times_ns.tolist(), self.jobs.tolist(), self.units.tolist()
 
 
 def read_forecast_table(path: str | Path, *, horizon_s: float = 3000.0) -> ForecastTable:
-    """Read predicted submissions: columns time (UTC), jobs and units, a row for each ten minutes.
+    """Read predicted submissions: columns time (UTC), jobs and units, one row per ten minutes.
 
     Raises
     ------
     InputError
-        Naming file, row and column: a missing column, times that are none or do not increase, no numbers.
+        Naming file, row and column: a missing column, invalid or non-increasing times, invalid numbers.
     """
     rows = Rows(read_table(path), path).require(COLUMNS)
     times_ns = rows.all_instants("time")
     backwards = np.flatnonzero(np.diff(times_ns) <= 0)
     if len(backwards):
         raise rows[int(backwards[0]) + 1].error("time", "expected a date and time after that of the row before")
-    # Regressors predict less than 0, too.
+    # Regressors may predict values below 0.
     return ForecastTable(times_ns, rows.all_numbers("jobs"), rows.all_numbers("units"), horizon_s)
 
 
 class RecentSubmissions:
-    """Where nobody predicts: the coming submissions will be as those of the last `horizon_s` seconds."""
+    """Without a prediction: the coming submissions are expected to equal those of the last `horizon_s` seconds."""
 
     def __init__(self, horizon_s: float = 3000.0) -> None:
         self._horizon = self._kept = round(horizon_s * SECOND_NS)
         self._seen: deque[tuple[int, int]] = deque()  # (submit time, units), in order
         self._last_ns = -NEVER
-        self._names: set[str] = set()  # of those submitted at _last_ns
+        self._names: set[str] = set()  # of jobs submitted at _last_ns
 
     def see(self, jobs: Sequence[JobView]) -> None:
-        """Note the jobs that are new; they come last."""
+        """Record the new jobs; they come last in the state."""
         new = []
         for view in reversed(jobs):
             job = view.job
@@ -122,34 +122,34 @@ class RecentSubmissions:
                 self._last_ns, self._names = job.tsub_ns, set()
             self._names.add(job.name)
             self._seen.append((job.tsub_ns, job.request))
-        # Twice as long: a switch looks back from its last setting, not from now.
+        # Twice the horizon: a switch looks back from its last setting, not from now.
         while self._seen and self._seen[0][0] < self._last_ns - 2 * self._kept:
             self._seen.popleft()
 
     def expect(self, now_ns: int) -> Expected:
-        """Means over the horizon; before a replay nobody submits."""
+        """Means over the horizon; nothing is submitted before a replay."""
         counted = [(instant, units) for instant, units in self._seen if now_ns - self._horizon < instant <= now_ns]
         steps = self._horizon / (STEP_S * SECOND_NS)
         until = counted[0][0] + self._horizon if counted else NEVER
         return Expected(len(counted) / steps, sum(units for _, units in counted) / steps, until)
 
     def state(self) -> dict[str, Any]:
-        """What has been seen."""
+        """The submissions seen so far."""
         return {"seen": list(self._seen), "last_ns": self._last_ns, "names": sorted(self._names)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Have seen what `state` says."""
+        """Restore `state`."""
         self._seen = deque((instant, units) for instant, units in state["seen"])
         self._last_ns, self._names = state["last_ns"], set(state["names"])
 
 
 class LearntForecast(RecentSubmissions):
-    """Jobs as a saved model forecasts them from the submissions of the last week; units as they were lately.
+    """Jobs from a saved model that forecasts them from the last week's submissions; units as in `RecentSubmissions`.
 
     Parameters
     ----------
     model
-        Forecasts jobs per slot.
+        Forecasts the number of jobs per slot.
     """
 
     def __init__(self, model: Forecaster, horizon_s: float = 3000.0) -> None:
@@ -157,10 +157,10 @@ class LearntForecast(RecentSubmissions):
         self._model = model
         self._slot = round(model.slot_s * SECOND_NS)
         self._kept = max(self._kept, WEEK_S * SECOND_NS + self._slot)
-        self._last: tuple[int, float] | None = None  # slot, and what was forecast in it
+        self._last: tuple[int, float] | None = None  # slot, and the forecast made in it
 
     def expect(self, now_ns: int) -> Expected:
-        """As the model says at the end of the last slot; as lately, while no slot with a submission has ended."""
+        """The model's forecast at the end of the last slot; before the first such slot, the recent mean."""
         recent = super().expect(now_ns)
         slot = now_ns // self._slot
         if not self._seen or self._seen[0][0] // self._slot >= slot:
@@ -184,16 +184,16 @@ class LearntForecast(RecentSubmissions):
 
 
 class SharingSwitch:
-    """Lets jobs share units unless few submissions are expected; it is set at full multiples of `every_s` only.
+    """Lets jobs share units unless few submissions are expected; set only at full multiples of `every_s`.
 
     Parameters
     ----------
     forecast
-        What it goes by.
+        The expected submissions.
     every_s
         Seconds between two settings, counted from 1970.
     quiet_jobs
-        Off while at most so many jobs are expected per ten minutes.
+        Sharing is off while at most this many jobs are expected per ten minutes.
     """
 
     def __init__(self, forecast: Forecast, every_s: float, quiet_jobs: float) -> None:
@@ -205,6 +205,6 @@ class SharingSwitch:
         return self._forecast.expect(now_ns // self._every * self._every).jobs > self._quiet
 
     def next_turn(self, now_ns: int) -> int | None:
-        """When it may turn next unless somebody submits; None: never."""
+        """The next time at which it may change if nothing is submitted; None: never."""
         until = self._forecast.expect(now_ns // self._every * self._every).until_ns
         return None if until == NEVER else max(-(-until // self._every), now_ns // self._every + 1) * self._every
