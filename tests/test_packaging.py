@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+import venv
 import zipfile
-from importlib import metadata, util
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -47,34 +50,54 @@ def test_no_module_lies_outside_a_package() -> None:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Names of the files in a wheel built from a copy of the source tree."""
-    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    names = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=False
-    ).stdout.splitlines()
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the repository's files: a build leaves files beside its source."""
+    folder = tmp_path_factory.mktemp("source")
+    for name in repository():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def repository() -> list[str]:
+    """Files of the repository, relative to its root."""
+    listing = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard"]
+    names = subprocess.run(listing, capture_output=True, text=True, check=False).stdout.splitlines()
     if not names:
         pytest.skip("not a git work tree")
-    for name in names:
-        if (ROOT / name).is_file() and not name.startswith(("tests/", "docs/", "benchmarks/")):
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((ROOT / name).read_bytes())
-    required = int(re.findall(r"\d+", project()["build-system"]["requires"][0])[0])
-    ready = util.find_spec("setuptools") and int(metadata.version("setuptools").split(".")[0]) >= required
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    built = subprocess.run(
-        [*pip, *(["--no-build-isolation"] if ready else []), "-w", str(target), str(source)],
-        capture_output=True,
-        text=True,
-        timeout=AMPLE_S,
-        check=False,
+    return [name for name in names if (ROOT / name).is_file()]
+
+
+def build(kind: str, source: Path, target: Path) -> Path:
+    """Build "sdist" or "wheel" as pyproject.toml says, offline: setuptools is among the development tools."""
+    code = f"import setuptools.build_meta as backend; backend.build_{kind}({str(target)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=source, capture_output=True, text=True, timeout=AMPLE_S, check=False
     )
-    if built.returncode and not ready and re.search(r"connection|Could not find a version", built.stderr):
-        pytest.skip(f"no setuptools >= {required} here, and none to be fetched")
-    assert built.returncode == 0, built.stderr
-    (file,) = target.glob("*.whl")
-    with zipfile.ZipFile(file) as archive:
-        return set(archive.namelist())
+    assert done.returncode == 0, done.stderr
+    (file,) = target.iterdir()
+    return file
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """Names of the files in a wheel."""
+    return set(contents(build("wheel", source, tmp_path_factory.mktemp("wheel"))))
+
+
+@pytest.fixture(scope="module")
+def sdist(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that an sdist unpacks to."""
+    file = build("sdist", source, tmp_path_factory.mktemp("sdist"))
+    target = tmp_path_factory.mktemp("unpacked")
+    shutil.unpack_archive(file, target, filter="data")
+    (folder,) = target.iterdir()
+    return folder
 
 
 def test_the_wheel_holds_every_module_and_all_data(wheel: set[str]) -> None:
@@ -92,6 +115,53 @@ def test_the_wheel_holds_licence_and_entry_point(wheel: set[str]) -> None:
     names = {name.split(".dist-info/")[1] for name in wheel if ".dist-info/" in name}
     assert {"METADATA", "entry_points.txt"} <= names
     assert any(name.endswith("LICENSE") for name in names)
+
+
+def test_the_sdist_is_the_repository(sdist: Path) -> None:
+    made = {"PKG-INFO", "setup.cfg"}  # by setuptools
+    names = {path.relative_to(sdist).as_posix() for path in sdist.rglob("*") if path.is_file()}
+    names = {name for name in names if ".egg-info/" not in name}
+    assert names - made == {name for name in repository() if not name.startswith(".")}
+    assert all((sdist / name).read_bytes() == (ROOT / name).read_bytes() for name in names - made)
+
+
+def test_what_the_sdist_builds_is_the_wheel_and_runs(source: Path, sdist: Path, tmp_path: Path) -> None:
+    places = [tmp_path / name for name in ("theirs", "ours", "environment")]
+    for place in places[:2]:
+        place.mkdir()
+    theirs, ours = build("wheel", sdist, places[0]), build("wheel", source, places[1])
+    assert contents(theirs) == contents(ours)
+
+    # A new environment with the dependencies of this one, which are not fetched again.
+    environment = places[2]
+    venv.create(environment, with_pip=False)
+    (site,) = environment.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text("\n".join(path for path in sys.path if "site-packages" in path), "utf-8")
+    pip = [sys.executable, "-m", "pip", "--python", environment, "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--disable-pip-version-check", theirs], check=True, timeout=AMPLE_S)
+
+    def call(*args: str) -> str:
+        command = [environment / "bin" / "bft-replay", *args]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=AMPLE_S).stdout
+
+    assert call("--help").startswith("Usage: bft-replay")
+    # Four units for 120 s, of which the two that are held now lose 18: 30 x 120 - 50/3 x 18, above 50/3 x 120 by staying.
+    job = {
+        "name": "a",
+        "Jmin": 1,
+        "Jmax": 4,
+        "Ns": [0, 1, 4],
+        "Os": [0, 10, 30],
+        "Tcup": 18,
+        "Tcdw": 12,
+        "current": [0, 2],
+    }
+    (tmp_path / "problem.json").write_text(json.dumps({"units": 4, "Tfwd": 120, "jobs": [job]}))
+    answer = json.loads(call("solve", "problem.json"))
+    assert (answer["status"], answer["allocation"]) == ("optimal", {"a": [0, 1, 2, 3]})
+    code = "import bft; print(bft.__file__)"
+    where = subprocess.run([environment / "bin" / "python", "-c", code], capture_output=True, text=True, check=True)
+    assert Path(where.stdout.strip()).is_relative_to(environment)
 
 
 @pytest.mark.parametrize("args", [["--help"], ["-h"], ["--version"], ["replay", "--help"], ["trace", "info", "--help"]])
