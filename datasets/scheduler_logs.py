@@ -1,27 +1,55 @@
-"""What sacct would print of a machine that is made up: for first steps, where no log of one's own is at hand."""
+"""What a scheduler would log of a machine that is made up: for first steps, where no log of one's own is at hand."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import groupby
 
 import numpy as np
 
-HEADER = "JobID|JobName|NodeList|AllocNodes|Start|End|State"
+from bft.models.checks import did_you_mean
+from bft.models.errors import InputError
+
 MEAN_S = 5400
 """Mean run time of a job, s."""
+CORES = 32
+"""Cores of each node, in the formats that state them."""
 
 
-def generate_sacct(
-    *, nodes: int = 64, days: float = 3.0, seed: int = 0, start: str = "2024-03-04", load: float = 0.85
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A job of the machine: its id, when it ran, s since 1970, and on which nodes, counted from 0."""
+
+    number: int
+    start_s: int
+    end_s: int
+    nodes: tuple[int, ...]
+    runs: bool
+    """It still runs at the end of the log."""
+
+
+def generate_log(
+    scheduler: str = "slurm",
+    *,
+    nodes: int = 64,
+    days: float = 3.0,
+    seed: int = 0,
+    start: str = "2024-03-04",
+    load: float = 0.85,
 ) -> str:
-    """Generate a log as `sacct -P` prints it, of a machine that starts its jobs first come, first served.
+    """Generate the log of a machine that starts its jobs first come, first served, as a scheduler would write it.
 
     Jobs want 1 to half of all nodes (as likely 1 to 2 as 2 to 4 ...) for 90 minutes on average. Nodes that wait for a
-    large job, or for the next submission, are idle. Nothing in it comes from a real log.
+    large job, or for the next submission, are idle. Nothing in it comes from a real log. The jobs depend on the other
+    arguments only; `lsf` and `sge` write down jobs when they have ended, so those that still run are not in these logs.
 
     Parameters
     ----------
+    scheduler
+        `slurm` (as `sacct -P` prints it), `pbs` (an accounting file), `lsf` (lsb.acct), `sge` (an accounting file) or
+        `cobalt` (the job table of ALCF).
     nodes
         Nodes of the machine, at least 2.
     days
@@ -33,40 +61,134 @@ def generate_sacct(
     load
         Submitted node-hours over those of the machine.
 
+    Raises
+    ------
+    InputError
+        When no writer has this name.
+
     Examples
     --------
-    >>> for line in generate_sacct(nodes=8, days=0.1).splitlines()[:2]:
+    >>> for line in generate_log(nodes=8, days=0.1).splitlines()[:2]:
     ...     print(line)
     JobID|JobName|NodeList|AllocNodes|Start|End|State
     1000|run0|cn1|1|2024-03-04T00:19:17|2024-03-04T00:22:02|COMPLETED
     """
+    if scheduler not in WRITERS:
+        wanted = ", ".join(WRITERS)
+        raise InputError(f"no log of {scheduler!r}{did_you_mean(scheduler, WRITERS)}; one of {wanted} is expected")
+    return "\n".join(WRITERS[scheduler](_jobs(nodes, days, seed, start, load), nodes)) + "\n"
+
+
+def _jobs(nodes: int, days: float, seed: int, start: str, load: float) -> list[_Job]:
     rng = np.random.default_rng(seed)
     end_s, largest = round(days * 86_400), max(1, nodes // 2)
     mean_size = float(np.mean(np.round(largest ** np.linspace(0, 1, 1001))))
     gap_s = MEAN_S * mean_size / (nodes * load)
     free = np.zeros(nodes, dtype=np.int64)  # when each node is free again
     submit = begin = 0.0
-    rows = []
+    origin_s = int(np.datetime64(start, "s").astype(np.int64))
+    jobs: list[_Job] = []
     while True:
         submit += rng.exponential(gap_s)
         size, length = round(largest ** rng.random()), 60 + int(rng.exponential(MEAN_S - 60))
         taken = np.sort(np.argsort(free, kind="stable")[:size])
         begin = max(begin, submit, float(free[taken].max()) + 1)
         if begin >= end_s:
-            break
+            return jobs
         first, last = int(begin), min(int(begin) + length, end_s)
         free[taken] = last
-        rows.append((first, last, taken.tolist(), last < int(begin) + length))
-    origin = np.datetime64(start, "s")
-    lines = [
-        f"{1000 + number}|run{number % 7}|{_hosts(taken, nodes)}|{len(taken)}|{origin + first}|"
-        f"{'Unknown' if runs else origin + last}|{'RUNNING' if runs else 'COMPLETED'}"
-        for number, (first, last, taken, runs) in enumerate(rows)
-    ]
-    return "\n".join([HEADER, *lines]) + "\n"
+        runs = last == int(begin) + length
+        jobs.append(_Job(1000 + len(jobs), origin_s + first, origin_s + last, tuple(taken.tolist()), not runs))
 
 
-def _hosts(taken: Iterable[int], nodes: int) -> str:
+def _slurm(jobs: Iterable[_Job], nodes: int) -> list[str]:
+    lines = ["JobID|JobName|NodeList|AllocNodes|Start|End|State"]
+    for job in jobs:
+        hosts = _host_list(job.nodes, nodes)
+        end, state = ("Unknown", "RUNNING") if job.runs else (f"{_utc(job.end_s):%Y-%m-%dT%H:%M:%S}", "COMPLETED")
+        start = f"{_utc(job.start_s):%Y-%m-%dT%H:%M:%S}"
+        lines.append(f"{job.number}|{_name(job)}|{hosts}|{len(job.nodes)}|{start}|{end}|{state}")
+    return lines
+
+
+def _pbs(jobs: Iterable[_Job], nodes: int) -> list[str]:
+    """A record when a job starts (S), and one when it ends (E)."""
+    records = []
+    for job in jobs:
+        hosts = _hosts(job, nodes)
+        chunks = "+".join(f"({host}:ncpus={CORES})" for host in hosts)
+        what = (
+            f"user=u{job.number % 5} queue=workq jobname={_name(job)} "
+            f"exec_host={'+'.join(f'{host}/0*{CORES}' for host in hosts)} exec_vnode={chunks} start={job.start_s}"
+        )
+        records.append((job.start_s, f"S;{job.number}.pbs;{what}"))
+        if not job.runs:
+            records.append((job.end_s, f"E;{job.number}.pbs;{what} end={job.end_s} Exit_status=0"))
+    return [f"{_utc(second):%m/%d/%Y %H:%M:%S};{record}" for second, record in sorted(records)]
+
+
+def _lsf(jobs: Iterable[_Job], nodes: int) -> list[str]:
+    lines = []
+    for job in _ended(jobs):
+        slots, user = CORES * len(job.nodes), f"u{job.number % 5}"
+        head = f'"JOB_FINISH" "10.1" {job.end_s} {job.number} 1001 33554434 {slots} {job.start_s} 0 0 {job.start_s}'
+        rest = f'"{user}" "normal" "" "" "" "login" "/home/{user}" "" "" "" "{job.number}.sh" 0 {len(job.nodes)}'
+        hosts = " ".join(f'"{CORES}*{host}"' for host in _hosts(job, nodes))
+        lines.append(f'{head} {rest} {hosts} 64 60.0 "{_name(job)}" "run"')
+    return lines
+
+
+def _sge(jobs: Iterable[_Job], nodes: int) -> list[str]:
+    """A record for each host of a job, see accounting(5)."""
+    lines = []
+    for job in _ended(jobs):
+        for task, host in enumerate(_hosts(job, nodes)):
+            head = f"all.q:{host}:users:u{job.number % 5}:{_name(job)}:{job.number}:sge:0"
+            times = f"{job.start_s}:{job.start_s}:{job.end_s}:0:0:{job.end_s - job.start_s}"
+            rest = f"{':0' * 16}:project:default:mpi:{CORES * len(job.nodes)}:0:0:0:0:NONE:{task or 'NONE'}:0:0:0"
+            lines.append(f"{head}:{times}{rest}")
+    return lines
+
+
+def _cobalt(jobs: Iterable[_Job], nodes: int) -> list[str]:
+    """Times are of UTC, as those of a machine whose clock is."""
+    lines = ["JOB_NAME,MACHINE_NAME,START_TIMESTAMP,END_TIMESTAMP,NODES_USED,LOCATION"]
+    for job in jobs:
+        start, end = (f"{_utc(second):%Y-%m-%d %H:%M:%S}" for second in (job.start_s, job.end_s))
+        hosts = ",".join(_hosts(job, nodes))
+        lines.append(f'{job.number}.cobalt,made-up,{start},{"" if job.runs else end},{len(job.nodes)},"{hosts}"')
+    return lines
+
+
+WRITERS: dict[str, Callable[[Iterable[_Job], int], list[str]]] = {
+    "slurm": _slurm,
+    "pbs": _pbs,
+    "lsf": _lsf,
+    "sge": _sge,
+    "cobalt": _cobalt,
+}
+"""What writes the log of each scheduler, by the name that `ingest` has for its format."""
+
+
+def _ended(jobs: Iterable[_Job]) -> list[_Job]:
+    """Jobs that have ended, in the order in which they did."""
+    return sorted((job for job in jobs if not job.runs), key=lambda job: (job.end_s, job.number))
+
+
+def _name(job: _Job) -> str:
+    return f"run{job.number % 1000 % 7}"
+
+
+def _utc(second: int) -> datetime:
+    return datetime.fromtimestamp(second, UTC)
+
+
+def _hosts(job: _Job, nodes: int) -> list[str]:
+    digits = len(str(nodes))
+    return [f"cn{node + 1:0{digits}}" for node in job.nodes]
+
+
+def _host_list(taken: Iterable[int], nodes: int) -> str:
     """As Slurm writes a list of nodes, counted from 1."""
     digits = len(str(nodes))
     runs = [[node for _, node in group] for _, group in groupby(enumerate(taken), lambda at: at[1] - at[0])]

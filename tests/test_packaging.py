@@ -145,7 +145,7 @@ def test_what_the_sdist_builds_is_the_wheel_and_runs(source: Path, sdist: Path, 
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=AMPLE_S).stdout
 
     assert call("--help").startswith("Usage: bft-replay")
-    # Four units for 120 s, of which the two that are held now lose 18: 30 x 120 - 50/3 x 18, above 50/3 x 120 by staying.
+    # All four units: 30 x 120 s, less 50/3 x 18 s while the two that are held stand still, is more than 50/3 x 120 s.
     job = {
         "name": "a",
         "Jmin": 1,

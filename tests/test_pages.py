@@ -51,9 +51,9 @@ def test_the_cells_of_a_notebook_run(name: str, here: Path, monkeypatch: pytest.
 
 
 def test_the_sample_of_the_tutorial_is_what_the_generator_makes() -> None:
-    from bft.datasets import generate_sacct
+    from bft.datasets import generate_log
 
-    assert (ROOT / "examples" / "synthetic-sacct.txt").read_text("utf-8") == generate_sacct()
+    assert (ROOT / "examples" / "synthetic-sacct.txt").read_text("utf-8") == generate_log()
 
 
 def command_lines(page: Path) -> Iterator[str]:

@@ -72,20 +72,24 @@ def job_table(
     click.echo(f"{output}: {count} jobs")
 
 
-@generate.command(cls=Command, name="sacct", short_help="A scheduler's log, as sacct prints it.")
+@generate.command(cls=Command, name="log", short_help="A scheduler's log.")
+@click.argument("scheduler", type=OneOf(["slurm", "pbs", "lsf", "sge", "cobalt"]))
 @click.option("--nodes", type=click.IntRange(min=2), default=64, show_default=True, help="Size of the machine.")
 @click.option("--days", type=Finite(min=0, min_open=True, max=366), default=3.0, show_default=True, help="Length.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same log.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same jobs.")
 @click.option("-o", "--output", metavar="FILE", required=True, help="Target, a text file.")
-def scheduler_log(nodes: int, days: float, seed: int, output: str) -> None:
-    """Make a log as `sacct -P` prints it, of a machine that is made up: to try `bft-replay ingest` on."""
-    from bft.datasets import generate_sacct
+def scheduler_log(scheduler: str, nodes: int, days: float, seed: int, output: str) -> None:
+    """Make a log as SCHEDULER writes it, of a machine that is made up: to try `bft-replay ingest` on.
+
+    slurm is what `sacct -P` prints, pbs and sge are accounting files, lsf is lsb.acct, cobalt is ALCF's job table.
+    """
+    from bft.datasets import generate_log
 
     _refuse_existing(output)
-    text = generate_sacct(nodes=nodes, days=days, seed=seed)
+    text = generate_log(scheduler, nodes=nodes, days=days, seed=seed)
     with drafted(output) as draft:
         draft.write_text(text, encoding="utf-8")
-    click.echo(f"{output}: {len(text.splitlines()) - 1} jobs on {nodes} nodes, synthetic")
+    click.echo(f"{output}: log of {nodes} nodes for {days:g} days, {len(text.splitlines()):,} lines, synthetic")
 
 
 @contextmanager

@@ -123,7 +123,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "generate": (
         "bft-replay generate trace --nodes 1024 --days 7 -o trace.parquet",
-        "bft-replay generate sacct -o sacct.txt",
+        "bft-replay generate log slurm -o sacct.txt",
     ),
     "generate trace": (
         "bft-replay generate trace -o trace.parquet",
@@ -133,9 +133,9 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "bft-replay generate jobs --first-submit 2021-02-10 -o jobs.parquet",
         "bft-replay generate jobs --jobs 60 --interval 1200 --first-submit 2021-02-10 -o jobs.csv",
     ),
-    "generate sacct": (
-        "bft-replay generate sacct -o sacct.txt",
-        "bft-replay generate sacct --nodes 256 --days 14 --seed 1 -o sacct.txt",
+    "generate log": (
+        "bft-replay generate log slurm -o sacct.txt",
+        "bft-replay generate log pbs --nodes 256 --days 14 --seed 1 -o accounting",
     ),
     "policies": ("bft-replay policies", "bft-replay policies tiresias-l"),
     "backends": ("bft-replay backends", "bft-replay backends --json"),

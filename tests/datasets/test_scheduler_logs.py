@@ -1,0 +1,61 @@
+"""Logs that are made up say the same in the words of each scheduler."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import bft
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bft.datasets import generate_log
+from bft.models import InputError
+from bft.replay import NodeTrace
+
+
+def traced(scheduler: str, text: str, folder: Path, nodes: int, end: str) -> NodeTrace:
+    """The trace of a log, until `end`."""
+    file = folder / scheduler
+    file.write_text(text, "utf-8")
+    names = f"cn[{1:0{len(str(nodes))}}-{nodes}]"
+    return bft.ingest(file, scheduler, nodes=names, tz="UTC", begin="2024-03-04", end=end, allow_few=True)
+
+
+@pytest.mark.parametrize("scheduler", ["pbs", "lsf", "sge", "cobalt"])
+@given(nodes=st.integers(2, 20), days=st.floats(0.3, 1.5), seed=st.integers(0, 99))
+def test_all_schedulers_log_the_same_jobs(
+    tmp_path_factory: pytest.TempPathFactory, scheduler: str, nodes: int, days: float, seed: int
+) -> None:
+    slurm = generate_log("slurm", nodes=nodes, days=days, seed=seed)
+    rows = [line.split("|") for line in slurm.splitlines()[1:]]
+    # Jobs that still run are not in all logs, and what is idle is known until the first of them starts.
+    ended = [row for row in rows if row[6] == "COMPLETED"]
+    still = min((row[4] for row in rows if row[6] == "RUNNING"), default="2024-03-06T00:00:00")
+    if not any(row[5] < still for row in ended):
+        return
+    folder = tmp_path_factory.mktemp("logs")
+    log = generate_log(scheduler, nodes=nodes, days=days, seed=seed)
+    theirs, ours = traced(scheduler, log, folder, nodes, still), traced("slurm", slurm, folder, nodes, still)
+    assert theirs.nodes == ours.nodes
+    np.testing.assert_array_equal(theirs.times, ours.times)
+    for event in range(len(ours)):
+        np.testing.assert_array_equal(np.sort(theirs.joins(event)), np.sort(ours.joins(event)))
+        np.testing.assert_array_equal(np.sort(theirs.leaves(event)), np.sort(ours.leaves(event)))
+
+
+def test_no_node_has_two_jobs_at_a_time() -> None:
+    busy: dict[str, int] = {}
+    for line in generate_log("sge", nodes=8, days=2).splitlines():
+        fields = line.split(":")
+        host, start_s, end_s = fields[1], int(fields[9]), int(fields[10])
+        assert datetime(2024, 3, 4, tzinfo=UTC).timestamp() <= start_s < end_s
+        assert start_s > busy.get(host, 0)
+        busy[host] = end_s
+
+
+def test_an_unknown_scheduler_is_refused() -> None:
+    with pytest.raises(InputError, match="did you mean 'slurm'"):
+        generate_log("slrum")
