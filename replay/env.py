@@ -1,4 +1,4 @@
-"""A Gymnasium environment over a replay, for policies that learn: `pip install 'bft-replay[gym]'`.
+"""A Gymnasium environment over a replay, for policies that learn: `pip install gymnasium`.
 
 An episode is one replay. A step is one decision: the action says how many units each job in play shall have, the replay
 goes on to the next decision, and the reward is the net progress of all jobs meanwhile, in samples.

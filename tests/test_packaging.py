@@ -248,3 +248,16 @@ def test_the_version_is_told_once() -> None:
     scripts = project()["project"]["scripts"]
     module, name = scripts["bft-replay"].split(":")
     assert callable(getattr(importlib.import_module(module), name))
+
+
+def test_what_is_said_to_install_can_be_installed() -> None:
+    # Ours is on no package index: its extras are installed from the clone or the wheel, or by the packages they bring.
+    lists = [project()["project"]["dependencies"], *project()["project"]["optional-dependencies"].values()]
+    packages = {re.split(r"[\[<>=]", line)[0] for lines in lists for line in lines} | {"mipster", "tzdata"}
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    code = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    for path in [*pages, *code]:
+        text = path.read_text("utf-8")
+        assert "bft-replay[" not in text, path
+        for named in re.findall(r"pip install ([a-z][\w-]*(?: [a-z][\w-]*)*)(?=[`\"').;])", text):
+            assert {*named.split()} <= packages, path

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import click
+import numpy as np
+import pandas as pd
 import pytest
 from shown import refreshed
+from toy_application import write_application
 
 from bft.replay.cli.main import COMMANDS, cli
 
@@ -23,6 +28,9 @@ PLACEHOLDERS = {"I": "1", "N": "3", "S": "3", "SECONDS": "3", "NAME": "milp", "F
 # What the packages in examples/ bring: tests of their own install them and call it.
 OF_EXAMPLES = {"smallest-first": "milp", "dense-highs": "highs", "semicolons": "slurm"}
 
+# Pages from a log, or from measurements, to a page to show: their commands run one after the other.
+PATHS = ["tutorial", "own-jobs", *(f"how-to/{path.stem}" for path in sorted((DOCS / "how-to").glob("[!i]*.md")))]
+
 
 def fences(page: Path) -> Iterator[tuple[str, str]]:
     """Info string and content of each fenced block."""
@@ -31,7 +39,7 @@ def fences(page: Path) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["tutorial", "own-jobs"])
+@pytest.mark.parametrize("name", PATHS)
 def test_the_commands_of_a_path_print_what_its_page_shows(name: str, here: Path) -> None:
     text = (DOCS / f"{name}.md").read_text("utf-8")
     assert refreshed(text, here) == text, f"python tests/shown.py docs/{name}.md writes the page anew"
@@ -48,6 +56,67 @@ def test_the_cells_of_a_notebook_run(name: str, here: Path, monkeypatch: pytest.
     for cell in cells:
         exec(cell, vars(notebook))  # noqa: S102 - the page's own code
     assert vars(notebook)["run" if name == "ten-lines" else "milp"].metrics["outcome"] > 0
+
+
+def small_world(folder: Path) -> dict[str, Any]:
+    """A node trace and jobs, as files and values of the names that pages have for them."""
+    from bft.datasets import generate_dnn_jobs, generate_node_trace
+    from bft.models import jobs_from_frame, write_jobs
+    from bft.replay import write_trace
+    from bft.replay.trace.trace_files import trace_from_frame
+
+    trace = trace_from_frame(generate_node_trace(nodes=16, days=0.2).frame)
+    jobs = jobs_from_frame(generate_dnn_jobs(jobs=3, first_submit="2021-02-10", interval_s=600, pmax=3e6))
+    write_trace(trace, folder / "trace.parquet")
+    for name in ("jobs.csv", "jobs.parquet"):
+        write_jobs(jobs, folder / name)
+    return {"trace": trace, "jobs": jobs}
+
+
+def a_policy(folder: Path) -> dict[str, Any]:
+    """The same, and the policy of the example."""
+    pytest.importorskip("gymnasium", reason="an extra that is not installed")
+    example = runpy.run_path(str(ROOT / "examples" / "own-policy" / "smallest_first.py"))
+    return {**small_world(folder), "SmallestFirst": example["SmallestFirst"]}
+
+
+def a_log_of_jobs(folder: Path) -> dict[str, Any]:
+    """Jobs with users and durations, and what was learnt of them."""
+    from bft.models import DurationEstimator, write_model
+
+    pytest.importorskip("sklearn", reason="an extra that is not installed")
+    rows = np.arange(60)
+    jobs = pd.DataFrame({"user": rows % 3, "gpu_num": 1 + rows % 2, "submit_time": rows * 600, "duration": 60 + rows})
+    write_model(DurationEstimator.train(jobs, kind="random_forest"), folder / "durations.json")
+    return {"jobs": jobs}
+
+
+def an_application(folder: Path) -> dict[str, Any]:
+    """A measured application."""
+    write_application(folder / "traces" / "cifar10")
+    return {}
+
+
+# What the code of each page finds where it runs.
+PREPARED: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "README.md": small_world,
+    "docs/models-lucid.md": a_log_of_jobs,
+    "docs/models-scalability.md": an_application,
+    "docs/policies.md": a_policy,
+    "docs/studies.md": small_world,
+}
+PYTHON = [page.relative_to(ROOT).as_posix() for page in PAGES if any(kind == "python" for kind, _ in fences(page))]
+SLOW = {"docs/studies.md"}
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.slow if page in SLOW else ()) for page in PYTHON]
+)
+def test_the_python_of_a_page_runs(page: str, here: Path) -> None:
+    names = PREPARED[page](here)
+    for kind, code in fences(ROOT / page):
+        if kind == "python":
+            exec(code, names)  # noqa: S102 - the page's own code
 
 
 def test_the_sample_of_the_tutorial_is_what_the_generator_makes() -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from bft.models.errors import InputError
+from bft.models.extras import how_to_install
 
 MIB: Final = 2**20
 # Seconds that a tool may take to answer; drivers that load take some.
@@ -283,5 +284,5 @@ def _nvml() -> Any:
     try:
         import pynvml
     except ImportError as error:
-        raise InputError("NVML needs the package nvidia-ml-py", hint="pip install 'bft-replay[gpu]'") from error
+        raise InputError("NVML needs the package nvidia-ml-py", hint=how_to_install("gpu")) from error
     return pynvml

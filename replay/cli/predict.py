@@ -37,7 +37,7 @@ _seed = click.option(
 
 @click.group(cls=Group)
 def predict() -> None:
-    """Learn from a log how long jobs run, how many come, and who may share units (needs bft-replay[ml]).
+    """Learn from a log how long jobs run, how many come, and who may share units (needs the extra `ml`).
 
     TABLE is a .csv, .parquet or .jsonl file; docs/models-lucid.md names its columns.
     """
@@ -105,7 +105,7 @@ def evaluate(what: str, table: str, share: float, kinds: tuple[str, ...], column
 
 @predict.command(cls=NamesWholeOption, short_help="What a saved model has learnt.")
 @click.argument("model", metavar="MODEL")
-@click.option("--png", metavar="FILE", help="Draw the shapes of a GA2M (needs bft-replay[report] and --table).")
+@click.option("--png", metavar="FILE", help="Draw the shapes of a GA2M (needs the extra `report` and --table).")
 @click.option("--table", metavar="TABLE", help="Rows like those that it is used for.")
 def show(model: str, png: str | None, table: str | None) -> None:
     """Tell what MODEL, a file of `predict train`, predicts from what: the rules of packing, the shapes of a GA2M."""

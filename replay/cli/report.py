@@ -35,7 +35,7 @@ def report(
     RUN may be the results.parquet of a sweep, alone: each figure is then shown over the options that it varied.
 
     The page loads nothing, so it can be sent around. Of several runs it compares them, and then shows the first. Charts
-    need the extra `report`: pip install 'bft-replay[report]'.
+    need the extra `report`: pip install bokeh matplotlib.
     """
     from bft.replay.claim import mended
     from bft.replay.report import write_figures, write_report

@@ -55,8 +55,8 @@ def _reading(command: click.Command) -> click.Command:
 
 @trace.command(cls=NamesWholeOption, short_help="Size, idle nodes and fragments, also as charts.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-@click.option("--html", metavar="FILE", help="Write a page with charts (needs bft-replay[report]).")
-@click.option("--png", metavar="DIR", help="Write the charts as PNG files into DIR (needs bft-replay[report]).")
+@click.option("--html", metavar="FILE", help="Write a page with charts (needs the extra `report`).")
+@click.option("--png", metavar="DIR", help="Write the charts as PNG files into DIR (needs the extra `report`).")
 @click.option("--title", metavar="TEXT", help="Of whose nodes the page is. [the machine's name in the trace]")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 def info(as_json: bool, html: str | None, png: str | None, title: str | None, force: bool, **given: Any) -> None:

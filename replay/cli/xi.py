@@ -150,7 +150,7 @@ def _write_retest(file: str, found: Sequence[Suspect], output: str) -> None:
 @click.argument("file", metavar="XI")
 @click.option("--by", type=OneOf(["model", "batch"]), default="model", show_default=True,
               help="One row per model, or per model and batch size.")  # fmt: skip
-@click.option("--png", metavar="FILE", help="Draw it into a PNG file instead (needs bft-replay[report]).")
+@click.option("--png", metavar="FILE", help="Draw it into a PNG file instead (needs the extra `report`).")
 def show(file: str, by: str, png: str | None) -> None:
     """Draw a xi table: how many times as long an iteration of the row's model takes beside the column's."""
     from bft.models import read_xi

@@ -5,10 +5,10 @@ from __future__ import annotations
 import runpy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
 from bft.models import InputError
+from bft.models.extras import extra
 from bft.replay.studies.executors import Submit, Workers
 
 # dask-jobqueue's class for each batch system.
@@ -25,7 +25,7 @@ def dask(address: str) -> Workers:
     InputError
         When Dask is not installed, or nobody answers at the address.
     """
-    distributed = _extra("distributed", "dask")
+    distributed = extra("distributed", "dask")
 
     @contextmanager
     def start() -> Iterator[Submit]:
@@ -49,7 +49,7 @@ def jobqueue(system: str, jobs: int, resources: Mapping[str, str]) -> Workers:
     InputError
         When dask-jobqueue is not installed, or takes no such option.
     """
-    distributed, queues = _extra("distributed", "dask"), _extra("dask_jobqueue", "dask")
+    distributed, queues = extra("distributed", "dask"), extra("dask_jobqueue", "dask")
     asked = {**RESOURCES, **{name: int(text) if text.isdigit() else text for name, text in resources.items()}}
 
     @contextmanager
@@ -73,7 +73,7 @@ def parsl(path: str) -> Workers:
     InputError
         When Parsl is not installed, or the file makes no configuration.
     """
-    pools, configs = _extra("parsl.concurrent", "parsl"), _extra("parsl.config", "parsl")
+    pools, configs = extra("parsl.concurrent", "parsl"), extra("parsl.config", "parsl")
     try:
         config = runpy.run_path(path).get("config")
     except OSError as error:
@@ -87,12 +87,3 @@ def parsl(path: str) -> Workers:
             yield pool.submit
 
     return Workers(start, None, f"Parsl as {path} says")
-
-
-def _extra(module: str, extra: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise InputError(
-            f"the package {module.partition('.')[0]} is not installed", hint=f"pip install 'bft-replay[{extra}]'"
-        ) from error

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-import bft
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bft
 from bft.datasets import generate_log
 from bft.models import InputError
 from bft.replay import NodeTrace
