@@ -53,6 +53,22 @@ def test_links_between_pages_lead_somewhere() -> None:
     assert not lost
 
 
+def test_programs_that_pages_name_are_there() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(path for path in files_of("docs") if path.suffix == ".md")]
+    named = {
+        (page.relative_to(ROOT).as_posix(), name)
+        for page in pages
+        for name in re.findall(r"\b(?:tests|benchmarks|examples)/[\w/.-]*\w", page.read_text("utf-8"))
+    }
+    assert not [(page, name) for page, name in named if not (ROOT / name).exists()]
+
+
+def test_every_benchmark_is_on_the_page_of_benchmarks() -> None:
+    text = (ROOT / "docs" / "evidence" / "benchmarks.md").read_text("utf-8")
+    programs = {path.name for path in (ROOT / "benchmarks").glob("[!_]*.py")} - {"data.py"}
+    assert programs == set(re.findall(r"benchmarks/(\w+\.py)", text))
+
+
 def test_the_checklist_of_sources_points_to_files_and_counts_right() -> None:
     text = (ROOT / "docs" / "evidence" / "sources.md").read_text("utf-8")
     rows = [
