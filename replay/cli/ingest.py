@@ -140,12 +140,13 @@ def _progress(name: str) -> Iterator[Callable[[int], None] | None]:
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import DownloadColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(path.name, total=path.stat().st_size)
-        yield lambda so_far: bar.update(task, completed=so_far)
+    from bft.replay.cli.progress import bar
+
+    with bar(DownloadColumn(), Console(stderr=True)) as shown:
+        task = shown.add_task(path.name, total=path.stat().st_size, text="")
+        yield lambda so_far: shown.update(task, completed=so_far)
 
 
 def _summary(made: NodeTrace, diagnosis: Diagnosis, coverage: Coverage) -> list[str]:

@@ -22,7 +22,7 @@ from click.shell_completion import CompletionItem
 from bft.models.checks import did_you_mean
 from bft.replay.cli.address_space import too_small
 from bft.replay.cli.help import Group
-from bft.replay.cli.messages import on_standard_error
+from bft.replay.cli.messages import on_standard_error, say_error
 from bft.replay.cli.parameters import bind_variables
 
 EXIT_BAD_INPUT, EXIT_DEGRADED, EXIT_INTERRUPTED = 2, 3, 130
@@ -161,12 +161,14 @@ def _run(args: list[str] | None) -> int:
     except click.exceptions.Exit as request:
         return request.exit_code
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        say_error(shown.getvalue().removesuffix("\n"))
         return EXIT_BAD_INPUT
     except (click.exceptions.Abort, KeyboardInterrupt) as error:
         if isinstance(error.__cause__, EOFError):  # click takes it for the end of an answer to a prompt; we have none
             raise error.__cause__ from None
-        click.echo("Interrupted.", err=True)
+        say_error("Interrupted.")
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # `| head` closed our output: nobody is left to read it
         _discard_output()
@@ -175,21 +177,21 @@ def _run(args: list[str] | None) -> int:
         if sys.stdout is not output:  # the same, noticed by click: it wraps a closed output before it exits
             _discard_output()
             return 0
-        click.echo(f"Error: something that was called ended the program ({error.code!r})", err=True)
+        say_error(f"Error: something that was called ended the program ({error.code!r})")
         return EXIT_BAD_INPUT
     except OSError as error:  # a full disk, a file that vanished: for whoever minds the machine
-        click.echo(f"Error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}", err=True)
+        say_error(f"Error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}")
         _discard_output()
         return EXIT_BAD_INPUT
     except MemoryError as error:
         from bft.models.bounded import out_of_memory
 
-        click.echo(f"Error: {out_of_memory(error)}", err=True)
+        say_error(f"Error: {out_of_memory(error)}")
         return EXIT_BAD_INPUT
     except Exception as error:
         if not _is_input_error(error):
             raise
-        click.echo(f"Error: {error}", err=True)
+        say_error(f"Error: {error}")
         return EXIT_BAD_INPUT
     return _code(code)
 

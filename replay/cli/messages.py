@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -65,9 +67,26 @@ def say_progress(text: str) -> None:
     _say(text)
 
 
+def say_error(text: str) -> None:
+    """Say why there is no result, whatever is wanted otherwise."""
+    click.echo(fitted(text), err=True)
+
+
 def _say(line: str) -> None:
     if not quiet():
-        click.echo(line, err=True)
+        click.echo(fitted(line), err=True)
+
+
+def fitted(text: str) -> str:
+    """Lines broken between words where a terminal would break them anywhere; as they are where nobody looks.
+
+    Words that are longer than a line, such as paths and commands, stay whole: they are there to be copied.
+    """
+    if not sys.stderr.isatty():
+        return text
+    columns = shutil.get_terminal_size().columns
+    lines = (textwrap.wrap(line, columns, break_long_words=False, break_on_hyphens=False) for line in text.split("\n"))
+    return "\n".join("\n".join(line) for line in lines)
 
 
 def verbosity_options() -> list[click.Parameter]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
 
 # Seconds between two updates of the bar: a replay takes thousands of steps a second.
 REFRESH_S = 0.1
@@ -60,22 +64,31 @@ class PlainLines:
             self._closed = True
 
 
+def bar(share: ProgressColumn, console: Console) -> Progress:
+    """A bar with the time left, whatever the width: where that is small, the bar and the text behind it give way."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column
+
+    return Progress(
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, max_width=24)),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),
+        share,
+        TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=7)),
+        TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True, ratio=2)),
+        console=console,
+        expand=True,
+    )
+
+
 class Bar:
     """A bar with the event's time, decisions a second and the time left."""
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import TaskID, TaskProgressColumn
 
         self._console = Console(stderr=True)
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[event]}  {task.fields[speed]}"),
-            TimeRemainingColumn(),
-            console=self._console,
-        )
+        self._progress = bar(TaskProgressColumn(), self._console)
         self._task: TaskID | None = None
         self._began = self._shown = 0.0
 
@@ -92,7 +105,7 @@ class Bar:
         """A replay of the window [start_ns, end_ns] begins."""
         self._finish()
         self._start = start_ns
-        self._task = self._progress.add_task(name, total=end_ns - start_ns, event="", speed="")
+        self._task = self._progress.add_task(name, total=end_ns - start_ns, text="")
         self._began = time.monotonic()
 
     def at(self, now_ns: int, decisions: int) -> None:
@@ -103,7 +116,7 @@ class Bar:
         self._shown = now
         speed = decisions / max(now - self._began, 1e-9)
         self._progress.update(
-            self._task, completed=now_ns - self._start, event=day(now_ns), speed=f"{speed:,.0f} decisions/s"
+            self._task, completed=now_ns - self._start, text=f"{day(now_ns)}  {speed:,.0f} decisions/s"
         )
 
     def note(self, text: str) -> None:

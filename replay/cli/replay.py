@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.replay.cli.main import DOUBLE_S, EXIT_DEGRADED, EXIT_INTERRUPTED, command_line
-from bft.replay.cli.messages import quiet
+from bft.replay.cli.messages import quiet, say_error
 from bft.replay.cli.parameters import NamesWholeOption
 from bft.replay.cli.replay_options import replay_options
 from bft.replay.options.options import FIELDS, Options
@@ -91,15 +91,12 @@ def _exit_code(summary: dict[str, Any], folder: Path, *, saved: bool) -> int:
     from bft.replay.run import can_resume
 
     if summary["metrics"]["interrupted"]:
-        click.echo("Interrupted: what had been replayed is kept and marked.", err=True)
+        say_error("Interrupted: what had been replayed is kept and marked.")
         if saved and can_resume(folder):
             click.echo(f"To go on from there: {command_line()}", err=True)
         return EXIT_INTERRUPTED
     if summary["degraded"]:
-        click.echo(
-            "Degraded: some decisions fell back or failed verification; see the column status in steps.parquet.",
-            err=True,
-        )
+        say_error("Degraded: some decisions fell back or failed verification; see the column status in steps.parquet.")
         return EXIT_DEGRADED
     return 0
 

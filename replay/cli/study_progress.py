@@ -7,6 +7,7 @@ import time
 from types import TracebackType
 
 from bft.replay.cli.messages import quiet, say_progress, say_warning
+from bft.replay.cli.progress import bar
 
 
 class StudyLines:
@@ -40,16 +41,9 @@ class StudyBar(StudyLines):
 
     def __enter__(self) -> StudyBar:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import MofNCompleteColumn
 
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[last]}", markup=False),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-        )
+        self._progress = bar(MofNCompleteColumn(), Console(stderr=True))
         self._progress.start()
         return self
 
@@ -58,13 +52,13 @@ class StudyBar(StudyLines):
 
     def begins(self, points: int, done: int, workers: str) -> None:
         """So many replays are there, of which so many need not be done again."""
-        self._task = self._progress.add_task(f"replays by {workers}", total=points, completed=done, last="")
+        self._task = self._progress.add_task(f"replays by {workers}", total=points, completed=done, text="")
 
     def ended(self, label: str, error: str | None, seconds: float) -> None:
         """A point is done, or has failed."""
         if error is not None:
             say_warning(f"{label} failed: {error}")
-        self._progress.update(self._task, advance=1, last=label)
+        self._progress.update(self._task, advance=1, text=label)
 
 
 def study_progress() -> StudyLines:

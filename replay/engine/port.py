@@ -439,9 +439,9 @@ class Kind:
     --------
     >>> Kind(rigid=True).rigid
     True
-    >>> Kind(ridgid=True)
+    >>> Kind(ridgid=True)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    TypeError: Kind.__init__() got an unexpected keyword argument 'ridgid'
+    TypeError: Kind.__init__() got an unexpected keyword argument 'ridgid'...
     """
 
     rigid: bool = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import subprocess
@@ -11,11 +13,14 @@ from pathlib import Path
 
 import click
 import pytest
+import rich.progress
 from click.shell_completion import ShellComplete
 from processes import AMPLE_S
+from rich.console import Console
 
 from bft.replay.cli.help import EXAMPLES
 from bft.replay.cli.main import COMMANDS, cli, run
+from bft.replay.cli.progress import bar
 
 BFT = Path(sys.executable).with_name("bft-replay")
 
@@ -163,3 +168,38 @@ def test_an_unknown_word_is_answered_by_what_may_have_been_meant(
 ) -> None:
     assert run(args) == 2
     assert message in re.sub(r"\s+", " ", capsys.readouterr().err)
+
+
+def test_messages_on_a_terminal_break_between_words(tmp_path: Path) -> None:
+    args = ["-ndmap", str(tmp_path / "no-such-trace.parquet"), "--policy", "mlip-with-a-name-that-is-rather-long"]
+    environment = {**os.environ, "COLUMNS": "80", "TERM": "dumb"}
+    terminal, theirs = os.openpty()
+    with os.fdopen(terminal, "rb", buffering=0) as shown:
+        process = subprocess.Popen([str(BFT), *args], env=environment, stderr=theirs, stdout=subprocess.DEVNULL)
+        os.close(theirs)
+        text = b""
+        with contextlib.suppress(OSError):  # which a terminal that nobody writes to any more answers
+            while part := shown.read(4096):
+                text += part
+        assert process.wait(AMPLE_S) == 2
+    lines = text.decode().replace("\r\n", "\n").rstrip("\n").split("\n")
+    assert len(lines) > 4
+    assert max(map(len, lines)) <= 80
+    piped = subprocess.run([str(BFT), *args], capture_output=True, text=True, timeout=AMPLE_S, check=False).stderr
+    assert max(map(len, piped.splitlines())) > 80
+    assert piped.split() == text.decode().split()
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+@pytest.mark.parametrize("share", ["TaskProgressColumn", "MofNCompleteColumn", "DownloadColumn"])
+def test_a_bar_keeps_the_time_left(width: int, share: str) -> None:
+    screen = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    progress = bar(getattr(rich.progress, share)(), screen)
+    progress.add_task(
+        "replay as published, of a machine with a long name", total=480, completed=240, text="2021-02-10 04:51:56 " * 4
+    )
+    screen.print(progress.get_renderable())
+    (line,) = screen.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert len(line) <= width
+    assert " -:--:-- " in line
+    assert "━" in line
