@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, Protocol
 
@@ -140,6 +139,8 @@ class Name:
 
 def did_you_mean(value: object, names: Iterable[str]) -> str:
     """The end of a message about an unknown name: the name that may have been meant, or nothing."""
+    from difflib import get_close_matches  # here: who makes no mistake need not wait for it
+
     by_lower = {name.lower(): name for name in names}
     near = get_close_matches(str(value).lower(), by_lower, n=1)
     return f"; did you mean {by_lower[near[0]]!r}?" if near else ""

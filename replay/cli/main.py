@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -100,7 +100,7 @@ class _Dispatcher(Group):
 
 
 @click.group(cls=_Dispatcher, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(metadata.version("bft-replay"), prog_name="bft-replay")
+@click.version_option(package_name="bft-replay", prog_name="bft-replay")
 def cli() -> None:
     """Replay a supercomputer's idle-node log: who gets which idle node, and what would that have yielded."""
     problem = too_small()

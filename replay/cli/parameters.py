@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,6 +142,8 @@ def use_config(ctx: click.Context, param: click.Parameter, value: str | None) ->
     """
     if value is None:
         return
+    import tomllib  # here, as `get_close_matches` below: `--help` need not wait for it
+
     path = Path(value)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -234,6 +234,8 @@ class Command(Helpful):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
+            from difflib import get_close_matches
+
             known = [name for option in self.params if isinstance(option, click.Option) for name in option.opts]
             options = (entry.split("=")[0] for entry in given if entry.startswith("-"))
             whole = next((entry for entry in options if entry.startswith(error.option_name) and entry not in known), "")
