@@ -8,7 +8,7 @@ WORKERS ?= 2
 # Compiled test and source files are kept: the suite starts hundreds of processes, and each would compile all anew.
 test slow: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-browser slow sandbox lowest check format docs clean
+.PHONY: demo test test-python test-browser slow sandbox lowest check format docs clean
 
 ## demo: replay the bundled data set, print a summary, and write a report of it
 demo: $(VENV)/report.stamp
@@ -18,6 +18,10 @@ demo: $(VENV)/report.stamp
 ## test: run the test suite, except what `make slow` runs
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not browser"
+
+## test-python: the same with another Python, in an environment of its own: make test-python PYTHON=python3.13
+test-python:
+	$(MAKE) test VENV=build/python-$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
 ## test-browser: open reports in headless Chromium; installs Chromium (Debian, as root), axe-core (npm) and playwright
 test-browser: $(VENV)/browser.stamp build/axe/node_modules/axe-core/axe.min.js
