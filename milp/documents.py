@@ -14,7 +14,7 @@ import numpy as np
 from bft.milp.placement import settle, settle_shared
 from bft.milp.problem import Job, Pair, Problem, ProblemError, Solution
 
-JOB_FIELDS = {"name", "Jmin", "Jmax", "Ns", "Os", "Tcup", "Tcdw", "weight", "current"}
+JOB_FIELDS = {"name", "Jmin", "Jmax", "Ns", "Os", "Tcup", "Tcdw", "weight", "current", "sizes"}
 FIELDS = {"units", "Tfwd", "jobs", "cost_model", "xi", "id"}
 # Ten times the units of any real machine: a typing error must not take all memory.
 MAX_WHOLE = 10_000_000
@@ -159,6 +159,7 @@ def _job(entry: object, path: str) -> tuple[Job, tuple[int, ...]]:
             tcup=_number(entry, "Tcup", f"{path}.Tcup"),
             tcdw=_number(entry, "Tcdw", f"{path}.Tcdw"),
             weight=_number(entry, "weight", f"{path}.weight") if "weight" in entry else 1.0,
+            sizes=_sizes(entry, f"{path}.sizes"),
         )
     except ProblemError as error:
         message = str(error)
@@ -186,6 +187,15 @@ def _whole(entry: Mapping[str, Any], key: str, path: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_WHOLE:
         raise ProblemError(f"{path}: expected a whole number from 0 to {MAX_WHOLE:,}, not {_shown(entry, key)}")
     return value
+
+
+def _sizes(entry: Mapping[str, Any], path: str) -> tuple[int, ...] | None:
+    values = entry.get("sizes")
+    if values is None:
+        return None
+    if not isinstance(values, list) or not values or not all(type(n) is int and 0 < n <= MAX_WHOLE for n in values):
+        raise ProblemError(f"{path}: expected a list of whole numbers from 1 to {MAX_WHOLE:,}, not {_shown(entry, 'sizes')}")
+    return tuple(values)
 
 
 def _numbers(entry: Mapping[str, Any], key: str, path: str) -> np.ndarray[Any, np.dtype[np.float64]]:

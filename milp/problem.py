@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from operator import attrgetter
 from typing import Literal
 
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 CostModel = Literal["bftrainer", "stall"]
 # Products of three such numbers stay far below the largest float.
@@ -58,9 +61,15 @@ class Job:
         Seconds lost when it grows or shrinks.
     weight
         Factor on its value.
+    sizes
+        The counts of units that it may have besides 0, increasing from max(jmin, 1) to jmax; None for all between.
+        All of them are the same as None.
 
     Examples
     --------
+    >>> job = Job("a", 1, 8, ns=[0, 8], os=[0, 80], tcup=20.0, tcdw=10.0, sizes=(1, 2, 4, 8))
+    >>> job.at_most(7), job.stretches
+    (4, ((1, 2), (4, 4), (8, 8)))
     >>> Job("a", 2, 1, ns=[0, 1], os=[0, 10], tcup=20.0, tcdw=10.0)
     Traceback (most recent call last):
     bft.milp.problem.ProblemError: job 'a': Jmin 2 and Jmax 1 must satisfy 0 <= Jmin <= Jmax, Jmax >= 1
@@ -74,6 +83,7 @@ class Job:
     tcup: float
     tcdw: float
     weight: float = 1.0
+    sizes: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         ns = np.asarray(self.ns, dtype=np.float64)
@@ -85,6 +95,7 @@ class Job:
             raise ProblemError(
                 f"job {name!r}: Jmin {self.jmin} and Jmax {self.jmax} must satisfy 0 <= Jmin <= Jmax, Jmax >= 1"
             )
+        self._check_sizes()
         if ns.ndim != 1 or ns.shape != os.shape or ns.size < 2:
             raise ProblemError(f"job {name!r}: Ns and Os must be lists of one length, at least 2")
         if not (np.isfinite(ns).all() and np.isfinite(os).all()):
@@ -98,6 +109,41 @@ class Job:
                 raise ProblemError(f"job {name!r}: {label} must be a finite number >= 0, not {value!r}")
             if value > MAX_OBJECTIVE:
                 raise ProblemError(f"job {name!r}: {label} must not exceed {MAX_OBJECTIVE:g}, or values overflow")
+
+    def _check_sizes(self) -> None:
+        if self.sizes is None:
+            return
+        sizes = tuple(self.sizes)
+        object.__setattr__(self, "sizes", sizes)
+        rises = all(a < b for a, b in pairwise(sizes))
+        if not sizes or not rises or (sizes[0], sizes[-1]) != (max(self.jmin, 1), self.jmax):
+            shown = ", ".join(map(str, sizes))
+            raise ProblemError(
+                f"job {self.name!r}: sizes must increase from Jmin (at least 1) to Jmax, "
+                f"{max(self.jmin, 1)} to {self.jmax}, not [{shown}]"
+            )
+        if len(sizes) == self.jmax - sizes[0] + 1:
+            object.__setattr__(self, "sizes", None)
+
+    @cached_property
+    def stretches(self) -> tuple[tuple[int, int], ...]:
+        """First and last of the stretches of neighbouring counts that it may have, ascending, 0 left out."""
+        if self.sizes is None:
+            return ((max(self.jmin, 1), self.jmax),)
+        begins = [n for before, n in pairwise((-1, *self.sizes)) if n != before + 1]
+        ends = [n for n, after in pairwise((*self.sizes, -1)) if after != n + 1]
+        return tuple(zip(begins, ends, strict=True))
+
+    def at_most(self, units: int) -> int:
+        """The largest count up to `units` that it may have, 0 where it may have none of them."""
+        if self.sizes is None:
+            return min(units, self.jmax) if units >= self.jmin else 0
+        place = bisect_right(self.sizes, units)
+        return self.sizes[place - 1] if place else 0
+
+    def runs_on(self, units: int) -> bool:
+        """Whether it makes progress on so many units: as many as it may have, or more than Jmax."""
+        return units > 0 and min(units, self.jmax) == self.at_most(units)
 
     @property
     def table(self) -> FloatArray:
@@ -120,12 +166,13 @@ class Job:
 
         Interned, so that grouping thousands of jobs at every decision only compares addresses.
         """
-        bounds = np.array([self.jmin, self.jmax, self.weight], dtype=np.float64)
-        return sys.intern((bounds.tobytes() + self.ns.tobytes() + self.os.tobytes()).decode("latin-1"))
+        sizes = self.sizes or ()
+        numbers = np.array([self.jmin, self.jmax, self.weight, len(sizes), *sizes], dtype=np.float64)
+        return sys.intern((numbers.tobytes() + self.ns.tobytes() + self.os.tobytes()).decode("latin-1"))
 
     def rate(self, units: int) -> float:
-        """Objective per second on `units` units; 0 below jmin, where a job cannot run."""
-        if units < max(self.jmin, 1):
+        """Objective per second on `units` units; 0 on a count that it may not have, where it cannot run."""
+        if not self.runs_on(units):
             return 0.0
         return float(np.interp(float(units), self.ns, self.os))
 

@@ -43,7 +43,10 @@ def value_table(
         values[current + 1 :] *= max(tfwd - job.tcup, 0.0) / tfwd
     if job.weight != 1.0:
         values *= job.weight
-    values[1 : job.jmin] = -np.inf
+    first = 1
+    for low, high in job.stretches:
+        values[first:low] = -np.inf
+        first = high + 1
     if ratios is not None:
         values[1:][np.isinf(ratios)] = -np.inf
     return values
@@ -92,10 +95,7 @@ def values_at(problem: Problem, j: int, counts: IntArray) -> FloatArray:
     fewer, more = counts < held, counts > held
     if problem.cost_model == "bftrainer":
         now = problem.partner(j) if problem.pairs else None
-        runs = held >= max(job.jmin, 1)
-        rate = (
-            float(np.interp(float(held), job.ns, job.os)) / (1.0 if now is None else now.xi(j, held)) if runs else 0.0
-        )
+        rate = job.rate(held) / (1.0 if now is None else now.xi(j, held))
         if rate:
             values[fewer] -= job.tcdw * rate
             values[more] -= job.tcup * rate
@@ -104,25 +104,29 @@ def values_at(problem: Problem, j: int, counts: IntArray) -> FloatArray:
         values[more] *= max(tfwd - job.tcup, 0.0) / tfwd
     if job.weight != 1.0:
         values *= job.weight
-    values[(counts != 0) & ((counts < job.jmin) | (counts > min(job.jmax, problem.units)))] = -np.inf
+    allowed = counts == 0
+    for low, high in job.stretches:
+        allowed |= (counts >= low) & (counts <= min(high, problem.units))
+    values[~allowed] = -np.inf
     return values
 
 
 def value_points(problem: Problem, j: int) -> tuple[IntArray, FloatArray]:
     """The few points that define v_j: counts ascending from 0, int64, and values, float64.
 
-    v_j is linear between neighbours, except that no count between the first two is allowed.
+    v_j is linear between neighbours of one stretch of allowed counts; between stretches no count is allowed.
     """
     job, held = problem.jobs[j], problem.current[j]
-    min_units, max_units = max(job.jmin, 1), min(job.jmax, problem.units)
-    if min_units > max_units:
-        counts = np.zeros(1, dtype=np.int64)
-    else:
+    counts = np.zeros(1, dtype=np.int64)
+    for min_units, last in job.stretches:
+        max_units = min(last, problem.units)
+        if min_units > max_units:
+            break
         inner = job.ns[(job.ns > min_units) & (job.ns < max_units)]
         # A change costs, so the held count is a point, between its two neighbours.
         around = [n for n in (held - 1, held, held + 1) if min_units < n < max_units]
-        ends = np.array([0, min_units, max_units, *around])
-        counts = np.unique(np.concatenate((ends, np.floor(inner), np.ceil(inner))).astype(np.int64))
+        ends = np.array([min_units, max_units, *around])
+        counts = np.union1d(counts, np.concatenate((ends, np.floor(inner), np.ceil(inner))).astype(np.int64))
     return counts, values_at(problem, j, counts)
 
 
@@ -186,8 +190,7 @@ def keep(problem: Problem) -> tuple[int, ...]:
     """
     counts = [0] * len(problem.jobs)
     for j in problem.holders:
-        job, held = problem.jobs[j], problem.current[j]
-        counts[j] = min(held, job.jmax) if held >= job.jmin else 0
+        counts[j] = problem.jobs[j].at_most(problem.current[j])
     return tuple(counts)
 
 
@@ -203,7 +206,8 @@ def complaint(problem: Problem, tables: Sequence[FloatArray], counts: Sequence[i
         return f"{len(counts)} counts for {len(problem.jobs)} jobs"
     for job, table, n in zip(problem.jobs, tables, counts, strict=True):
         if not 0 <= n < len(table) or table[n] == -np.inf:
-            return f"job {job.name!r} gets {n} units, outside 0 and [{job.jmin}, {len(table) - 1}]"
+            allowed = [job.jmin, len(table) - 1] if job.sizes is None else [*job.sizes]
+            return f"job {job.name!r} gets {n} units, outside 0 and {allowed}"
     if sum(counts) > problem.units:
         return f"{sum(counts)} units given, {problem.units} idle"
     return ""

@@ -10,7 +10,7 @@ from bft.models.job_tables import jobs_to_frame
 from bft.models.jobs import JobTable
 from bft.models.tables import write_parquet
 
-LISTS = ("Ns", "Ps", "Os")
+LISTS = ("Ns", "Ps", "Os", "sizes")
 
 
 def write_jobs(jobs: JobTable, path: str | Path) -> None:
@@ -35,7 +35,8 @@ def write_jobs(jobs: JobTable, path: str | Path) -> None:
             frame[column] = [None if stamp != stamp else stamp.isoformat() for stamp in frame[column]]
     if suffix == ".csv":
         for column in LISTS:
-            frame[column] = [json.dumps(values) for values in frame[column]]
+            if column in frame:
+                frame[column] = [json.dumps(values) if isinstance(values, list) else None for values in frame[column]]
         frame.to_csv(path, index=False)
     elif suffix == ".jsonl":
         # Not DataFrame.to_json: it rounds to 10 decimals.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from bft.models.cells import Bounds, Row, Rows
+from bft.models.cells import Bounds, Row, Rows, read_number, shown
 from bft.models.curves import Curve
 from bft.models.errors import InputError
 from bft.models.jobs import JOB_BYTES, MAX_UNITS, Job, JobTable
@@ -29,7 +29,11 @@ OPTIONAL = (
     "deadline",
     "skew",
     "spread_slowdown",
+    "sizes",
+    "total_memory_gib",
 )
+# A cell of the column sizes that stands for 1, 2, 4, 8 and so on.
+POWERS = "powers-of-2"
 BOUNDS = ("Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub")
 CURVES = ("Ns", "Ps", "Os")
 _KNOWN = frozenset((*REQUIRED, *OPTIONAL))
@@ -41,8 +45,8 @@ def read_jobs(path: str | Path) -> JobTable:
     """Read a native job table (Parquet, CSV or JSON lines).
 
     Columns: name, Jmin, Jmax, Pmax (samples), Tsub (UTC), Tcup, Tcdw (s), Ns, Ps, Os (lists; in CSV as JSON), and
-    optionally Jreq, weight, model, batch_size, memory_gib, user, vc, deadline (UTC), skew, spread_slowdown. What other
-    columns say is kept in `Job.extra`.
+    optionally Jreq, weight, model, batch_size, memory_gib, user, vc, deadline (UTC), skew, spread_slowdown, sizes
+    (see `Job.sizes`: a list, or the word powers-of-2), total_memory_gib. What other columns say is kept in `Job.extra`.
 
     Raises
     ------
@@ -143,6 +147,8 @@ def jobs_to_frame(table: JobTable) -> pd.DataFrame:
             "deadline": None if job.deadline_ns is None else pd.Timestamp(job.deadline_ns, unit="ns", tz="UTC"),
             "skew": job.skew,
             "spread_slowdown": job.spread_slowdown,
+            "sizes": None if job.sizes is None else list(job.sizes),
+            "total_memory_gib": job.total_memory_gib,
             **job.extra,
         }
         records.append(record)
@@ -156,12 +162,13 @@ def jobs_to_frame(table: JobTable) -> pd.DataFrame:
 def _job(row: Row, curves: Row, known: Collection[str], *, model: str = "") -> Job:
     """The job of a row; its curves may be in a row of another table."""
     ns = curves.numbers("Ns")
+    jmin, jmax, sizes = _sizes(row)
     try:
         return Job(
             name=row.job,
             tsub_ns=row.instant("Tsub"),
-            jmin=row.whole("Jmin", min=0, max=MAX_UNITS),
-            jmax=row.whole("Jmax", max=MAX_UNITS),
+            jmin=jmin,
+            jmax=jmax,
             pmax=row.number("Pmax"),
             tcup_s=row.number("Tcup"),
             tcdw_s=row.number("Tcdw"),
@@ -177,10 +184,33 @@ def _job(row: Row, curves: Row, known: Collection[str], *, model: str = "") -> J
             deadline_ns=row.instant("deadline", None),
             skew=row.number("skew", None),
             spread_slowdown=row.number("spread_slowdown", 1.0),
+            sizes=sizes,
+            total_memory_gib=row.number("total_memory_gib", None, min=0),
             extra=row.further(known),
         )
     except InputError as error:
         raise (curves if error.column in CURVES else row).placed(error) from error
+
+
+def _sizes(row: Row) -> tuple[int, int, tuple[int, ...] | None]:
+    """Jmin, Jmax, and the sizes that lie between; Jmin and Jmax are their ends where a row has sizes."""
+    jmin, jmax = row.whole("Jmin", min=0, max=MAX_UNITS), row.whole("Jmax", max=MAX_UNITS)
+    first, value = max(jmin, 1), row.value("sizes")
+    if value is None or first > jmax:  # the latter is an error of its own
+        return jmin, jmax, None
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if word == POWERS:
+        sizes = [2**k for k in range(max(jmax, 0).bit_length()) if first <= 2**k <= jmax]
+        if not sizes:
+            raise row.error("sizes", f"no power of 2 lies between Jmin {jmin} and Jmax {jmax}")
+        return (jmin if first == sizes[0] else sizes[0]), sizes[-1], tuple(sizes)
+    listed = word.strip("[]").split(",") if word else value.tolist() if isinstance(value, np.ndarray) else value
+    numbers = [read_number(n) for n in (listed if isinstance(listed, list | tuple) else [listed])]
+    expected = f"whole numbers between Jmin {jmin} and Jmax {jmax} such as 1,2,4,8, or {POWERS}"
+    if not numbers or not all(first <= n <= jmax and n % 1 == 0 for n in numbers):
+        raise row.error("sizes", f"expected {expected}, not {shown(listed)}")
+    sizes = sorted({int(n) for n in numbers})
+    return (jmin if first == sizes[0] else sizes[0]), sizes[-1], tuple(sizes)
 
 
 def _curve(row: Row, ns: list[float], column: str, **bounds: Unpack[Bounds]) -> Curve:

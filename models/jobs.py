@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bft.models.curves import Curve, FloatArray
 from bft.models.errors import InputError
@@ -20,6 +23,8 @@ REQUEST_SHARE = 0.8
 MAX_UNITS = 10_000_000
 # Characters of names: of jobs, models, users, virtual clusters.
 MAX_NAME = 1_000
+# Sizes that a message shows.
+SHOWN_SIZES = 10
 # Memory of a job with curves of a few points, measured; readers of tables that hold one a row count with it.
 JOB_BYTES = 1_500
 
@@ -95,6 +100,11 @@ class Job:
     skew, spread_slowdown
         How uneven its tensors' sizes are (Tiresias' skew; None when unknown), and how many times longer an iteration
         takes when its units lie on more nodes than needed.
+    sizes
+        The counts of units on which it runs, increasing from jmin (at least 1) to jmax; None for all between. All of
+        them are the same as None.
+    total_memory_gib
+        Memory that its units must have together; None when unknown.
     profile
         What its rate follows from where a curve does not tell.
     extra
@@ -127,6 +137,8 @@ class Job:
     deadline_ns: int | None = None
     skew: float | None = None
     spread_slowdown: float = 1.0
+    sizes: tuple[int, ...] | None = None
+    total_memory_gib: float | None = None
     profile: Profile | None = None
     extra: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
 
@@ -157,18 +169,73 @@ class Job:
             raise wrong("spread_slowdown", f"expected a finite number >= 1, not {self.spread_slowdown}")
         if self.scalability.ps[0] != 0:
             raise wrong("Ps", f"expected Ps[0] = 0 (no units, no progress), not {self.scalability.ps[0]:g}")
-        if self.jreq is not None and not self.jmin <= self.jreq <= self.jmax:
+        self._check_sizes(wrong)
+
+    def _check_sizes(self, wrong: Callable[[str, str], InputError]) -> None:
+        if self.sizes is not None:
+            sizes = tuple(self.sizes)
+            object.__setattr__(self, "sizes", sizes)
+            ends = max(self.jmin, 1), self.jmax
+            if not sizes or (sizes[0], sizes[-1]) != ends or any(a >= b for a, b in pairwise(sizes)):
+                what = f"expected counts that increase from Jmin (at least 1) to Jmax, {ends[0]} to {ends[1]}"
+                raise wrong("sizes", f"{what}, not {shown_sizes(sizes)}")
+            if len(sizes) == sizes[-1] - sizes[0] + 1:
+                object.__setattr__(self, "sizes", None)
+        if self.jreq is not None and not (self.jmin <= self.jreq <= self.jmax):
             raise wrong(
                 "Jreq", f"expected a whole number in [Jmin, Jmax] = [{self.jmin}, {self.jmax}], not {self.jreq}"
             )
+        if self.jreq and not self.runs_on(self.jreq):
+            raise wrong("Jreq", f"expected one of the job's sizes, {shown_sizes(self.sizes or ())}, not {self.jreq}")
 
     @cached_property
     def rates(self) -> FloatArray:
-        """P at 0, 1, ..., jmax units in samples/s, 0 below jmin: float64 of shape (jmax + 1,)."""
+        """P at 0, 1, ..., jmax units in samples/s, 0 where it does not run: float64 of shape (jmax + 1,)."""
         table = self.scalability.table(self.jmax)
-        table[: self.jmin] = 0.0
+        table[~self.allowed] = 0.0
         table.setflags(write=False)
         return table
+
+    @cached_property
+    def allowed(self) -> NDArray[np.bool_]:
+        """Whether it may have 0, 1, ..., jmax units: bool of shape (jmax + 1,), true at 0."""
+        allowed = np.zeros(self.jmax + 1, dtype=bool)
+        allowed[list(self.sizes) if self.sizes else slice(max(self.jmin, 1), None)] = True
+        allowed[0] = True
+        allowed.setflags(write=False)
+        return allowed
+
+    def at_most(self, units: int) -> int:
+        """The largest count up to `units` on which it runs, 0 where it runs on none of them."""
+        if self.sizes is None:
+            return min(units, self.jmax) if units >= self.jmin else 0
+        place = bisect_right(self.sizes, units)
+        return self.sizes[place - 1] if place else 0
+
+    def above(self, units: int) -> int | None:
+        """The smallest count above `units` on which it runs, None where there is none."""
+        if units >= self.jmax:
+            return None
+        return max(units + 1, self.jmin) if self.sizes is None else self.sizes[bisect_right(self.sizes, units)]
+
+    def runs_on(self, units: int) -> bool:
+        """Whether it runs on so many units."""
+        return units > 0 and self.at_most(units) == units
+
+    def between(self, low: int, high: int) -> Job | None:
+        """The job with those of its sizes that lie between these; None where none does.
+
+        Raises
+        ------
+        InputError
+            When its Jreq is none of them.
+        """
+        last, first = self.at_most(high), self.above(max(low, 1) - 1)
+        if first is None or first > last:
+            return None
+        sizes = None if self.sizes is None else tuple(n for n in self.sizes if first <= n <= last)
+        jmin = self.jmin if low <= self.jmin else first
+        return replace(self, jmin=jmin, jmax=last, sizes=sizes)
 
     @property
     def request(self) -> int:
@@ -180,6 +247,16 @@ class Job:
         """Smallest size that reaches 80 % of P(Jmax), at least Jmin."""
         enough = np.flatnonzero(self.rates >= REQUEST_SHARE * self.rates[-1])
         return max(int(enough[0]), self.jmin, 1)
+
+
+def shown_sizes(sizes: Sequence[int]) -> str:
+    """Sizes as messages show them, few of many.
+
+    >>> shown_sizes((1, 2, 4, 8)), shown_sizes(range(100))
+    ('1, 2, 4, 8', '0, 1, 2, 3, 4, 5, 6, ..., 99')
+    """
+    some = [*map(str, sizes[:7]), "...", str(sizes[-1])] if len(sizes) > SHOWN_SIZES else map(str, sizes)
+    return ", ".join(some) or "none"
 
 
 @dataclass(frozen=True, eq=False)

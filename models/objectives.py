@@ -59,8 +59,8 @@ def efficiency(job: Job) -> Curve:
 
 
 def useful_time(job: Job) -> Curve:
-    """Unit-seconds a second that would do as much at the job's best size: P(n) / max_m P(m)/m, Jmin <= m <= Jmax."""
-    units = np.arange(max(job.jmin, 1), job.jmax + 1)
+    """Unit-seconds a second that would do as much at the job's best size: P(n) / max_m P(m)/m, m among its sizes."""
+    units = np.flatnonzero(job.allowed)[1:]
     best = float((job.scalability.at(units) / units).max())
     return Curve(job.scalability.ns, job.scalability.ps / best) if best > 0 else job.scalability
 

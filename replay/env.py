@@ -258,8 +258,8 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
 def repaired(state: State, wanted: Sequence[int]) -> tuple[int, ...]:
     """Counts that can be carried out, as near to what is wanted as this rule gets; valid ones stay as they are.
 
-    In order of admission each job gets what is wanted, at most its Jmax and what is left; if that is less than its Jmin
-    (or 1), it gets nothing. Numbers beyond the jobs in play are ignored.
+    In order of admission each job gets what is wanted, at most its Jmax and what is left, rounded down to a size that
+    it may have, which may be nothing. Numbers beyond the jobs in play are ignored.
 
     Examples
     --------
@@ -272,7 +272,6 @@ def repaired(state: State, wanted: Sequence[int]) -> tuple[int, ...]:
     """
     left, counts = state.idle, []
     for view, count in zip(state.jobs, wanted, strict=False):
-        given = min(count, view.job.jmax, left)
-        counts.append(given if given >= max(view.job.jmin, 1) else 0)
+        counts.append(view.job.at_most(min(count, left)))
         left -= counts[-1]
     return tuple(counts)

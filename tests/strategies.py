@@ -39,6 +39,13 @@ def curves(draw: st.DrawFn, last: int, *, any_breakpoints: bool = True) -> tuple
     return ns, list(os)
 
 
+def sizes(jmin: int, jmax: int) -> st.SearchStrategy[tuple[int, ...] | None]:
+    """None, or some of the counts from Jmin to Jmax, both ends among them."""
+    ends = {max(jmin, 1), jmax}
+    some = st.sets(st.integers(max(jmin, 1), jmax)).map(lambda counts: tuple(sorted(counts | ends)))
+    return st.none() | some
+
+
 @st.composite
 def problems(draw: st.DrawFn, *, max_jobs: int, max_units: int, scale: float = 1.0) -> Problem:
     """Problems whose jobs hold anything: nothing, less than Jmin, more than Jmax, more than the curve covers."""
@@ -58,6 +65,7 @@ def problems(draw: st.DrawFn, *, max_jobs: int, max_units: int, scale: float = 1
             tcup=draw(FREE_TO_HUGE_S),
             tcdw=draw(FREE_TO_HUGE_S),
             weight=draw(WEIGHTS),
+            sizes=draw(sizes(min(jmin, jmax), jmax)),
         )
         held = draw(st.just(0) | st.integers(0, left))
         left -= held
@@ -75,15 +83,20 @@ def interpolated(ns: list[float], os: list[float], n: float) -> float:
     return os[-1]
 
 
+def allowed(job: Job, n: int) -> bool:
+    """Whether a job may run on n units."""
+    return max(job.jmin, 1) <= n <= job.jmax and (job.sizes is None or n in job.sizes)
+
+
 def worth(job: Job, held: int, n: int, tfwd: float, cost_model: str) -> float | None:
     """v_j(n) by the letter of docs/model.md, None where the job may not have n units."""
-    if n != 0 and not max(job.jmin, 1) <= n <= job.jmax:
+    if n != 0 and not allowed(job, n):
         return None
     ns, os = job.ns.tolist(), job.os.tolist()
     pause = job.tcup if n > held else job.tcdw if n < held else 0.0
     if cost_model == "stall":
         return float(job.weight * max(tfwd - pause, 0.0) * interpolated(ns, os, n))
-    rate = interpolated(ns, os, held) if held >= max(job.jmin, 1) else 0.0
+    rate = interpolated(ns, os, held) if allowed(job, held) or held > job.jmax else 0.0
     return float(job.weight * (tfwd * interpolated(ns, os, n) - pause * rate))
 
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,11 +128,12 @@ def share_units(tables: Sequence[FloatArray], current: IntArray, units: int) -> 
     if not tables:
         return ()
     allowed = [np.flatnonzero(table > -np.inf) for table in tables]
+    linear = [np.append(np.diff(counts) == 1, False) for counts in allowed]
     values = [table[counts] for table, counts in zip(tables, allowed, strict=True)]
     kept = np.array([n if n < len(t) and t[n] > -np.inf else 0 for t, n in zip(tables, current.tolist(), strict=True)])
     if kept.sum() > units:
         kept[:] = 0
-    points = (np.concatenate(allowed), np.concatenate(values), _offsets(values))
+    points = (np.concatenate(allowed), np.concatenate(values), np.concatenate(linear), _offsets(values))
     sizes = np.ones(len(tables), dtype=np.int64)
     made = scores(*points, current, kept, sizes)
     return tuple(_plain(Scores(*made, np.arange(len(tables)), sizes, kept), units).tolist())
@@ -147,14 +148,14 @@ def scores_of(problem: Problem, classes: Classes | None = None) -> Scores:
 class _Posed:
     """A problem as arrays for compiled code, one entry for each class of jobs.
 
-    `curves` holds breakpoints and the objective there, each curve once, and begin and end of each class's curve.
+    `curves` holds breakpoints and the objective there, each curve once, and begin and end of each class's curve;
+    `stretches` first and last count of each stretch of neighbouring counts, and the begins of each class's stretches.
     """
 
     problem: Problem
     classes: Classes
     curves: tuple[FloatArray, FloatArray, IntArray, IntArray]
-    jmin: IntArray
-    jmax: IntArray
+    stretches: tuple[IntArray, IntArray, IntArray]
     held: IntArray
     terms: tuple[FloatArray, FloatArray, FloatArray]
 
@@ -175,8 +176,11 @@ class _Posed:
                 offsets[curve],
                 offsets[curve + 1],
             ),
-            np.array([job.jmin for job in jobs], dtype=np.int64),
-            np.array([job.jmax for job in jobs], dtype=np.int64),
+            (
+                np.array([low for job in jobs for low, _ in job.stretches], dtype=np.int64),
+                np.array([high for job in jobs for _, high in job.stretches], dtype=np.int64),
+                _offsets([job.stretches for job in jobs]),
+            ),
             np.array([problem.current[j] for j in classes.first], dtype=np.int64),
             (
                 np.array([job.tcup for job in jobs], dtype=np.float64),
@@ -191,10 +195,8 @@ class _Posed:
 
         problem, sizes = self.problem, self.classes.sizes
         stall = problem.cost_model == "stall"
-        points = value_points(
-            *self.curves, self.jmin, self.jmax, self.held, *self.terms, problem.units, problem.tfwd, stall
-        )
-        kept = np.where(self.held >= self.jmin, np.minimum(self.held, self.jmax), 0)
+        points = value_points(*self.curves, *self.stretches, self.held, *self.terms, problem.units, problem.tfwd, stall)
+        kept = self._of_each(Job.at_most, np.int64)
         return Scores(*scores(*points, self.held, kept, sizes), self.classes.of, sizes, kept)
 
     def objective(self, counts: IntArray) -> float:
@@ -203,9 +205,23 @@ class _Posed:
 
         problem, stall = self.problem, self.problem.cost_model == "stall"
         values = values_of(
-            *self.curves, self.jmin, self.held, *self.terms, self.classes.of, counts, problem.tfwd, stall
+            *self.curves,
+            self._of_each(Job.runs_on, np.bool_),
+            self.held,
+            *self.terms,
+            self.classes.of,
+            counts,
+            problem.tfwd,
+            stall,
         )
         return float(sum(values.tolist()))
+
+    def _of_each(self, method: Callable[[Job, int], int], kind: type[np.generic]) -> NDArray[Any]:
+        """What a method of a class's jobs says of the units that they hold; most hold none."""
+        of_each = np.zeros(len(self.held), dtype=kind)
+        for c in np.flatnonzero(self.held).tolist():
+            of_each[c] = method(self.problem.jobs[self.classes.first[c]], int(self.held[c]))
+        return of_each
 
 
 def _plain(scores: Scores, capacity: int) -> IntArray:
@@ -295,7 +311,7 @@ def _alarm(deadline: float) -> Iterator[NDArray[np.uint8]]:
         timer.cancel()
 
 
-def _offsets(parts: Sequence[FloatArray]) -> IntArray:
+def _offsets(parts: Sequence[Sized]) -> IntArray:
     offsets = np.zeros(len(parts) + 1, dtype=np.int64)
     np.cumsum([len(part) for part in parts], out=offsets[1:])
     return offsets

@@ -21,7 +21,7 @@ import numpy as np
 
 from bft.milp.exact.compiled import compiled
 from bft.milp.exact.knapsack import GAP
-from bft.milp.problem import FloatArray, IntArray
+from bft.milp.problem import BoolArray, FloatArray, IntArray
 
 BITS = 60
 # Charge for a changed job, in quanta.
@@ -38,8 +38,9 @@ def value_points(
     os: FloatArray,
     begins: IntArray,
     ends: IntArray,
-    jmin: IntArray,
-    jmax: IntArray,
+    lows: IntArray,
+    highs: IntArray,
+    stretches: IntArray,
     held: IntArray,
     tcup: FloatArray,
     tcdw: FloatArray,
@@ -47,27 +48,36 @@ def value_points(
     units: int,
     tfwd: float,
     stall: bool,
-) -> tuple[IntArray, FloatArray, IntArray]:
-    """Few points that define every v_j, as in `values.value_points`: counts, values, and offsets per job.
+) -> tuple[IntArray, FloatArray, BoolArray, IntArray]:
+    """Few points that define every v_j, as in `values.value_points`: counts, values, linearity, and offsets per job.
 
-    Job j's curve is ns, os[begins[j]:ends[j]]. A cost that is the same for every count of a job is left out, because
-    it would hide the differences: a job that holds more than it may keep must shrink in any case.
+    Linearity: whether v_j is linear to the next point; else no count between the two is allowed. Job j's curve is
+    ns, os[begins[j]:ends[j]]; besides 0 it may have the counts lows[i] to highs[i], i in stretches[j]:stretches[j+1].
+    A cost that is the same for every count of a job is left out, because it would hide the differences: a job that
+    holds more than it may keep must shrink in any case.
     """
     jobs = len(held)
     offsets = np.zeros(jobs + 1, np.int64)
-    room = 2 * (ends - begins).sum() + 7 * jobs
+    room = 2 * (ends - begins).sum() + 5 * jobs + 2 * len(lows)
     counts = np.empty(room, np.int64)
     values = np.empty(room)
+    linear = np.zeros(room, np.bool_)
     filled = 0
     for j in range(jobs):
         first, end = begins[j], ends[j]
-        min_units, max_units = max(jmin[j], 1), min(jmax[j], units)
-        start = filled
-        filled = _break_points(ns, first, end, min_units, max_units, held[j], counts, filled)
+        start, rate = filled, 0.0
+        counts[filled] = 0
+        filled += 1
+        for i in range(stretches[j], stretches[j + 1]):
+            min_units, max_units = lows[i], min(highs[i], units)
+            if min_units > max_units:
+                break
+            begin = filled
+            filled = _break_points(ns, first, end, min_units, max_units, held[j], counts, filled)
+            linear[begin : filled - 1] = True
+            if min_units <= held[j] <= max_units and not stall:
+                rate = _on(ns, os, first, first, end, float(held[j]))[0]
         offsets[j + 1] = filled
-        rate = 0.0
-        if min_units <= held[j] <= max_units and not stall:
-            rate = _on(ns, os, first, first, end, float(held[j]))[0]
         less, more = 1.0, 1.0
         if stall:
             less, more = max(tfwd - tcdw[j], 0.0) / tfwd, max(tfwd - tcup[j], 0.0) / tfwd
@@ -80,24 +90,20 @@ def value_points(
             elif counts[k] > held[j]:
                 value = value * more - tcup[j] * rate
             values[k] = value * weight[j]
-    return counts[:filled], values[:filled], offsets
+    return counts[:filled], values[:filled], linear[:filled], offsets
 
 
 @compiled
 def _break_points(
     ns: FloatArray, first: int, end: int, min_units: int, max_units: int, held: int, counts: IntArray, filled: int
 ) -> int:
-    """Write 0, and the counts in [min_units, max_units] between which a job's value is linear, to counts[filled:].
+    """Write the counts in [min_units, max_units] between which a job's value is linear to counts[filled:].
 
     Returns the new number of filled entries.
 
     These counts are the whole numbers next to the curve's breakpoints ns[first:end]; `held` and its neighbours are
     among them, because a change costs.
     """
-    counts[filled] = 0
-    filled += 1
-    if min_units > max_units:
-        return filled
     around = np.empty(3, np.int64)
     beside = 0
     for n in range(held - 1, held + 2):
@@ -139,7 +145,7 @@ def values_of(
     os: FloatArray,
     begins: IntArray,
     ends: IntArray,
-    jmin: IntArray,
+    runs: BoolArray,
     held: IntArray,
     tcup: FloatArray,
     tcdw: FloatArray,
@@ -149,7 +155,10 @@ def values_of(
     tfwd: float,
     stall: bool,
 ) -> FloatArray:
-    """v_j(n_j) of every job, bit by bit as in `values.value_tables`; arrays are per class, job j is of class of[j]."""
+    """v_j(n_j) of every job, bit by bit as in `values.value_tables`; arrays are per class, job j is of class of[j].
+
+    `runs`: whether a job makes progress on what it holds, so that a change has a cost.
+    """
     values = np.empty(len(of))
     for j in range(len(of)):
         c, n = of[j], counts[j]
@@ -159,7 +168,7 @@ def values_of(
             seconds = tcdw[c] if n < held[c] else tcup[c]
             if stall:
                 value *= max(tfwd - seconds, 0.0) / tfwd
-            elif held[c] >= max(jmin[c], 1):
+            elif runs[c]:
                 value -= seconds * _on(ns, os, first, first, end, float(held[c]))[0]
         values[j] = value * weight[c]
     return values
@@ -190,15 +199,21 @@ def _total(amounts: FloatArray, sizes: IntArray, largest: float) -> float:
 
 @compiled
 def scores(
-    counts: IntArray, values: FloatArray, offsets: IntArray, held: IntArray, kept: IntArray, sizes: IntArray
+    counts: IntArray,
+    values: FloatArray,
+    linear: BoolArray,
+    offsets: IntArray,
+    held: IntArray,
+    kept: IntArray,
+    sizes: IntArray,
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, float]:
     """The points of `value_points` as scores, without those that no optimum can contain.
 
     Parameters
     ----------
-    counts, values, offsets
-        Points of class j are [offsets[j]:offsets[j+1]], ascending; values are linear between neighbours, except that
-        no count between the first two is allowed.
+    counts, values, linear, offsets
+        Points of class j are [offsets[j]:offsets[j+1]], ascending; values are linear to the next point, or no count
+        between the two is allowed.
     held
         Units that each member holds.
     kept
@@ -228,7 +243,7 @@ def scores(
         largest = max(largest, abs(best[j]), abs(keep))
     stake = _total(gain, sizes, largest)
     hopeless = stake + NOISE * (stake + largest)
-    units, left, slopes, ends = _hopeful(counts, values, offsets, best - hopeless)
+    units, left, slopes, ends = _hopeful(counts, values, linear, offsets, best - hopeless)
 
     spread = np.empty(classes)
     for j in range(classes):
@@ -254,7 +269,7 @@ def scores(
 
 @compiled
 def _hopeful(
-    counts: IntArray, values: FloatArray, offsets: IntArray, floors: FloatArray
+    counts: IntArray, values: FloatArray, linear: BoolArray, offsets: IntArray, floors: FloatArray
 ) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
     """The points whose value is at least the floor: counts, values, slopes (GAP or still 0), offsets."""
     room = 2 * len(counts)
@@ -264,7 +279,7 @@ def _hopeful(
     for j in range(len(floors)):
         floor = floors[j]
         for k in range(offsets[j], offsets[j + 1]):
-            if k > offsets[j] + 1:  # linear from the point before
+            if k > offsets[j] and linear[k - 1]:
                 n0, n1, v0, v1 = counts[k - 1], counts[k], values[k - 1], values[k]
                 if v0 < floor <= v1:  # crosses the floor: begin there, as seen from the upper end
                     n = n1 - int((v1 - floor) / ((v1 - v0) / (n1 - n0)))
@@ -279,7 +294,7 @@ def _hopeful(
                     slopes[filled - 1] = GAP
             if values[k] >= floor:
                 units[filled], kept_values[filled] = counts[k], values[k]
-                slopes[filled] = GAP if k == offsets[j] else 0
+                slopes[filled] = 0 if linear[k] else GAP
                 filled += 1
         ends[j + 1] = filled
         slopes[filled - 1] = GAP

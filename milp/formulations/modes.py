@@ -25,14 +25,13 @@ Run = list[tuple[int, float]]
 
 
 def mode_intervals(job: Job, current: int, max_units: int) -> Iterator[tuple[int, int]]:
-    """Yield shrink [jmin, current-1], stay {current}, grow [max(current+1, jmin), max], where not empty."""
-    min_units = max(job.jmin, 1)
-    if min_units <= min(current - 1, max_units):
-        yield min_units, min(current - 1, max_units)
-    if min_units <= current <= max_units:
-        yield current, current
-    if max(current + 1, min_units) <= max_units:
-        yield max(current + 1, min_units), max_units
+    """Yield the counts up to `max_units` that a job may have: stretches, each cut into shrink, stay and grow."""
+    for low, last in job.stretches:
+        high = min(last, max_units)
+        shrink, stay = (low, min(current - 1, high)), (max(current, low), min(current, high))
+        for first, end in (shrink, stay, (max(current + 1, low), high)):
+            if first <= end:
+                yield first, end
 
 
 def break_points(ns: FloatArray, low: int, high: int) -> list[int]:

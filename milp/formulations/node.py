@@ -28,7 +28,7 @@ def build(problem: Problem, *, strict_reference: bool = False) -> Formulated:
 
         sum over j of x[j,n] <= 1                                              a node serves one job
         2 gained_j <= M·up_j     2 lost_j <= M·down_j     up_j + down_j <= 1   no migration
-        sum over n of x[j,n] = units of j on its curve                         none, or Jmin ... Jmax
+        sum over n of x[j,n] = units of j on its curve                         none, or as many as it may have
 
     maximise the sum of Tfwd·O_j - Tcup_j·r_j·up_j - Tcdw_j·r_j·down_j. The curve is a choice of concave runs, see
     `modes`; its x_i need no integrality of their own, because x is integer.
@@ -131,14 +131,17 @@ def _worths(
 def _curve(
     model: LinearModel, job: Job, nodes: int, worth: float, switch: int | None
 ) -> tuple[list[int], list[tuple[int, int]]]:
-    """Add worth·O(n) for n = 0 or Jmin <= n <= Jmax, if `switch` is on (None: always).
+    """Add worth·O(n) for n = 0 and the counts that the job may have, if `switch` is on (None: always).
 
     Return the binary of n = 0, as a list, and what makes up n as (variable, units).
     """
     off = model.variable(worth * float(job.table[0]), 1.0)
-    choice, units = [off], []
-    min_units, max_units = max(job.jmin, 1), min(job.jmax, nodes)
-    if min_units <= max_units:
+    choice: list[int] = [off]
+    units: list[tuple[int, int]] = []
+    for min_units, last in job.stretches:
+        max_units = min(last, nodes)
+        if min_units > max_units:
+            break
         points = [(n, worth * float(job.table[n])) for n in break_points(job.ns, min_units, max_units)]
         for run in concave_runs(points):
             chosen = model.variable(run[0][1], 1.0)

@@ -14,11 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bft.milp.problem import FloatArray, IntArray
-
-BoolArray = NDArray[np.bool_]
+from bft.milp.problem import BoolArray, FloatArray, IntArray
 
 # Halvings of the price interval.
 ROUNDS = 40

@@ -156,7 +156,11 @@ _ratios = section(
     "Sharing",
     _of("xi", "--xi", metavar="FILE", help="xi table: who slows whom down by how much when they share units."),
     _of("xi_max", "--xi-max", help="Share only where both ratios are at most this. [no limit]"),
-    _of("unit_memory_gib", "--unit-memory", help="Memory of a unit, GiB: share only what fits together. [any]"),
+    _of(
+        "unit_memory_gib",
+        "--unit-memory",
+        help="Memory of a unit, GiB: jobs must fit, alone and together. [any]",
+    ),
     _of(
         "memory_table",
         "--memory-table",

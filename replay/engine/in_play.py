@@ -25,7 +25,9 @@ class InPlay:
     active
         Those that hold units, by position in the table.
     short
-        Those of them that hold too few to run on.
+        Those of them that hold a number of units on which they do not run.
+    sized
+        Those that run on some sizes only.
     held, twice
         Units that they hold, and how many of these two of them hold.
     rate
@@ -45,6 +47,7 @@ class InPlay:
         self._shared = 0
         self.active: dict[int, Running] = {}
         self.short: dict[int, Running] = {}
+        self.sized: dict[int, Running] = {}
         self.held = 0
 
     def __len__(self) -> int:
@@ -119,6 +122,8 @@ class InPlay:
         self._line.append(running)
         self._turns.append(running.turn)
         self._by_index[running.index] = running
+        if running.job.sizes is not None:
+            self.sized[running.index] = running
         self._come_or_gone()
 
     def remove(self, running: Running) -> None:
@@ -126,6 +131,7 @@ class InPlay:
         position, last = self.position(running), len(self._line) - 1
         del self._line[position], self._turns[position], self._by_index[running.index]
         self._numbers[:, position:last] = self._numbers[:, position + 1 : last + 1]
+        self.sized.pop(running.index, None)
         self._come_or_gone()
 
     def _come_or_gone(self) -> None:
@@ -150,7 +156,8 @@ class InPlay:
             self.active[index] = running
         else:
             self.active.pop(index, None)
-        if 0 < count < running.job.jmin:
+        job = running.job
+        if 0 < count < job.jmin or (job.sizes is not None and count and not job.runs_on(count)):
             self.short[index] = running
         elif self.short:
             self.short.pop(index, None)
@@ -235,6 +242,13 @@ class Window(Jobs):
     def most(self) -> IntArray:
         """Most units on which each job runs: int64 of shape (jobs,), read-only."""
         return self._in_play.copy(MOST) if self._kept is None else self._kept.most
+
+    @property
+    def sized(self) -> Sequence[int]:
+        """Positions of the jobs that run on some sizes only, ascending."""
+        if self._kept is not None:
+            return self._kept.sized
+        return sorted(map(self._in_play.position, self._in_play.sized.values()))
 
     @property
     def used(self) -> int:

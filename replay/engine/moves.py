@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.milp import Transfer, move
+from bft.models.jobs import shown_sizes
 from bft.replay.engine.holdings import Holdings
 from bft.replay.engine.in_play import InPlay
 from bft.replay.engine.port import Decision, Kind, Policy, PolicyError
@@ -95,6 +96,9 @@ def _whole(counts: Sequence[object] | IntArray, in_play: InPlay, traits: Traits)
 
 def _check_size(running: Running, count: int, traits: Traits) -> None:
     job = running.job
+    if count and job.sizes is not None and not job.runs_on(count):
+        sizes = shown_sizes(job.sizes)
+        raise traits.refusal(f"it gave job {job.name!r} {count} units, and not 0 or one of its sizes, {sizes}")
     if count and not max(job.jmin, 1) <= count <= job.jmax:
         raise traits.refusal(f"it gave job {job.name!r} {count} units, outside 0 and [{job.jmin}, {job.jmax}]")
 

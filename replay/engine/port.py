@@ -157,6 +157,11 @@ class Jobs(Sequence[JobView]):
         """Most units on which each job runs: int64 of shape (jobs,), read-only."""
         return _fixed(view.job.jmax for view in self)
 
+    @cached_property
+    def sized(self) -> Sequence[int]:
+        """Positions of the jobs that run on some sizes between the fewest and the most only, ascending."""
+        return tuple(position for position, view in enumerate(self) if view.job.sizes is not None)
+
     @property
     def used(self) -> int:
         """Units that they hold, shared ones counted once."""
@@ -299,6 +304,11 @@ class State:
         """Fewest units, at least 1, and most units on which each of `jobs` runs: int64 of shape (jobs,), read-only."""
         jobs = self._looked_up
         return jobs.least, jobs.most
+
+    @property
+    def sized(self) -> Sequence[int]:
+        """Positions in `jobs` of those that run on some sizes between these only (`Job.sizes`), ascending."""
+        return self._looked_up.sized
 
     @property
     def free(self) -> int:

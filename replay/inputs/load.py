@@ -10,6 +10,7 @@ from importlib import import_module
 import numpy as np
 
 from bft.models import InputError, JobTable, jobs_from_frame, read_jobs, read_published_jobs, read_unit_memory, read_xi
+from bft.models.jobs import shown_sizes
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.engine.watcher import NoteTaker
 from bft.replay.inputs.default_workload import default_workload
@@ -123,7 +124,16 @@ def _inputs(
     interference = _interference(options, jobs, notes, given, files)
     if options.deadline_boost > 1 and all(job.deadline_ns is None for job in jobs):
         notes.note("--deadline-boost has no effect on jobs without deadlines")
+    sized = [job for job in jobs if job.sizes is not None]
+    if sized:
+        notes.note(
+            f"{len(sized):,} of {len(jobs):,} jobs run on some sizes only (first: {sized[0].name}, "
+            f"{shown_sizes(sized[0].sizes or ())}); on any other number of units they make no progress"
+        )
     if options.compat == "reference":  # which keeps such jobs in play
+        if sized:
+            what = "the published replayer knows no sizes: leave out the column or --compat"
+            raise InputError(what, file=jobs.source or None, column="sizes", job=sized[0].name)
         return Inputs(tuple(pools), jobs, digests, interference)
     fitted = fit_sizes(jobs, pools, options.oversized, rigid=kind_of(options.policy).rigid)
     for note in fitted.notes:

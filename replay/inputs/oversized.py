@@ -115,8 +115,10 @@ def capped(job: Job, units: int) -> Job:
     run at the rate that their curve has for fewer.
     """
     if job.jmin < job.jmax:
-        jmin = min(job.jmin, units)
-        return replace(job, jmin=jmin, jmax=max(jmin, min(job.jmax, units)), jreq=min(job.request, units))
+        fewer = replace(job, jreq=None).between(0, units)
+        if fewer is None:
+            return replace(job, jmin=units, jmax=units, jreq=units, sizes=None)
+        return replace(fewer, jreq=fewer.at_most(job.request))
     rate, value = float(job.rates[job.jmax]), float(job.objective.table(job.jmax)[-1])
     points = np.array([0.0, float(units)])
     return replace(

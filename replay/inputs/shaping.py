@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import numpy as np
 from bft.models import InputError, Job, JobTable
 from bft.replay.engine.watcher import NoteTaker
 from bft.replay.inputs.oversized import capped
+from bft.replay.options.effects import constants_of
 from bft.replay.options.options import Options
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -21,8 +23,9 @@ HOUR_S = 3600.0
 def shaped(jobs: JobTable, options: Options, notes: NoteTaker) -> JobTable:
     """The jobs as the options want them; a note for each option that changes them.
 
-    In this order: --repeat, --cap-units, --shuffle-submits, then --arrival or --scale-arrivals. What is drawn at random
-    follows --seed; each option draws for itself, so that one changes nothing of what another draws.
+    First --unit-memory leaves out sizes whose units have too little memory together. Then, in this order: --repeat,
+    --cap-units, --shuffle-submits, then --arrival or --scale-arrivals. What is drawn at random follows --seed; each
+    option draws for itself, so that one changes nothing of what another draws.
 
     Raises
     ------
@@ -31,6 +34,7 @@ def shaped(jobs: JobTable, options: Options, notes: NoteTaker) -> JobTable:
     """
     if not len(jobs):
         return jobs
+    jobs = _with_memory(jobs, options, notes)
     if options.repeat > 1:
         count = len(jobs)
         jobs = _within_calendar(repeated(jobs, options.repeat), "--repeat", "fewer repetitions")
@@ -97,6 +101,43 @@ def with_arrivals(jobs: JobTable, per_hour: float, rng: np.random.Generator) -> 
 def jobs_per_hour(arrival: str) -> float:
     """The rate that an `Arrival` states."""
     return float(arrival.partition(":")[2])
+
+
+def _with_memory(jobs: JobTable, options: Options, notes: NoteTaker) -> JobTable:
+    """The jobs with only those of their sizes whose units have as much memory together as the job needs."""
+    gib = options.unit_memory_gib
+    needing = sum(bool(job.total_memory_gib) for job in jobs)
+    if gib is None or not needing:
+        if needing:
+            notes.note(f"{needing:,} jobs state total_memory_gib, which counts with --unit-memory only")
+        elif gib is not None and options.xi is None and "unit_memory_gib" not in constants_of(options.policy):
+            notes.note("--unit-memory has no effect without --xi on jobs without total_memory_gib")
+        return jobs
+    made = [job if not job.total_memory_gib else _remembered(job, gib, jobs.source) for job in jobs]
+    fewer = sum(after.jmin > before.jmin for before, after in zip(jobs, made, strict=True))
+    notes.note(f"--unit-memory {gib:g}: {fewer:,} of {len(jobs):,} jobs need more units than Jmin for their memory")
+    return replace(jobs, jobs=tuple(made))
+
+
+def _remembered(job: Job, gib: float, source: str) -> Job:
+    needed = job.total_memory_gib or 0.0
+    try:
+        large = job.between(math.ceil(needed / gib), job.jmax)
+    except InputError as error:
+        raise InputError(
+            f"{error.what}: {needed:g} GiB of memory in all, --unit-memory {gib:g} a unit",
+            file=source or None,
+            column=error.column,
+            job=job.name,
+        ) from error
+    if large is None:
+        raise InputError(
+            f"needs {needed:g} GiB, and {job.jmax} units (Jmax) of {gib:g} GiB (--unit-memory) have less",
+            file=source or None,
+            column="total_memory_gib",
+            job=job.name,
+        )
+    return large
 
 
 def _capped(jobs: JobTable, units: int, notes: NoteTaker) -> JobTable:

@@ -166,11 +166,6 @@ NEEDS = (
     ),
     Need(("xi_max", "xi_partners", "forbid"), lambda o: o.xi is not None, _without("--xi")),
     Need(
-        ("unit_memory_gib",),
-        lambda o: o.xi is not None or "unit_memory_gib" in constants_of(o.policy),
-        _without("--xi"),
-    ),
-    Need(
         ("memory_table",),
         lambda o: o.xi is not None and o.unit_memory_gib is not None,
         _without("--xi and --unit-memory"),

@@ -47,6 +47,9 @@ class Moment:
         Nodes that a job may use.
     power
         Exponent of the mean; the lower, the more weight the jobs with the smallest speed-ups get.
+    fits
+        The largest count up to 0, 1, ... replicas on which each job runs, 0 for none: shape (jobs, most + 1). None
+        where all run on every count from `least` to `most`.
     """
 
     current: IntArray
@@ -58,6 +61,7 @@ class Moment:
     units_per_node: int
     most_nodes: int = 16
     power: float = -1.0
+    fits: IntArray | None = None
 
     def fitness(self, states: States) -> FloatArray:
         """Fitness of each candidate, higher is better: float64 of shape (candidates,)."""
@@ -72,7 +76,7 @@ class Moment:
         """Make candidates feasible, in place.
 
         A node has at most one job that spans several nodes. Rows are cut at random to their limits of replicas and
-        nodes. A node has no more replicas than units. A job with too few replicas has none.
+        nodes. A node has no more replicas than units. A job that does not run on what it has loses some, or all.
         """
         used = states > 0
         spread = used & (np.count_nonzero(used, axis=2) > 1)[:, :, None]
@@ -96,6 +100,12 @@ class Moment:
             filled = np.minimum(np.cumsum(states[row, :, node], axis=1), self.capacity[node, None])
             states[row, :, node] = np.diff(filled, axis=1, prepend=0)
 
+        if self.fits is not None:
+            replicas = states.sum(axis=2, dtype=np.int16)
+            fit = self.fits[np.arange(len(self.fits)), replicas]
+            row, job = np.nonzero(fit < replicas)
+            kept = np.minimum(np.cumsum(states[row, job], axis=1), fit[row, job, None])
+            states[row, job] = np.diff(kept, axis=1, prepend=0)
         states[states.sum(axis=2, dtype=np.int16) < self.least] = 0
 
     def _cut(self, rows: States, max_units: IntArray, rng: np.random.Generator) -> States:

@@ -19,8 +19,8 @@ def next_round(now_ns: int, interval_s: float) -> int | None:
 
 
 def keep_what_is_left(state: State, *, wake_ns: int | None) -> Decision:
-    """Change only what must change: a job that has lost too many units to run gives back the rest."""
-    stopped: dict[int, tuple[int, ...]] = {
-        position: () for position in state.running if state.jobs[position].units < state.jobs[position].job.jmin
-    }
-    return Decision.placed(stopped, wake_ns=wake_ns)
+    """Change only what must change: a job that cannot run on what it has gives back its newest units."""
+    views = {position: state.jobs[position] for position in state.running}
+    left = {position: view.held[: view.job.at_most(view.units)] for position, view in views.items()}
+    fewer = {position: held for position, held in left.items() if len(held) < views[position].units}
+    return Decision.placed(fewer, wake_ns=wake_ns)

@@ -146,6 +146,7 @@ def _job(rng: np.random.Generator, number: int, units: int) -> Job:
     jmax = int(rng.integers(jmin, min(8, units) + 1))
     sizes = np.arange(jmax + 1, dtype=np.float64)
     curve = Curve(sizes, float(rng.uniform(5, 50)) * sizes ** float(rng.uniform(0.6, 1.0)))
+    some = tuple(n for n in range(jmin, jmax + 1) if n in (jmin, jmax) or n % 2 == 0) if number % 3 == 2 else None
     submit = START_NS + int(rng.integers(0, HOURS * 1200)) * SECOND_NS if number > 2 else START_NS
     return Job(
         f"job-{number}",
@@ -163,6 +164,7 @@ def _job(rng: np.random.Generator, number: int, units: int) -> Job:
         memory_gib=4.0,
         deadline_ns=submit + 7200 * SECOND_NS if number % 2 else None,
         extra={"sharing_score": 0, "gpu_util": 40.0, "gmem_util": 20.0, "gmem": 4000.0, "amp": 0, "profiled": True},
+        sizes=some,
     )
 
 

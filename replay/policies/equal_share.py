@@ -14,7 +14,8 @@ class EqualShare:
     """Split the idle units equally, then hand out the remainder first come, first served.
 
     Each of J jobs gets floor(N / J), clipped to its bounds, or 0 if that is below its Jmin. The remainder goes to jobs
-    in order of admission up to Jmax, skipping those that would stay below Jmin. Rescale costs are ignored.
+    in order of admission up to Jmax, skipping those that would stay below Jmin. A job with a set of sizes gets the
+    largest of them that its share, or the remainder, allows. Rescale costs are ignored.
 
     Examples
     --------
@@ -37,13 +38,29 @@ class EqualShare:
             counts[counts < low] = 0
         else:
             counts = np.zeros(len(high), dtype=np.int64)
+        sized = state.sized
+        for position in sized:
+            counts[position] = state.jobs[position].job.at_most(int(counts[position]))
         left = state.idle - int(counts.sum())
+        if sized:
+            return Decision(_hand_out(state, counts, left))
         first = 0
         while left and first < len(counts):  # many jobs at once, so that most decisions take one iteration
             some = slice(first, first + 2 * left)
             left = _fill(counts[some], low[some], high[some], left)
             first = some.stop
         return Decision(counts)
+
+
+def _hand_out(state: State, counts: IntArray, left: int) -> IntArray:
+    """The counts when what is left goes to jobs in turn, each up to the largest size that it may have of it."""
+    for position, view in enumerate(state.jobs):
+        if not left:
+            break
+        count = int(counts[position])
+        counts[position] = view.job.at_most(count + left)
+        left -= int(counts[position]) - count
+    return counts
 
 
 def _fill(counts: IntArray, low: IntArray, high: IntArray, left: int) -> int:

@@ -124,7 +124,7 @@ class MilpPolicy:
 
     def _term(self, job: Job) -> milp.Job:
         curve = self._speed_up(job) if self.learn_curves else self.objective.curve(job)
-        term = milp.Job(job.name, job.jmin, job.jmax, curve.ns, curve.ps, job.tcup_s, job.tcdw_s, job.weight)
+        term = milp.Job(job.name, job.jmin, job.jmax, curve.ns, curve.ps, job.tcup_s, job.tcdw_s, job.weight, job.sizes)
         self._terms[job.name] = term
         return term
 

@@ -156,7 +156,10 @@ def _loss_of(job: Job) -> tuple[float, LossCurve]:
 
 
 def share(state: State, work_left: Sequence[float] | None = None) -> list[int]:
-    """Units for each job, by how much one more unit reduces its remaining time; `work_left`: samples if predicted."""
+    """Units for each job, by how much its next size reduces its remaining time per unit.
+
+    `work_left`: samples if predicted.
+    """
     per, left = state.machine.units_per_node, state.idle
     counts = [0] * len(state.jobs)
     for position in sorted(range(len(counts)), key=lambda position: state.jobs[position].job.jmin):
@@ -168,19 +171,22 @@ def share(state: State, work_left: Sequence[float] | None = None) -> list[int]:
 
     def offer(position: int) -> None:
         view, count = state.jobs[position], counts[position]
-        if count and count < _most(view):
+        after = view.job.above(count) if count else None
+        if after is not None and after <= min(_most(view), count + left):
             work = None if work_left is None else work_left[position]
-            saved = remaining_s(view, count, per, work) - remaining_s(view, count + 1, per, work)
+            saved = remaining_s(view, count, per, work) - remaining_s(view, after, per, work)
             if saved > 0:
-                heapq.heappush(heap, (-saved, position))
+                heapq.heappush(heap, (-saved / (after - count), position))
 
     for position in range(len(counts)):
         offer(position)
     while left and heap:
         position = heapq.heappop(heap)[1]
-        counts[position] += 1
-        left -= 1
-        offer(position)
+        more = (state.jobs[position].job.above(counts[position]) or 0) - counts[position]
+        if more <= left:  # else a size that no longer fits
+            counts[position] += more
+            left -= more
+            offer(position)
     return counts
 
 

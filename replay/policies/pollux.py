@@ -92,7 +92,7 @@ class Pollux:
             others = np.arange(max_units + 1) != view.units
             speedup[others] *= penalty[position]
             table = mean_term(speedup, self.power)
-            table[1 : view.job.jmin] = -np.inf
+            table[~view.job.allowed[: max_units + 1]] = -np.inf
             tables.append(table)
         return share_units(tables, np.array([view.units for view in views], dtype=np.int64), state.idle)
 
@@ -119,6 +119,7 @@ class Pollux:
             units_per_node=per,
             most_nodes=self.most_nodes,
             power=self.power,
+            fits=_fits(views, max(map(self._most, views))) if state.sized else None,
         )
         names = tuple(view.job.name for view in views)
         # Each round has its own seed, so that a resumed replay continues identically.
@@ -178,6 +179,11 @@ class Pollux:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore the population in `state`, where the next search begins."""
         remember(self, state, inner=True)
+
+
+def _fits(views: Sequence[JobView], most: int) -> IntArray:
+    """The largest count up to 0, 1, ..., most replicas on which each job runs: shape (jobs, most + 1)."""
+    return np.array([[view.job.at_most(n) for n in range(most + 1)] for view in views], dtype=np.int64)
 
 
 def _speed(view: JobView) -> Speed:

@@ -225,6 +225,7 @@ def asked_columns(jobs: Sequence[Job]) -> dict[str, Any]:
         "model": [job.model for job in jobs],
         "Jmin": [job.jmin for job in jobs],
         "Jmax": [job.jmax for job in jobs],
+        **({"sizes": [list(job.sizes or ()) or None for job in jobs]} if any(job.sizes for job in jobs) else {}),
         "Jreq": pd.array([job.jreq for job in jobs], dtype="Int64"),
         "units_asked": [job.request for job in jobs],
     }

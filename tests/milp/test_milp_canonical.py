@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import magnitude, problems, worth, worth_of
+from strategies import magnitude, problems, sizes, worth, worth_of
 
 from bft.milp import Job, Pair, Problem, ProblemError, Solution, SolverProcess, parse, solve, tamed
 from bft.milp.backends.registry import describe
@@ -56,7 +56,17 @@ def tying(draw: st.DrawFn, max_units: int = 8) -> Problem:
             times = st.sampled_from([0.0, 0.0, 1.0, 16.0, 64.0, 2.0**40])
             jmax = max(1, jmin + draw(st.integers(0, 5)))
             jobs.append(
-                Job(f"j{index}", jmin, jmax, ns, os, draw(times), draw(times), draw(st.sampled_from([0, 1, 2])))
+                Job(
+                    f"j{index}",
+                    jmin,
+                    jmax,
+                    ns,
+                    os,
+                    draw(times),
+                    draw(times),
+                    draw(st.sampled_from([0, 1, 2])),
+                    draw(sizes(jmin, jmax)),
+                )
             )
         held = draw(st.just(0) | st.integers(0, left))
         left -= held

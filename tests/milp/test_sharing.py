@@ -31,6 +31,8 @@ def random_job(rng: np.random.Generator, name: str, units: int) -> Job:
     points = min(int(rng.integers(2, 5)), jmax + 3)
     ns = np.concatenate([[0], np.sort(rng.choice(np.arange(1, jmax + 4), size=points, replace=False))])
     os = np.concatenate([[0], np.cumsum(rng.random(points) * 100)])
+    some = {int(n) for n in range(jmin + 1, jmax) if rng.random() < 0.5}
+    sizes = tuple(sorted({jmin, jmax} | some)) if rng.random() < 0.4 else None
     return Job(
         name,
         jmin,
@@ -40,6 +42,7 @@ def random_job(rng: np.random.Generator, name: str, units: int) -> Job:
         tcup=float(rng.choice([0, 5, 18, 60])),
         tcdw=float(rng.choice([0, 3, 12, 40])),
         weight=float(rng.choice([1, 1, 2])),
+        sizes=sizes,
     )
 
 

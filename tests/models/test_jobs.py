@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import strategies
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bft import milp
 from bft.models import Curve, InputError, Job, JobTable, jobs_from_frame, jobs_to_frame, read_jobs, read_published_jobs
 from bft.models.job_files import write_jobs
 from bft.replay.engine.watcher import Silent
@@ -172,6 +174,64 @@ def test_a_stated_request_is_kept() -> None:
     assert job(Jreq=2).request == 2
 
 
+# --- sizes ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cell", "bounds", "expected"),
+    [
+        ("1,2,4,8", (1, 8), (1, 8, (1, 2, 4, 8))),
+        (" [4, 2] ", (1, 8), (2, 4, (2, 4))),
+        ([1, 3], (0, 3), (0, 3, (1, 3))),
+        (np.array([2, 5]), (2, 5), (2, 5, (2, 5))),
+        (6, (1, 8), (6, 6, None)),
+        ("powers-of-2", (0, 48), (0, 32, (1, 2, 4, 8, 16, 32))),
+        ("Powers-of-2", (3, 16), (4, 16, (4, 8, 16))),
+        # all that lie between the ends are no set at all
+        ("1,2,3", (1, 4), (1, 3, None)),
+        ("", (1, 4), (1, 4, None)),
+    ],
+)
+def test_sizes_are_a_list_or_a_word_and_their_ends_are_jmin_and_jmax(
+    cell: Any, bounds: tuple[int, int], expected: tuple[int, int, tuple[int, ...] | None]
+) -> None:
+    read = job(sizes=cell, Jmin=bounds[0], Jmax=bounds[1])
+    assert (read.jmin, read.jmax, read.sizes) == expected
+
+
+def test_a_word_that_stands_for_no_size_is_named() -> None:
+    with pytest.raises(InputError, match=r"no power of 2 lies between Jmin 5 and Jmax 7") as caught:
+        jobs_from_frame(table({}, {"sizes": "powers-of-2", "Jmin": 5, "Jmax": 7}), source="j.csv")
+    assert (caught.value.row, caught.value.column, caught.value.job) == (2, "sizes", "job1")
+
+
+def test_a_request_must_be_one_of_the_sizes() -> None:
+    with pytest.raises(InputError, match=r"row 1, column Jreq, job job0: expected one of .* sizes, 1, 2, 4, not 3"):
+        jobs_from_frame(table({"sizes": "1,2,4", "Jreq": 3}), source="j.csv")
+    assert job(sizes="1,4").request == 4  # P(4) = 30, and four fifths of it are reached on 3 already
+
+
+@given(st.integers(0, 12).flatmap(lambda jmin: st.tuples(st.just(jmin), st.integers(max(jmin, 1), 15))), st.data())
+def test_what_a_job_runs_on_is_one_set_however_it_is_asked(bounds: tuple[int, int], data: st.DataObject) -> None:
+    jmin, jmax = bounds
+    sizes = data.draw(strategies.sizes(jmin, jmax))
+    curve = Curve([0, 9], [0, 90])
+    one = Job("a", 0, jmin, jmax, 1.0, 0.0, 0.0, curve, curve, sizes=sizes)
+    allowed = set(sizes or range(max(jmin, 1), jmax + 1))
+    assert set(np.flatnonzero(one.allowed).tolist()) == {0} | allowed
+    assert set(np.flatnonzero(one.rates).tolist()) == allowed
+    posed = milp.Job("a", jmin, jmax, curve.ns, curve.ps, 0.0, 0.0, sizes=sizes)
+    assert {n for low, high in posed.stretches for n in range(low, high + 1)} == allowed
+    for n in range(jmax + 3):
+        below = max((m for m in allowed if m <= n), default=0)
+        assert one.at_most(n) == posed.at_most(n) == below
+        assert one.above(n) == min((m for m in allowed if m > n), default=None)
+        assert one.runs_on(n) == (n in allowed)
+    low, high = data.draw(st.integers(0, 16)), data.draw(st.integers(0, 16))
+    left = one.between(low, high)
+    assert set(np.flatnonzero(left.allowed).tolist() if left else [0]) == {0} | {n for n in allowed if low <= n <= high}
+
+
 # --- round trips ------------------------------------------------------------------------------------------------------
 
 rates = st.floats(0, 1e9, allow_subnormal=False)
@@ -183,6 +243,7 @@ def jobs(draw: st.DrawFn, name: str) -> Job:
     ns = np.cumsum([0, *draw(st.lists(st.integers(1, 8), min_size=1, max_size=4))])
     jmin = draw(st.integers(0, 5))
     jmax = draw(st.integers(max(jmin, 1), 12))
+    sizes = draw(strategies.sizes(jmin, jmax))
     return Job(
         name=name,
         tsub_ns=TSUB_NS + draw(st.sampled_from([0, 1, 10**6, 10**12])),
@@ -193,7 +254,7 @@ def jobs(draw: st.DrawFn, name: str) -> Job:
         tcdw_s=draw(rates),
         scalability=Curve(ns, np.array([0.0, *(draw(rates) for _ in ns[1:])])),
         objective=Curve(ns, np.array([draw(rates) for _ in ns])),
-        jreq=draw(st.none() | st.integers(jmin, jmax)),
+        jreq=draw(st.none() | (st.integers(jmin, jmax) if sizes is None else st.sampled_from(sizes))),
         weight=draw(st.sampled_from([1.0, 0.0, 1 / 3])),
         model=draw(words),
         user=draw(words),
@@ -201,6 +262,8 @@ def jobs(draw: st.DrawFn, name: str) -> Job:
         batch_size=draw(st.none() | st.integers(1, 512).map(float)),
         memory_gib=draw(st.none() | st.floats(0, 80)),
         deadline_ns=draw(st.none() | st.just(TSUB_NS + 7)),
+        sizes=sizes,
+        total_memory_gib=draw(st.none() | st.floats(0, 640)),
     )
 
 
@@ -321,6 +384,8 @@ WRONG: list[tuple[str, Any]] = [
     ("weight", "heavy"),
     ("batch_size", "big"),
     ("deadline", "later"),
+    *(("sizes", value) for value in ("0,1,2", "1,5", "1,1.5", "many", "1;2", [1, "x"], True, 9, [], {"a": 1})),
+    ("total_memory_gib", -1),
 ]
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import sizes
 
 from bft.models import Curve, Job, JobTable
 from bft.replay.engine.ledger import BOOKS, Outcome
@@ -29,6 +30,11 @@ from bft.replay.trace.node_trace import NodeTrace, from_changes
 
 SECOND = 1_000_000_000
 START = 1_613_000_000 * SECOND
+
+
+def sizes_of(job: Job) -> list[int]:
+    """The numbers of units on which a job runs."""
+    return list(job.sizes or range(max(job.jmin, 1), job.jmax + 1))
 
 
 @dataclass
@@ -43,7 +49,7 @@ class Whimsical:
         for k, view in enumerate(state.jobs):
             told = f"{self.seed} {k} {state.time_ns} {state.idle} {view.job.name} {view.units} {left}"
             dice = zlib.crc32(told.encode())
-            allowed = [0, *range(max(view.job.jmin, 1), min(view.job.jmax, left) + 1)]
+            allowed = [0, *(n for n in sizes_of(view.job) if n <= left)]
             keep = view.units in allowed and dice % 3 == 0
             counts.append(view.units if keep else allowed[dice // 3 % len(allowed)])
             left -= counts[-1]
@@ -66,7 +72,8 @@ class WhimsicalRigid:
             if view.units:
                 counts[k] = 0 if dice % 5 == 0 else view.units
             elif left >= max(view.job.jmin, 1) and dice % 4:
-                counts[k] = max(view.job.jmin, 1) + dice // 4 % (min(view.job.jmax, left) - max(view.job.jmin, 1) + 1)
+                allowed = [n for n in sizes_of(view.job) if n <= left]
+                counts[k] = allowed[dice // 4 % len(allowed)]
                 left -= counts[k]
         return Decision(tuple(counts))
 
@@ -145,7 +152,7 @@ class Simulator:
 
     def rate(self, j: int) -> Fraction:
         n, job = len(self.held(j)), self.jobs[j]
-        return Fraction(float(job.scalability.at(n))) if n >= job.jmin and n else Fraction(0)
+        return Fraction(float(job.scalability.at(n))) if n in sizes_of(job) else Fraction(0)
 
     def lose(self, why: str, work: Fraction) -> None:
         self.told.lost[BOOK_OF.get(why, why)] += work
@@ -334,7 +341,8 @@ def traces(draw: st.DrawFn) -> NodeTrace:
 def tables(draw: st.DrawFn) -> JobTable:
     jobs = []
     for k in range(draw(st.integers(1, 3))):
-        jmax = draw(st.integers(1, 3))
+        jmax = draw(st.integers(1, 4))
+        jmin = draw(st.integers(0, jmax))
         curve = Curve(
             np.arange(jmax + 1),
             np.array([0.0, *(draw(st.sampled_from([1.0, 2.0, 4.0, 4.0, 0.0])) for _ in range(jmax))]),
@@ -343,13 +351,14 @@ def tables(draw: st.DrawFn) -> JobTable:
             Job(
                 name=f"j{k}",
                 tsub_ns=START + draw(st.integers(-3, 25)) * SECOND,
-                jmin=draw(st.integers(0, jmax)),
+                jmin=jmin,
                 jmax=jmax,
                 pmax=float(draw(st.integers(1, 60))),
                 tcup_s=float(draw(st.integers(0, 4))),
                 tcdw_s=float(draw(st.integers(0, 4))),
                 scalability=curve,
                 objective=curve,
+                sizes=draw(sizes(jmin, jmax)),
             )
         )
     return JobTable(tuple(jobs))

@@ -45,6 +45,7 @@ def moments(draw: st.DrawFn) -> Moment:
     moment = Moment(
         np.zeros((jobs, nodes), dtype=np.int64), capacity, speedup, least, most, rng.random(jobs), 4,
         most_nodes=draw(st.integers(1, 6)), power=draw(st.sampled_from([-4.0, -1.0, 0.0, 1.0])),
+        fits=draw(st.none() | st.just(np.tile(np.arange(int(most.max()) + 1) // 2 * 2, (jobs, 1)))),
     )  # fmt: skip
     running = rng.integers(0, 5, (1, jobs, nodes)).astype(np.int16)
     moment.repair(running, rng)
@@ -61,6 +62,7 @@ def test_every_candidate_is_feasible_and_the_best_no_worse_than_keeping(moment: 
     assert (states.sum(axis=1) <= moment.capacity).all()
     replicas = states.sum(axis=2)
     assert ((replicas == 0) | ((replicas >= moment.least) & (replicas <= moment.most))).all()
+    assert moment.fits is None or (replicas % 2 == 0).all()  # pairs only
     nodes = (states > 0).sum(axis=2)
     assert (nodes <= moment.most_nodes).all()
     distributed = (states > 0) & (nodes > 1)[:, :, None]
