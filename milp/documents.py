@@ -194,7 +194,9 @@ def _sizes(entry: Mapping[str, Any], path: str) -> tuple[int, ...] | None:
     if values is None:
         return None
     if not isinstance(values, list) or not values or not all(type(n) is int and 0 < n <= MAX_WHOLE for n in values):
-        raise ProblemError(f"{path}: expected a list of whole numbers from 1 to {MAX_WHOLE:,}, not {_shown(entry, 'sizes')}")
+        raise ProblemError(
+            f"{path}: expected a list of whole numbers from 1 to {MAX_WHOLE:,}, not {_shown(entry, 'sizes')}"
+        )
     return tuple(values)
 
 

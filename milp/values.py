@@ -167,6 +167,8 @@ def tamed(problem: Problem) -> Problem:
         if now is not None:
             named = (now.xi(j), *(ratio for _, ratio in now.named(j)))
             kept = min(kept, kept / max(ratio for ratio in named if np.isfinite(ratio)))
+            if not np.isfinite(named).all():  # who may not share on what it keeps may have to stop
+                kept = min(kept, float(job.os[0]) * problem.tfwd * job.weight)
             rate /= now.xi(j, problem.current[j])
         rates.append(rate)
         stake += best - kept + max(0.0, -rate) * max(job.tcup, job.tcdw)

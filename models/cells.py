@@ -316,6 +316,10 @@ class Row:
         value = self.value(self._rows.job) if self._rows.job else None
         return value.strip() if isinstance(value, str) else str(value) if _is_whole(value) else ""
 
+    def has(self, column: str) -> bool:
+        """Whether its table has such a column."""
+        return self._rows.has(column)
+
     def value(self, column: str) -> Any:
         """The cell as it is, None where it is empty or missing."""
         value = self._rows.values(column)[self.index]

@@ -60,7 +60,8 @@ def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable
     """Read the published pair of tables: `bounds` (-bdfn) and `scalability` (-scfn), joined by job name.
 
     The order is that of `bounds`. Jobs that only `scalability` has are left out. A job named J00001-vgg16 trains the
-    model vgg16, unless a column says otherwise.
+    model vgg16, unless a column says otherwise. A row of `scalability` is for the job of its name, or else for all jobs
+    that train the model of that name. Without a column Os the objective is throughput, Ps.
 
     Raises
     ------
@@ -68,8 +69,12 @@ def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable
         Naming file, row, column and job.
     """
     bound_rows = _rows(read_table(bounds, row_bytes=JOB_BYTES), str(bounds), BOUNDS)
-    curves = _by_name(_rows(read_table(scalability), str(scalability), CURVES))
-    missing = [name for name in _by_name(bound_rows) if name not in curves]
+    curves = _by_name(_rows(read_table(scalability), str(scalability), ("Ns", "Ps"), (*NAME_COLUMNS, "model")))
+    named = not bound_rows.has("model")  # published names carry it: J00001-vgg16
+    models = {
+        name: name.partition("-")[2] if named else row.name("model", "") for name, row in _by_name(bound_rows).items()
+    }
+    missing = [name for name, model in models.items() if name not in curves and model not in curves]
     if missing:
         raise InputError(
             f"no row for this job, which {bounds} has ({len(missing)} such jobs)",
@@ -78,8 +83,9 @@ def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable
             hint="give the two tables of one published set",
         )
     known = {bound_rows.job, *_KNOWN}
-    named = not bound_rows.has("model")  # published names carry it: J00001-vgg16
-    jobs = (_job(row, curves[row.job], known, model=row.job.partition("-")[2] if named else "") for row in bound_rows)
+    jobs = (
+        _job(row, curves.get(row.job) or curves[models[row.job]], known, model=models[row.job]) for row in bound_rows
+    )
     return JobTable(tuple(jobs), str(bounds))
 
 
@@ -173,7 +179,7 @@ def _job(row: Row, curves: Row, known: Collection[str], *, model: str = "") -> J
             tcup_s=row.number("Tcup"),
             tcdw_s=row.number("Tcdw"),
             scalability=_curve(curves, ns, "Ps", min=0),
-            objective=_curve(curves, ns, "Os"),
+            objective=_curve(curves, ns, "Os" if curves.has("Os") else "Ps"),
             jreq=row.whole("Jreq", None, max=MAX_UNITS),
             weight=row.number("weight", 1.0),
             model=row.name("model", model),
@@ -221,19 +227,25 @@ def _curve(row: Row, ns: list[float], column: str, **bounds: Unpack[Bounds]) -> 
         raise row.error("Ns" if "Ns" in str(error) else column, str(error)) from error
 
 
-def _rows(frame: pd.DataFrame, file: str, columns: Sequence[str]) -> Rows:
-    """The rows of a frame, whose job names came as a column or as the index."""
+def _rows(frame: pd.DataFrame, file: str, columns: Sequence[str], names: Sequence[str] = NAME_COLUMNS) -> Rows:
+    """The rows of a frame, whose job names came as one of these columns or as the index."""
     import pandas as pd
 
     if isinstance(frame.index, pd.RangeIndex) or frame.index.dtype.kind in "iu":
         rows = Rows(frame, file)
-        named = next((column for column in NAME_COLUMNS if rows.has(column)), None)
+        named = next((column for column in names if rows.has(column)), None)
         if named is None:
             raise rows.error("no column with the job's name; expected 'name'", column="name")
         rows.job = named
     else:
         rows = Rows(frame.drop(columns=["name"], errors="ignore"), file, job="name", index="name")
-    rows.require(columns, OPTIONAL, hint="docs/formats.md lists the columns", empty=True)
+    hint = "docs/formats.md lists the columns"
+    if "Ns" in columns and rows.has("Jmin") and not (rows.has("Ns") or rows.has("Ps")):
+        hint = (
+            "a replay needs true curves, whatever the decision knows of them (--curves): give the two tables as -bdfn "
+            "JOBS -scfn CURVES, whose rows name jobs or models"
+        )
+    rows.require(columns, OPTIONAL, hint=hint, empty=True)
     for row in rows:
         row.name(rows.job)
     return rows

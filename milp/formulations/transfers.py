@@ -7,6 +7,7 @@ determines which units those are; no job both loses and gains units on its arcs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import networkx as nx
@@ -143,13 +144,18 @@ def value_of(problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int,
 
 
 def keep_shared(problem: Problem) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
-    """Counts and shares in which every job keeps what it has, as far as its bounds allow."""
-    counts = keep(problem)
+    """Counts and shares in which every job keeps what it has, as far as its bounds allow.
+
+    A pair that may not share on these counts is separated: its second job stops.
+    """
+    counts = list(keep(problem))
     shares = {}
     for pair in problem.pairs:
         if pair.shared:
             a, b = counts[pair.a], counts[pair.b]
+            if a and b and math.inf in (pair.xi(pair.a, a), pair.xi(pair.b, b)):
+                b = counts[pair.b] = 0
             cut_a, cut_b = problem.current[pair.a] - a, problem.current[pair.b] - b
             # A job that must shrink to its Jmax leaves shared units first, so the pair shares the remainder.
             shares[pair.a, pair.b] = max(0, pair.shared - cut_a - cut_b) if a and b else 0
-    return counts, {pair: units for pair, units in shares.items() if units}
+    return tuple(counts), {pair: units for pair, units in shares.items() if units}

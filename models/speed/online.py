@@ -86,6 +86,10 @@ class OnlineCurve:
         """Most units it ran on, 0 when it never ran."""
         return max(self._seconds, default=0)
 
+    def seconds(self, units: int) -> float:
+        """Seconds that it ran on a size, 0 when it did not."""
+        return self._seconds.get(units, 0.0)
+
     def rate(self, units: int) -> float:
         """Mean samples/s on a size it ran on.
 

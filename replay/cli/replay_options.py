@@ -124,6 +124,12 @@ _policy = section(
         "[own; with --preset best as above]",
     ),
     _of(
+        "curves",
+        "--curves",
+        help="What the decision knows of the jobs' curves: everything (known), what it sees while they run (learn), or "
+        "what is measured at a few sizes first (profile). Jobs progress by their true curves.",
+    ),
+    _of(
         "deadline_boost",
         "--deadline-boost",
         help="Factor on a job's weight at its deadline; 1: deadlines do not count.",

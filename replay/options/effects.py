@@ -19,6 +19,7 @@ POLICY_SETTINGS = (
     "solver",
     "cost_model",
     "objective",
+    "curves",
     "deadline_boost",
     "deadline_horizon_s",
     "xi_partners",

@@ -125,6 +125,7 @@ class Options:
     preset: Literal["best"] | None = checked("--preset", Maybe(Name(tuple(PRESETS))), None)
     tfwd_s: float = checked("-Tfwd", Maybe(seconds()), _DEPENDS)
     objective: str = checked("--objective", Maybe(ObjectiveText()), _DEPENDS)
+    curves: Literal["known", "learn", "profile"] = checked("--curves", Name(("known", "learn", "profile")), "known")
     deadline_boost: float = checked("--deadline-boost", Number(1), 1.0)
     deadline_horizon_s: float = checked("--deadline-horizon", seconds(), 86_400.0)
     seed: int = checked("--seed", whole(0), 0)

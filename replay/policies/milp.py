@@ -13,6 +13,7 @@ from bft.models import Curve, Job, Objective, OnlineCurve, Standing, deadline_we
 from bft.replay.engine.memory import NOT_KEPT, kept, remember
 from bft.replay.engine.port import Decision, JobView, Kind, State
 from bft.replay.policies.predictions import ESTIMATE, number_in
+from bft.replay.policies.profiling import Advisor
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -38,9 +39,13 @@ class MilpPolicy:
         What is maximised.
     deadline_boost, deadline_horizon_s
         How much a deadline raises a job's weight, and from when on, see `bft.models.deadline_weight`; 1 disables it.
-    learn_curves
-        Ignore the jobs' curves and learn them while they run (`bft.models.OnlineCurve`). The objective is then the sum
-        of speed-ups over one unit, because rates of jobs that never ran cannot be compared.
+    curves
+        What is known of the jobs' curves. `known`: everything. `learn`: nothing; they are learned while jobs run
+        (`bft.models.OnlineCurve`). The objective is then the sum of speed-ups over one unit, because rates of jobs that
+        never ran cannot be compared. `profile`: nothing; a job is first measured at a few sizes (`Advisor`), then
+        scheduled by the measured curve, and learned further. Os is not known then either: `own` is P.
+    profile_s, profile_sizes, profile_order
+        Seconds at each size, number of sizes, and whether from the smallest up or from the largest down.
     remaining
         The remaining work used by the objective: `known`, which no real scheduler knows (the policy is then
         clairvoyant); or `predicted`, the part of estimate_s x Jreq unit-seconds that a job has not used yet. A job
@@ -62,8 +67,11 @@ class MilpPolicy:
     objective: Objective = _OWN
     deadline_boost: float = 1.0
     deadline_horizon_s: float = 86_400.0
-    learn_curves: bool = field(
-        default=False, metadata={"help": "learn the jobs' curves while they run; maximises speed-ups then"}
+    curves: Literal["known", "learn", "profile"] = "known"
+    profile_s: float = field(default=60.0, metadata={"help": "--curves profile: seconds at each size"})
+    profile_sizes: int = field(default=4, metadata={"help": "--curves profile: at how many sizes a job is measured"})
+    profile_order: Literal["growing", "inverse"] = field(
+        default="growing", metadata={"help": "--curves profile: from the smallest size up, or from the largest down"}
     )
     remaining: Literal["known", "predicted"] = field(
         default="known", metadata={"help": "work left, for the objective srpt: known, or predicted by estimate_s"}
@@ -75,20 +83,36 @@ class MilpPolicy:
     _terms: dict[str, milp.Job] = field(default_factory=dict, init=False, repr=False, metadata=NOT_KEPT)
     _learned: dict[str, OnlineCurve] = field(default_factory=dict, init=False, repr=False)
     _seen_ns: int = field(default=0, init=False, repr=False)
+    _advisor: Advisor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        for option, low in (("profile_s", 1e-3), ("profile_sizes", 1)):
+            if not getattr(self, option) >= low:
+                raise ValueError(f"{option}: expected at least {low}, not {getattr(self, option)}")
+        self._advisor = Advisor(self.profile_s, self.profile_sizes, self.profile_order)
         if self.objective.uses_left and self.remaining == "known":
             self.kind = replace(self.kind, clairvoyant=True)
 
     def decide(self, state: State) -> Decision:
         """Pose the decision as a problem and solve it."""
-        if self.learn_curves:
+        if self.curves != "known":
             self._learn(state)
-        problem = self.problem(state)
+        targets: dict[int, int] = {}
+        stall = self.cost_model == "stall"
+        if self.curves == "profile":
+            targets = self._advisor.targets(state, self._learned, stall)
+        problem, certain = measured_first(self.problem(state), targets)
         solution = self.solver.solve(problem)
         self.verified += solution.verified is not None
         self.mismatches += solution.verified is False
-        return Decision.solved(solution)
+        if certain:
+            solution = replace(
+                solution,
+                objective=solution.objective - certain,
+                bound=max(solution.bound, solution.objective) - certain,
+            )
+        decision = Decision.solved(solution)
+        return decision.waking(self._advisor.wake_ns(state, targets, self._learned, stall)) if targets else decision
 
     def state(self) -> dict[str, Any]:
         """Counts of verified and invalid answers, and the learned curves."""
@@ -115,7 +139,7 @@ class MilpPolicy:
 
     def _posed(self, state: State) -> tuple[milp.Job, ...]:
         """The jobs in play with their curves and weights; unchanged jobs are the objects of the last decision."""
-        if self.learn_curves:
+        if self.curves != "known":
             self._terms.clear()
         if self.objective.factors or self.deadline_boost > 1.0:
             return tuple([self._weighted(view, state.time_ns) for view in state.jobs])
@@ -123,7 +147,7 @@ class MilpPolicy:
         return tuple([term or self._term(state.jobs[position].job) for position, term in enumerate(known)])
 
     def _term(self, job: Job) -> milp.Job:
-        curve = self._speed_up(job) if self.learn_curves else self.objective.curve(job)
+        curve = self.objective.curve(job) if self.curves == "known" else self._believed(job)
         term = milp.Job(job.name, job.jmin, job.jmax, curve.ns, curve.ps, job.tcup_s, job.tcdw_s, job.weight, job.sizes)
         self._terms[job.name] = term
         return term
@@ -152,18 +176,49 @@ class MilpPolicy:
     def _learn(self, state: State) -> None:
         """Note at which rate each job has run on its present units since the last decision, or since it got them."""
         for view in state.jobs:
-            if view.rate and view.since_ns is not None and not view.partners:  # with partners it depends on xi
+            runs = view.job.runs_on(view.units) and not view.partners  # with partners its rate depends on xi too
+            if runs and view.since_ns is not None:
                 seconds = (state.time_ns - max(view.since_ns, self._seen_ns)) / SECOND_NS
                 self._learned.setdefault(view.job.name, OnlineCurve()).observe(view.units, view.rate, seconds)
         for view in state.finished:
             self._learned.pop(view.job.name, None)
         self._seen_ns = state.time_ns
 
-    def _speed_up(self, job: Job) -> Curve:
-        """The learned speed-up of a job over one unit."""
+    def _believed(self, job: Job) -> Curve:
+        """The estimated objective curve of a job; where curves are only learned, its speed-up over one unit."""
         believed = self._learned.get(job.name, OnlineCurve()).estimate(job.jmax)
+        if self.curves == "profile":
+            return self.objective.curve(replace(job, scalability=believed, objective=believed))
         one = float(believed.at(np.array([1.0]))[0])
         return Curve(believed.ns, believed.ps / one) if one > 0 else believed
+
+
+def measured_first(problem: milp.Problem, targets: Mapping[int, int]) -> tuple[milp.Problem, float]:
+    """The problem in which these jobs get just so many units, at any price to others, and what that counts for.
+
+    Parameters
+    ----------
+    problem
+        Of all jobs in play.
+    targets
+        Units by position, 0 for none; in all no more than there are.
+    """
+    if not targets:
+        return problem, 0.0
+    others = [
+        0.0 if position in targets else job.weight * float(np.abs(job.os).max())
+        for position, job in enumerate(problem.jobs)
+    ]
+    # One unit more of anything is worth less than that, rescale costs, which are at most Tfwd or T, included.
+    longest = max((max(job.tcup, job.tcdw) for job in problem.jobs), default=0.0)
+    worth = 2.0 * sum(others) * (1.0 + longest / problem.tfwd) + 1.0
+    jobs = list(problem.jobs)
+    for position, units in targets.items():
+        curve = np.array([0.0, max(units, 1)]), np.array([0.0, worth if units else -1.0])
+        jobs[position] = milp.Job(jobs[position].name, max(units, 1), max(units, 1), *curve, 0.0, 0.0)
+    pairs = tuple(pair for pair in problem.pairs if not {pair.a, pair.b} & targets.keys())
+    certain = worth * problem.tfwd * sum(units > 0 for units in targets.values())
+    return replace(problem, jobs=tuple(jobs), pairs=pairs), certain
 
 
 def _predicted_left(view: JobView) -> float:

@@ -476,6 +476,21 @@ def test_a_native_table_may_serve_as_both(tmp_path: Path) -> None:
     assert len(read_published_jobs(path, path)) == 2
 
 
+def test_curves_may_be_those_of_models_and_os_is_throughput_unless_stated(tmp_path: Path) -> None:
+    frame = table({"name": "J1-vgg16"}, {"name": "J2-alexnet"}, {"name": "J3-vgg16"}).drop(columns=CURVES)
+    curves = pd.DataFrame({"model": ["vgg16", "alexnet"], "Ns": [[0, 4], [0, 2]], "Ps": [[0, 40], [0, 2]]})
+    frame.to_json(tmp_path / "jobs.jsonl", orient="records", lines=True)
+    curves.to_json(tmp_path / "curves.jsonl", orient="records", lines=True)
+    found = read_published_jobs(tmp_path / "jobs.jsonl", tmp_path / "curves.jsonl")
+    assert [job.scalability.ps.tolist() for job in found] == [[0, 40], [0, 2], [0, 40]]
+    assert [job.objective.ps.tolist() for job in found] == [[0, 40], [0, 2], [0, 40]]
+
+
+def test_a_table_without_curves_names_the_options_that_give_them() -> None:
+    with pytest.raises(InputError, match=r"missing columns Ns, Ps, Os; .*needs true curves.*-bdfn JOBS -scfn CURVES"):
+        jobs_from_frame(table({}).drop(columns=CURVES))
+
+
 def test_a_job_without_a_curve_is_named(tmp_path: Path) -> None:
     frame = table({}, {})
     bounds, curves = published(tmp_path, frame, frame.set_index("name")[CURVES].iloc[:1])

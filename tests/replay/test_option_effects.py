@@ -69,6 +69,7 @@ CASES: dict[str, Case] = {
     "ties": ([*USUAL, "--backend", "cbc"], [], ["--ties", "solver"], "solver"),  # then nobody verifies
     "verify": ([*USUAL, "--ties", "solver"], [], ["--verify"], True),
     "objective": ([*USUAL, *EXACT], [], ["--objective", "power:.50+ageing:.02"], "power:0.5+ageing:0.02:2"),
+    "curves": ([*USUAL, *EXACT], [], ["--curves", "learn"], "learn"),
     "deadline_boost": ([*USUAL, *EXACT], [], ["--deadline-boost", "50"], 50.0),
     "deadline_horizon_s": ([*USUAL, *EXACT, "--deadline-boost", "50"], [], ["--deadline-horizon", "60"], 60.0),
     "xi": (USUAL, [], XI, "xi.csv"),

@@ -158,17 +158,17 @@ def test_rules_check_themselves_by_the_names_of_the_command_line(given: dict[str
 def test_options_are_recorded_in_one_form_however_they_are_given() -> None:
     loose = Options.of(
         tfwd_s=np.int64(120),
-        policy="MILP",
+        policy="TIRESIAS-L",
         backend="Exact",
         node_trace=Path("trace.pkl"),
-        policy_options={"learn-curves": True},
+        policy_options={"late-demotion": True},
         restart_overhead=30,
     )
     assert loose == Options(
         tfwd_s=120.0,
-        policy="milp",
+        policy="tiresias-l",
         node_trace="trace.pkl",
-        policy_options=(("learn_curves", "yes"),),
+        policy_options=(("late_demotion", "yes"),),
         rules=Rules(restart_overhead=((sys.maxsize, 30.0),)),
         solver=SolverOptions("exact", time_limit_s=10.0),
     )

@@ -28,7 +28,8 @@ from bft.replay.policies.tiresias import TiresiasL
 
 QUICK: dict[str, Callable[..., Policy]] = {"pollux": partial(Pollux, interval_s=300.0, population=10, generations=5)}
 OTHERWISE: dict[str, Callable[[], Policy]] = {
-    "learns": lambda: MilpPolicy(120.0, SolverOptions("exact"), learn_curves=True),
+    "learns": lambda: MilpPolicy(120.0, SolverOptions("exact"), curves="learn"),
+    "profiles": lambda: MilpPolicy(120.0, SolverOptions("exact"), curves="profile", profile_order="inverse"),
     "promotes": lambda: TiresiasL(promote=2.0),
     "wakes": lambda: TiresiasL(interval_s=60.0),
 }

@@ -183,7 +183,7 @@ def test_curves_that_are_learned_and_straight_are_what_efficiency_maximises() ->
     )
     trace = always_idle(7, 0, 10**15)
     known = MilpPolicy(60.0, SolverOptions("exact"), objective=Objective.of("efficiency"))
-    learned = MilpPolicy(60.0, SolverOptions("exact"), learn_curves=True)
+    learned = MilpPolicy(60.0, SolverOptions("exact"), curves="learn")
     one, other = (Replay(trace, JobTable(jobs), policy).run() for policy in (known, learned))
     assert one.steps.equals(other.steps)
 
@@ -205,7 +205,7 @@ def test_a_policy_that_learns_curves_finds_out_who_does_not_scale() -> None:
             seen.append({view.job.name: n for view, n in zip(state.jobs, decision.counts, strict=True)})
             return decision.waking(state.time_ns + 600 * 10**9)
 
-    Replay(trace, JobTable(jobs), Watched(600.0, SolverOptions("exact"), learn_curves=True)).run()
+    Replay(trace, JobTable(jobs), Watched(600.0, SolverOptions("exact"), curves="learn")).run()
     assert seen[-1] == {"grows": 7, "stays": 1}
 
 
