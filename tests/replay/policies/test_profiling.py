@@ -146,7 +146,7 @@ def test_a_table_without_curves_is_replayed_with_true_ones_that_the_decision_doe
     )
     Path("jobs.csv").write_text(
         "name,model,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw\n"
-        + "".join(f"j{k},{'ab'[k % 2]},1,6,{20000 + k},2021-02-10T00:0{k}:00Z,5,3\n" for k in range(4))
+        + "".join(f"j{k},{'ab'[k % 2]},1,6,{400000 + k},2021-02-10T00:0{k}:00Z,5,3\n" for k in range(4))
     )
     Path("curves.csv").write_text('model,Ns,Ps\na,"[0, 1, 6]","[0, 10, 12]"\nb,"[0, 1, 6]","[0, 5, 30]"\n')
     alone = ["-ndmap", "trace.pkl", "--backend", "exact", "-Tfwd", "60"]
