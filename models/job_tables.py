@@ -80,7 +80,7 @@ def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable
             f"no row for this job, which {bounds} has ({len(missing)} such jobs)",
             file=scalability,
             job=missing[0],
-            hint="give the two tables of one published set",
+            hint="its rows name jobs or models; give the two tables of one set",
         )
     known = {bound_rows.job, *_KNOWN}
     jobs = (

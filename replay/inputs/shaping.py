@@ -113,13 +113,14 @@ def _with_memory(jobs: JobTable, options: Options, notes: NoteTaker) -> JobTable
         elif gib is not None and options.xi is None and "unit_memory_gib" not in constants_of(options.policy):
             notes.note("--unit-memory has no effect without --xi on jobs without total_memory_gib")
         return jobs
-    made = [job if not job.total_memory_gib else _remembered(job, gib, jobs.source) for job in jobs]
+    made = [job if not job.total_memory_gib else _fitting(job, gib, jobs.source) for job in jobs]
     fewer = sum(after.jmin > before.jmin for before, after in zip(jobs, made, strict=True))
     notes.note(f"--unit-memory {gib:g}: {fewer:,} of {len(jobs):,} jobs need more units than Jmin for their memory")
     return replace(jobs, jobs=tuple(made))
 
 
-def _remembered(job: Job, gib: float, source: str) -> Job:
+def _fitting(job: Job, gib: float, source: str) -> Job:
+    """The job with those of its sizes that have the memory it needs, on units of `gib` each."""
     needed = job.total_memory_gib or 0.0
     try:
         large = job.between(math.ceil(needed / gib), job.jmax)

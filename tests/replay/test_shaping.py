@@ -39,6 +39,39 @@ def spans(jobs: JobTable) -> list[int]:
     return [(each.deadline_ns or 0) - each.tsub_ns for each in jobs]
 
 
+@pytest.mark.parametrize(
+    ("needed", "sizes", "expected"),
+    [
+        (0.0, None, [1, 2, 3, 4, 5, 6, 7, 8]),
+        (80.0, (1, 2, 4, 8), [1, 2, 4, 8]),
+        (80.1, (1, 2, 4, 8), [2, 4, 8]),
+        (241.0, None, [4, 5, 6, 7, 8]),
+        (241.0, (1, 2, 4, 8), [4, 8]),
+        (640.0, (1, 2, 4, 8), [8]),
+    ],
+)
+def test_sizes_whose_units_have_too_little_memory_are_left_out(
+    needed: float, sizes: tuple[int, ...] | None, expected: list[int]
+) -> None:
+    jobs = JobTable((replace(job("a", 0, jmax=8), total_memory_gib=needed, sizes=sizes),))
+    (made,) = shaped(jobs, Options(unit_memory_gib=80.0), Silent())
+    assert np.flatnonzero(made.allowed)[1:].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "column", "what"),
+    [
+        ({"total_memory_gib": 641.0}, "total_memory_gib", r"needs 641 GiB, and 8 units \(Jmax\) of 80 GiB"),
+        ({"total_memory_gib": 200.0, "jreq": 2}, "Jreq", r"expected .* not 2: 200 GiB of memory in all"),
+    ],
+)
+def test_a_job_whose_memory_no_size_has_is_named(change: dict[str, float], column: str, what: str) -> None:
+    one = replace(job("a", 0, jmax=8), **change)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=what) as caught:
+        shaped(JobTable((job("b", 0), one), "jobs.csv"), Options(unit_memory_gib=80.0), Silent())
+    assert (caught.value.file, caught.value.column, caught.value.job) == ("jobs.csv", column, "a")
+
+
 @settings(deadline=None)
 @given(tables(), st.integers(1, 4))
 def test_repeated_jobs_come_in_rounds_that_do_not_overlap(jobs: JobTable, times: int) -> None:
