@@ -23,14 +23,24 @@ if TYPE_CHECKING:
 
 
 def _print_recipe(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    from bft.replay.logs.recipes import RECIPES
+    from bft.replay.logs.recipes import RECIPES, SNAPSHOTS, crontab_line
 
+    scheduler = ctx.params.pop("scheduler", None)
+    if scheduler is not None and (value or "").lower() != "snapshots":
+        raise click.BadParameter("--scheduler belongs to --recipe snapshots", ctx, param)
     if value is None:
         return
     if value.lower() not in RECIPES:
         meant = did_you_mean(value, RECIPES)
         raise click.BadParameter(f"no recipe for {value!r}; there are {', '.join(RECIPES)}{meant}", ctx, param)
-    click.echo(RECIPES[value.lower()], nl=False)
+    if scheduler is None:
+        click.echo(RECIPES[value.lower()], nl=False)
+    elif scheduler.lower() in SNAPSHOTS:
+        click.echo(crontab_line(scheduler.lower()))
+    else:
+        meant = did_you_mean(scheduler, SNAPSHOTS)
+        there = ", ".join(SNAPSHOTS)
+        raise click.BadParameter(f"no snapshots of {scheduler!r}; there are those of {there}{meant}", ctx, param)
     ctx.exit()
 
 
@@ -79,8 +89,9 @@ def _about(name: str) -> str:
               help="Idle gaps shorter than this many seconds do not count as idle.")  # fmt: skip
 @click.option("--fields", metavar="A,B,...", default="", help="Names of the columns of a file without a header line, "
               "in sacct's words; xdmod for XDMoD's.")  # fmt: skip
-@click.option("--map", "columns", metavar="OURS=THEIRS,...", default="", help="Names of the columns of a table, CSV or "
-              "Parquet, in those of FORMAT: intervals node=nodes,start=start_time,end=end_time.")  # fmt: skip
+@click.option("--map", "columns", metavar="OURS=THEIRS,...|NAME", default="", help="Names of the columns of a table, "
+              "CSV or Parquet, in those of FORMAT: intervals node=nodes,start=start_time,end=end_time; or the NAME of "
+              "a public data set: pm100, adastra, fugaku, mit-supercloud, alibaba-2020.")  # fmt: skip
 @click.option("--delimiter", metavar="TEXT", default="", help="What separates columns. [as in the header]")
 @click.option("--cluster", metavar="NAME", default="", help="Use only rows of this cluster. [all]")
 @click.option("--processors-per-node", type=click.IntRange(min=1), help="For logs that count processors (SWF).")
@@ -99,17 +110,21 @@ def _about(name: str) -> str:
               "without any job, and windows that lie mostly outside the logs.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The diagnosis as JSON.")
 @click.option("--force", is_flag=True, help="Replace the target if it exists.")
-@click.option("--recipe", metavar="SCHEDULER", callback=_print_recipe, expose_value=False, is_eager=True,
-              help="Print the commands that export what is needed and exit: slurm, pbs, lsf, sge, cobalt, "
-              "intervals, snapshots.")  # fmt: skip
+@click.option("--scheduler", metavar="NAME", is_eager=True, help="With --recipe snapshots: print the line of a "
+              "crontab for this scheduler alone.")  # fmt: skip
+# Not eager, so that --scheduler is known before; options that are given come before arguments that are missing.
+@click.option("--recipe", metavar="SCHEDULER", callback=_print_recipe, expose_value=False,
+              help="Print the commands that export what is needed and exit: slurm, pbs, lsf, sge, cobalt, flux, "
+              "oar, htcondor, kubernetes, prometheus, ldms, intervals, snapshots, ...")  # fmt: skip
 @click.option("--formats", is_flag=True, callback=_print_formats, expose_value=False, is_eager=True,
               help="Print all FORMATs that can be read here and exit.")  # fmt: skip
 def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, force: bool, **given: Any) -> None:
     """Make a node trace of a scheduler's logs, and report what they hold.
 
-    FORMAT is one of slurm, slurm-json, pbs, lsf, lsf-events, sge, cobalt, swf, intervals, snapshots, another package's
-    (--formats lists all), or auto. FILEs may be compressed (gzip, xz, zstd, bzip2); - is standard input. A node is idle
-    while no job runs on it and it is neither down, drained nor reserved, as far as --events and --reservations say.
+    FORMAT is one of slurm, slurm-json, pbs, lsf, lsf-events, sge, cobalt, swf, flux, oar, htcondor, kubernetes,
+    prometheus, ldms, batsim, philly, intervals, snapshots, another package's (--formats lists all), or auto. FILEs may
+    be compressed (gzip, xz, zstd, bzip2); - is standard input. A node is idle while no job runs on it and it is neither
+    down, drained nor reserved, as far as --events and --reservations say.
     """
     from bft.replay.logs.from_files import ingested
     from bft.replay.trace.trace_files import write_trace

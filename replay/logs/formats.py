@@ -52,6 +52,10 @@ class LogFormat:
             raise ValueError(f"first_line {self.first_line!r} is no regular expression: {error}") from error
 
 
+# Any object that is none of the others here.
+_SLURM_JSON = r'\s*\{(?!"status":"success","data"|"timestamp":)'
+
+
 def _module(name: str) -> Callable[[Reading], None]:
     """The reader in one of our modules, imported when it is first used."""
 
@@ -68,7 +72,12 @@ BUILT_IN: dict[str, LogFormat] = {
         r"(?!\s*\{)(?=.*\bJobID(Raw)?\b)(?=.*\bStart\b)(?=.*\bEnd\b)",
         clusters=True,
     ),
-    "slurm-json": LogFormat("Slurm: sacct --json", _module("slurm_json"), r"\s*\{", clusters=True),
+    "slurm-json": LogFormat(
+        "Slurm: sacct --json, squeue --json, scontrol show job --json",
+        _module("slurm_json"),
+        _SLURM_JSON,
+        clusters=True,
+    ),
     "slurm-events": LogFormat(
         "Slurm: sacctmgr -p show event (down and drained nodes)",
         _module("slurm_events"),
@@ -98,6 +107,26 @@ BUILT_IN: dict[str, LogFormat] = {
         events=True,
     ),
     "swf": LogFormat("Standard Workload Format: node counts, no names", _module("swf"), r"\s*(-?[\d.]+\s+){10}"),
+    "flux": LogFormat(
+        "Flux: flux jobs (table or --json), eventlogs of jobs with their R",
+        _module("flux"),
+        r'(?i)(?=.*\bnodelist\b)(?=.*\bt_run\b)|\{"timestamp":',
+    ),
+    "oar": LogFormat("OAR: oarstat -J -f", _module("oar")),
+    "htcondor": LogFormat("HTCondor: condor_history -l or -json", _module("htcondor"), r"\*\*\* Offset"),
+    "kubernetes": LogFormat("Kubernetes: kubectl get pods (or events) -o json", _module("kubernetes")),
+    "batsim": LogFormat(
+        "Batsim: jobs.csv, as evalys reads it",
+        _module("batsim"),
+        r"(?=.*\bstarting_time\b)(?=.*\ballocated_resources\b)",
+    ),
+    "philly": LogFormat("Microsoft's Philly trace: cluster_job_log", _module("philly")),
+    "prometheus": LogFormat(
+        "Prometheus: range query of numbers of nodes by state, JSON",
+        _module("prometheus"),
+        r'\{"status":"success","data"',
+    ),
+    "ldms": LogFormat("LDMS: CSV of store_csv with job_id", _module("ldms")),
     "snapshots": LogFormat(
         "States of nodes at single instants: CSV timestamp,node,state, or what sinfo, pbsnodes, ... print",
         _module("snapshots"),

@@ -16,6 +16,7 @@ from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.formats import detect, log_format, read_log
 from bft.replay.logs.hostlists import HostListError, expand
 from bft.replay.logs.opening import open_log
+from bft.replay.logs.public_tables import public_table
 from bft.replay.logs.reading import Reading, Settings
 from bft.replay.logs.slurm_columns import layout
 from bft.replay.logs.tables import column_map, renamed
@@ -89,7 +90,8 @@ def ingested(
     fields, delimiter
         Columns of a file without a header line, and what separates them.
     columns
-        Names of the columns of a table in those of its format, as `node=hosts,start=begin`; empty: they are those.
+        Names of the columns of a table in those of its format, as `node=hosts,start=begin`, or the name of a public
+        data set (`PUBLIC_TABLES`); empty: they are those.
     cluster
         Use only rows of this cluster; empty: all.
     processors_per_node, machine_nodes
@@ -120,15 +122,24 @@ def ingested(
         delimiter=delimiter.replace("\\t", "\t"),
         cluster=cluster,
         processors_per_node=processors_per_node,
+        machine_nodes=machine_nodes,
         mtime=mtime,
     )
     collected = Collector(min_gap_ns=round(min_gap_s * SECOND_NS), most_nodes=max_nodes, max_fragments=max_fragments)
 
-    ours = column_map(columns) if columns else {}
+    public = public_table(columns.strip(), form) if columns.strip() and "=" not in columns else None
+    ours = column_map(public.columns if public else columns) if columns.strip() else {}
+    convert, header = (public.convert, public.header) if public else ({}, ())
+    if public:
+        form = public.form
+    if header:
+        theirs = {name: mine for mine, name in ours.items()}
+        settings = replace(settings, fields=tuple(theirs.get(name, f"their_{name}") for name in header))
 
     def read(name: str, kind: str, how: Settings) -> None:
         with progress(name) as so_far, open_log(name, so_far) as stored:
-            lines = renamed(stored, ours, how.delimiter, name) if ours and how is settings else stored
+            mapped = ours and how is settings
+            lines = renamed(stored, ours, how.delimiter, name, convert=convert, header=header) if mapped else stored
             _read(lines, kind, Reading(lines, name, collected, diagnosis, clock, how))
 
     for name in nodes:

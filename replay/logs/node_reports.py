@@ -12,10 +12,10 @@ from typing import Any
 from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.fields import split_fields
 from bft.replay.logs.hostlists import HostListError, expand
+from bft.replay.logs.json_objects import elements
 from bft.replay.logs.node_states import State, state_of
 from bft.replay.logs.pbs import host_of
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.slurm_json import elements
 
 # Lines looked at to see what prints such a file.
 _LOOKED_AT = 1_000

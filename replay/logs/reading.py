@@ -24,6 +24,8 @@ class Settings:
         Use only the rows of this cluster, where rows name theirs; empty: all.
     processors_per_node
         Where a log counts processors (SWF), how many make a node; None: as the log's header says, else 1.
+    machine_nodes
+        How many nodes the machine has, where a log counts idle ones; None: as the log says.
     events
         The file states when nodes were unavailable, beside logs of jobs.
     mtime
@@ -34,6 +36,7 @@ class Settings:
     delimiter: str = ""
     cluster: str = ""
     processors_per_node: int | None = None
+    machine_nodes: int | None = None
     events: bool = False
     mtime: bool = False
 

@@ -2,6 +2,45 @@
 
 from __future__ import annotations
 
+# What prints the states of all nodes, by scheduler.
+SNAPSHOTS: dict[str, str] = {
+    "slurm": 'sinfo -N -h -o "%N %T"',
+    "pbs": "pbsnodes -a",
+    "lsf": "bhosts -w",
+    "sge": "qstat -f",
+    "flux": 'flux resource list -no "{state} {nodelist}"',
+}
+_TITLES = {
+    "slurm": "Slurm",
+    "pbs": "PBS Pro, OpenPBS, Torque",
+    "lsf": "LSF (bhosts must be on the PATH of cron)",
+    "sge": "Grid Engine",
+    "flux": "Flux",
+}
+
+
+def crontab_line(scheduler: str) -> str:
+    r"""The line of a crontab that adds a snapshot of all nodes to a file every minute; cron needs each % escaped.
+
+    >>> crontab_line("lsf")
+    '* * * * * (date +\\%s; bhosts -w) >> $HOME/nodes.snapshots'
+    """
+    command = f"date +%s; {SNAPSHOTS[scheduler]}".replace("%", r"\%")
+    return f"* * * * * ({command}) >> $HOME/nodes.snapshots"
+
+
+def _snapshots() -> str:
+    """The recipe of snapshots for all schedulers."""
+    lines = "".join(f"# {_TITLES[scheduler]}:\n{crontab_line(scheduler)}\n" for scheduler in SNAPSHOTS)
+    return f"""\
+# The states of all nodes every minute, by cron (crontab -e), any user; the line of your scheduler alone is printed by
+# --recipe snapshots --scheduler NAME. A line with the time comes before each snapshot. The shorter the period, the more
+# of the short idle fragments are seen.
+{lines}# Then, whichever it was:
+bft-replay ingest snapshots nodes.snapshots -o trace.parquet
+"""
+
+
 RECIPES: dict[str, str] = {
     "slurm": """\
 # Slurm. SLURM_TIME_FORMAT=%s prints seconds since 1970, which no change of clocks makes ambiguous.
@@ -53,19 +92,77 @@ xz -c $SGE_ROOT/$SGE_CELL/common/accounting > accounting.xz
 bft-replay ingest sge accounting.xz --nodes nodes.txt -o trace.parquet
 # A parallel job's record names its master host only if accounting_summary is TRUE in its parallel environment.
 """,
-    "snapshots": """\
-# The states of all nodes every minute, by cron (crontab -e), any user; the line of your scheduler. A line with the time
-# comes before each snapshot. The shorter the period, the more of the short idle fragments are seen.
-# Slurm:
-* * * * * (date +\\%s; sinfo -N -h -o "\\%N \\%T") >> $HOME/nodes.snapshots
-# PBS Pro, OpenPBS, Torque:
-* * * * * (date +\\%s; pbsnodes -a) >> $HOME/nodes.snapshots
-# LSF (bhosts must be on the PATH of cron):
-* * * * * (date +\\%s; bhosts -w) >> $HOME/nodes.snapshots
-# Grid Engine:
-* * * * * (date +\\%s; qstat -f) >> $HOME/nodes.snapshots
-# Then, whichever it was:
-bft-replay ingest snapshots nodes.snapshots -o trace.parquet
+    "snapshots": _snapshots(),
+    "flux": """\
+# Flux. A user sees all jobs; times are seconds since 1970: no --tz is needed.
+# 1. Nodes of the machine, any user:
+flux resource list -no "{nodelist}" > nodes.txt
+# 2. Jobs: those that the instance still knows (-c 0: all of them). --json instead of -o works too.
+flux jobs -A -c 0 -o "{id}|{nodelist}|{t_run}|{t_inactive}" > jobs.txt
+bft-replay ingest flux jobs.txt --nodes nodes.txt -o trace.parquet
+# Or the eventlogs of jobs, each followed by its R:
+#   for id in $(flux jobs -A -c 0 -no "{id}"); do flux job info $id eventlog; flux job info $id R; done > events.json
+""",
+    "oar": """\
+# OAR. Any user; times are seconds since 1970: no --tz is needed.
+# 1. Nodes of the machine:
+oarnodes -l > nodes.txt
+# 2. Jobs:
+oarstat -J -f --gantt "2024-01-01 00:00:00, 2024-02-01 00:00:00" > jobs.json
+bft-replay ingest oar jobs.json --nodes nodes.txt -o trace.parquet
+""",
+    "htcondor": """\
+# HTCondor. Any user, on the machine of the schedd; times are seconds since 1970: no --tz is needed.
+# 1. Machines of the pool:
+condor_status -af Machine | sort -u > nodes.txt
+# 2. Jobs that have left the queue, and those that run:
+condor_history -json > history.json
+condor_q -all -json > queue.json
+bft-replay ingest htcondor history.json queue.json --nodes nodes.txt -o trace.parquet
+# Several schedds of one pool: the histories of all, else the others' machines look idle.
+""",
+    "kubernetes": """\
+# Kubernetes, with Kueue or without. The right to list pods of all namespaces and nodes (ClusterRole view) is enough.
+# 1. Nodes that run jobs:
+kubectl get nodes -o custom-columns=NAME:.metadata.name --no-headers > nodes.txt
+# 2. Pods are forgotten some time after their end: a watch keeps all of them from now on (run it as a service),
+kubectl get pods -A -w --output-watch-events -o json > pods.json
+# and this takes those that are there now:
+kubectl get pods -A -o json > pods-now.json
+bft-replay ingest kubernetes pods.json --nodes nodes.txt -o trace.parquet
+""",
+    "prometheus": """\
+# Prometheus with an exporter of Slurm: counts of nodes by state (slurm_nodes_idle, slurm_nodes_alloc, ...), no names.
+# An answer holds 11,000 samples of a series at the most: a week by the minute. Several files are several weeks.
+curl -sG http://prometheus:9090/api/v1/query_range --data-urlencode 'query={__name__=~"slurm_nodes_[a-z]+"}' \\
+  -d start=1704067200 -d end=1704672000 -d step=60 > week1.json
+bft-replay ingest prometheus week1.json -o trace.parquet
+# With the number of idle nodes alone, state the size of the machine with --machine-nodes.
+""",
+    "ldms": """\
+# LDMS: the CSV of store_csv of any sampler whose sets have job_id (job_info, or slurm_sampler). One file a day.
+bft-replay ingest ldms meminfo.1704067200 meminfo.1704153600 -o trace.parquet
+# Where the store was configured with altheader=1 the header lies beside the data: name its columns.
+bft-replay ingest ldms meminfo.1704067200 --fields Time,Time_usec,ProducerName,component_id,job_id,MemFree \\
+  -o trace.parquet --force
+""",
+    "batsim": """\
+# Batsim: the file that it writes with the prefix of --export and the suffix _jobs.csv.
+bft-replay ingest batsim out_jobs.csv --nodes "n[0-127]" -o trace.parquet
+""",
+    "philly": """\
+# Microsoft's Philly trace: https://github.com/msr-fiddle/philly-traces (1 GB packed). Its file cluster_job_log is one
+# JSON text: lay it out over several lines.
+jq . cluster_job_log > jobs.json
+bft-replay ingest philly jobs.json --tz America/Los_Angeles -o trace.parquet
+# The log states no zone; the other files of the trace have times in PST and PDT.
+""",
+    "slurm-json": """\
+# Slurm, as JSON (21.08 or later), with the rights that --recipe slurm describes. One line of it may be huge: jq lays
+# it out. squeue adds the jobs that run now, where sacct is not to be had.
+sacct -a -D --json -S 2024-01-01 -E 2024-02-01 | jq . > jobs.json
+squeue -a --json | jq . > queue.json
+bft-replay ingest slurm-json jobs.json queue.json --nodes "cn[001-128]" -o trace.parquet
 """,
     "intervals": """\
 # Any other scheduler, and monitoring: a table of what nodes did from when to when, with a header.

@@ -32,7 +32,7 @@ class Job:
 def judge(job: Job, reading: Reading, line: int) -> bool:
     """Hand a job over, or tell why it is left out or skipped; True when it is used."""
     file, diagnosis = reading.file, reading.diagnosis
-    state = job.state.split(" ")[0].rstrip("+*")
+    state = job.state.split(" ")[0].rstrip("+*").upper()
     size = job.count if job.nodes is None else len(job.nodes)
     if job.start is None:
         diagnosis.leave_out("job that never started", file, line)

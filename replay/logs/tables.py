@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,8 +43,27 @@ def column_map(text: str) -> dict[str, str]:
     return pairs
 
 
-def renamed(lines: Iterable[str], names: Mapping[str, str], delimiter: str, file: str) -> Iterator[str]:
+def renamed(
+    lines: Iterable[str],
+    names: Mapping[str, str],
+    delimiter: str,
+    file: str,
+    *,
+    convert: Mapping[str, Callable[[str], str]] | None = None,
+    header: Sequence[str] = (),
+) -> Iterator[str]:
     """The lines of a table whose header has our names; a column that has one of ours and is not meant gets a mark.
+
+    Parameters
+    ----------
+    lines, file, delimiter
+        Of the table; an empty delimiter: as in the header.
+    names
+        Our names of columns, and theirs.
+    convert
+        What makes the cells of columns, by their names there, readable.
+    header
+        Names of all columns of a table without a header line: none is looked for.
 
     Raises
     ------
@@ -56,17 +75,43 @@ def renamed(lines: Iterable[str], names: Mapping[str, str], delimiter: str, file
     >>> list(renamed(["id,begin,end", "1,2,3"], {"start": "begin", "end": "id"}, "", "f"))
     ['end,start,end_', '1,2,3']
     """
-    header = ""
+    stated = new = ",".join(header)
+    row = _rewritten(header, ",", convert or {}) if header else None
     for line in lines:
-        if not header and line.strip() and not line.startswith("#"):
-            header, new = line, _header(line, names, delimiter, file)
+        if not stated and line.strip() and not line.startswith("#"):
+            mark = delimiter or max(_MARKS, key=line.count)
+            stated, new = line, _header(line, names, mark, file)
+            if convert:
+                row = _rewritten([field.strip() for field in split_fields(line, mark)], mark, convert)
+                new = _quoted(split_fields(new, mark), mark)
+            yield new
+        elif stated and line == stated:  # files put together repeat it
             yield new
         else:
-            yield new if header and line == header else line  # files put together repeat it
+            yield row(line) if row and line.strip() else line
 
 
-def _header(line: str, names: Mapping[str, str], delimiter: str, file: str) -> str:
-    mark = delimiter or max(_MARKS, key=line.count)
+def _rewritten(columns: Sequence[str], mark: str, convert: Mapping[str, Callable[[str], str]]) -> Callable[[str], str]:
+    """What rewrites a row, all of its cells quoted; a row of another width stays as it is."""
+    wanted = [(columns.index(name), change) for name, change in convert.items() if name in columns]
+
+    def rewrite(line: str) -> str:
+        cells = split_fields(line, mark)
+        if len(cells) != len(columns):
+            return line
+        for place, change in wanted:
+            cells[place] = change(cells[place])
+        return _quoted(cells, mark)
+
+    return rewrite
+
+
+def _quoted(cells: Iterable[str], mark: str) -> str:
+    doubled = (cell.replace('"', '""') for cell in cells)
+    return mark.join(f'"{cell}"' for cell in doubled)
+
+
+def _header(line: str, names: Mapping[str, str], mark: str, file: str) -> str:
     fields = [field.strip() for field in split_fields(line, mark)]
     for theirs in names.values():
         if theirs not in fields:

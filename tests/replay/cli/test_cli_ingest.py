@@ -13,7 +13,7 @@ from synthetic_logs import interval_table, sacct, sacctmgr_events, stamp
 from synthetic_logs_more import SyntheticJob
 
 from bft.replay.cli.main import run
-from bft.replay.logs.recipes import RECIPES
+from bft.replay.logs.recipes import RECIPES, SNAPSHOTS
 from bft.replay.trace.trace_files import read_trace
 
 JOBS = [
@@ -180,6 +180,30 @@ def test_recipes(capsys: pytest.CaptureFixture[str], scheduler: str) -> None:
     out = capsys.readouterr().out
     assert f"bft-replay ingest {scheduler}" in out
     assert max(map(len, out.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("scheduler", SNAPSHOTS)
+def test_the_recipe_of_snapshots_for_one_scheduler(capsys: pytest.CaptureFixture[str], scheduler: str) -> None:
+    assert run(["ingest", "--recipe", "snapshots"]) == 0
+    all_lines = capsys.readouterr().out.splitlines()
+    assert run(["ingest", "--scheduler", scheduler.upper(), "--recipe", "snapshots"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line in all_lines
+    assert line.startswith(r"* * * * * (date +\%s; ")
+    assert "%" not in line.replace(r"\%", "")
+
+
+@pytest.mark.parametrize(
+    ("args", "what"),
+    [
+        (["--recipe", "snapshots", "--scheduler", "slrum"], "no snapshots of 'slrum'; there are those of slurm, pbs"),
+        (["--recipe", "slurm", "--scheduler", "slurm"], "--scheduler belongs to --recipe snapshots"),
+        (["slurm", "jobs.sacct", "-o", "t.csv", "--scheduler", "slurm"], "--scheduler belongs to --recipe snapshots"),
+    ],
+)
+def test_schedulers_without_a_recipe(capsys: pytest.CaptureFixture[str], args: list[str], what: str) -> None:
+    assert run(["ingest", *args]) == 2
+    assert what in capsys.readouterr().err
 
 
 def test_a_closed_pipe_is_no_failure(here: Path) -> None:

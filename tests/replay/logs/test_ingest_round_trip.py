@@ -26,6 +26,20 @@ from synthetic_logs_more import (
     job_lists,
     survives,
 )
+from synthetic_logs_sources import (
+    batsim,
+    condor_json,
+    condor_long,
+    flux_eventlogs,
+    flux_json,
+    flux_table,
+    ldms,
+    oar,
+    philly,
+    pods,
+    prometheus,
+    squeue_json,
+)
 
 from bft.replay.logs import Settings, format_names
 
@@ -38,17 +52,45 @@ WRITERS: dict[str, tuple[str, Callable[[Iterable[SyntheticJob]], str]]] = {
     "scontrol show res": ("slurm-reservations", scontrol_reservations),
     "sacctmgr show res": ("slurm-reservations", sacctmgr_reservations),
     "intervals": ("intervals", interval_table),
+    "squeue --json": ("slurm-json", squeue_json),
+    "flux jobs": ("flux", flux_table),
+    "flux jobs --json": ("flux", flux_json),
+    "flux eventlogs": ("flux", flux_eventlogs),
+    "oarstat": ("oar", oar),
+    "condor_history -l": ("htcondor", condor_long),
+    "condor_history -json": ("htcondor", condor_json),
+    "kubectl get pods": ("kubernetes", pods),
+    "philly": ("philly", philly),
+    "ldms": ("ldms", ldms),
+    "batsim": ("batsim", batsim),
+    "prometheus": ("prometheus", prometheus),
     "node list": ("slurm-nodes", lambda jobs: "".join(f"NodeName={','.join(job.hosts)} CPUs=4\n" for job in jobs)),
 }
 ODD = "|;,:=\"'[]{}#.-09aé\n\t \0\udcff"
 
 
-@pytest.mark.parametrize("name", [name for name in WRITERS if name != "node list"])
+# These name no nodes, or nodes of their own.
+OTHERS = ("node list", "batsim", "prometheus")
+
+
+@pytest.mark.parametrize("name", [name for name in WRITERS if name not in OTHERS])
 @given(data=st.data())
 def test_round_trip(name: str, data: st.DataObject) -> None:
     jobs = data.draw(job_lists())
     kind, write = WRITERS[name]
     assert np.array_equal(idle_seconds_of(ingest(kind, write(jobs))), idle_seconds(jobs))
+
+
+@given(jobs=job_lists())
+def test_round_trip_of_numbered_hosts(jobs: list[SyntheticJob]) -> None:
+    trace = ingest("batsim", batsim(jobs), hosts=[f"n{place}" for place in range(len(HOSTS))])
+    assert np.array_equal(idle_seconds_of(trace), idle_seconds(jobs))
+
+
+@given(jobs=job_lists())
+def test_round_trip_of_counts(jobs: list[SyntheticJob]) -> None:
+    idle = idle_seconds_of(ingest("prometheus", prometheus(jobs)))
+    assert np.array_equal(idle.sum(axis=0), idle_seconds(jobs).sum(axis=0))
 
 
 @given(jobs=job_lists(), tz=st.sampled_from(["Europe/Berlin", "America/Chicago", "Asia/Kolkata"]))

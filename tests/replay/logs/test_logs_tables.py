@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from synthetic_logs_more import BEGIN_S, HOSTS, LENGTH_S, SyntheticJob, idle_sec
 from bft.models import InputError
 from bft.replay.cli.main import run
 from bft.replay.logs.from_files import ingested
+from bft.replay.logs.public_tables import PUBLIC_TABLES, stamp_of_seconds
 from bft.replay.logs.tables import column_map
 from bft.replay.trace.trace_files import read_trace
 
@@ -80,7 +82,8 @@ def test_a_table_of_counts_and_missing_ends(here: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ("start", "--map: expected OURS=THEIRS,... such as start=start_time, not 'start'"),
+        ("start", "--map: expected OURS=THEIRS,... or one of pm100, adastra, fugaku"),
+        ("start=a,end", "--map: expected OURS=THEIRS,... such as start=start_time, not 'end'"),
         ("start=a,start=b", "--map: start is given twice"),
         ("node=hosts,start=begann,end=finished", "--map: no column 'begann'; did you mean 'began'?"),
     ],
@@ -106,6 +109,57 @@ def test_parquet_that_is_damaged(here: Path) -> None:
     (here / "p").write_bytes(data[:-9])
     with pytest.raises(InputError, match="p: cannot be read as Parquet"):
         ingested("intervals", [str(here / "p")], columns=INTERVALS)
+
+
+PUBLIC = {
+    "pm100": pd.DataFrame(
+        {"job_id": [1, 2], "nodes": [["0", "12"], ["12"]], "num_nodes_alloc": [2, 1], "job_state": ["COMPLETED"] * 2,
+         "start_time": pd.to_datetime([BEGIN_S, BEGIN_S + 60], unit="s", utc=True),
+         "end_time": pd.to_datetime([BEGIN_S + 60, BEGIN_S + 90], unit="s", utc=True)}
+    ),
+    "adastra": pd.DataFrame(
+        {"job_id": [1, 2], "nodes": [["0", "12"], ["12"]], "num_nodes_alloc": [2, 1], "job_state": ["COMPLETED"] * 2,
+         "start_time": pd.to_datetime([BEGIN_S, BEGIN_S + 60], unit="s"),
+         "end_time": pd.to_datetime([BEGIN_S + 60, BEGIN_S + 90], unit="s")}
+    ),
+    "fugaku": pd.DataFrame(
+        {"jid": ["j1", "j2"], "nnumr": [2, 1], "sdt": pd.to_datetime([BEGIN_S, BEGIN_S + 60], unit="s"),
+         "edt": pd.to_datetime([BEGIN_S + 60, BEGIN_S + 90], unit="s")}
+    ),
+    "mit-supercloud": pd.DataFrame(
+        {"id_job": [1, 2, 3], "nodelist": ["['r1-n0', 'r1-n1']", "['r1-n0']", "[]"], "state": [3, 3, 4],
+         "time_start": [BEGIN_S, BEGIN_S + 60, 0], "time_end": [BEGIN_S + 60, BEGIN_S + 90, BEGIN_S]}
+    ),
+    "alibaba-2020": pd.DataFrame(
+        {"job_name": ["a", "a", "b"], "task_name": "worker", "inst_name": "x", "worker_name": ["u", "v", "w"],
+         "inst_id": "y", "status": "Terminated", "start_time": [86_400.0, 86_400.0, 86_460.0],
+         "end_time": [86_460.0, 86_460.0, 86_490.0], "machine": ["m0", "m1", "m0"]}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLIC_TABLES)
+def test_published_tables(name: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = PUBLIC[name]
+    if "pm100" in name or name in ("adastra", "fugaku"):
+        table.to_parquet("jobs")
+    else:
+        table.to_csv("jobs", index=False, header=name != "alibaba-2020")
+    begin = 86_400 if name == "alibaba-2020" else BEGIN_S
+    window = ["--from", stamp_of_seconds(str(begin)), "--to", stamp_of_seconds(str(begin + 90))]
+    assert run(["ingest", "auto", "jobs", "--map", name, "--tz", "UTC", *window, "-o", "t.parquet", "--json"]) == 0
+    account = json.loads(capsys.readouterr().out)
+    assert account["skipped"] == []
+    assert (account["coverage"]["nodes"], account["used"]) == (2, len(table) - (name == "mit-supercloud"))
+    assert read_trace(here / "t.parquet").idle_node_seconds() == 30
+
+
+def test_published_tables_are_read_as_their_format(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    PUBLIC["fugaku"].to_parquet("jobs")
+    assert run(["ingest", "intervals", "jobs", "--map", "fugaku", "-o", "t.parquet"]) == 2
+    assert "--map fugaku is read as slurm, not as intervals" in capsys.readouterr().err
+    assert run(["ingest", "auto", "jobs", "--map", "fugako", "-o", "t.parquet"]) == 2
+    assert "not 'fugako'; did you mean 'fugaku'?" in capsys.readouterr().err
 
 
 def test_a_map_from_ours_to_theirs() -> None:

@@ -1,0 +1,175 @@
+"""Flux: `flux jobs` as JSON or as a table, and the eventlogs of jobs with their R (RFC 18, 20 and 21 of Flux)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from bft.models import InputError
+from bft.replay.logs.hostlists import HostListError, NodeLists
+from bft.replay.logs.json_objects import MISSHAPEN, each_object, instant_ns
+from bft.replay.logs.reading import Reading
+from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record, in_order
+from bft.replay.logs.times import MISSING, no_time
+
+COMMAND = 'flux jobs -A -c 0 --json, or -o "{id}|{nodelist}|{t_run}|{t_inactive}"'
+# What flux jobs prints of a time that has not come, beside what other schedulers do.
+_NONE = MISSING | {"0.0", "0"}
+# Headers of the columns that are read, and the fields of --json that they show.
+_COLUMNS = {
+    "id": ("jobid", "id"),
+    "nodelist": ("nodelist",),
+    "t_run": ("t_run",),
+    "t_inactive": ("t_inactive", "t_cleanup"),
+}
+
+
+def read(reading: Reading) -> None:
+    """Read one of the three; see `LogFormat` for errors.
+
+    A job has its nodes from the time at which it enters the state RUN until it is INACTIVE, in eventlogs from `alloc`
+    to `free`. Without an end it is still running.
+    """
+    lines = iter(reading.lines)
+    head: list[str] = []
+    for line in lines:
+        head.append(line)
+        if line.strip():
+            break
+    whole = replace(reading, lines=chain(head, lines))
+    lists = NodeLists(reading.into.indices)
+    first = head[-1].lstrip() if head else ""
+    if first.startswith("{") and ('"timestamp"' in first or '"execution"' in first):
+        eventlog = _Eventlog(whole, lists)
+        each_record(whole, eventlog.record)
+        eventlog.ends()
+    elif first.startswith("{"):
+        expected = "job of flux jobs --json: expected id, nodelist, t_run, t_inactive"
+        each_object(whole, _job(whole, lists), keys=("jobs",), expected=expected, command=COMMAND)
+    else:
+        _table(whole, lists)
+
+
+def _table(reading: Reading, lists: NodeLists) -> None:
+    """`flux jobs -o` with a header, and any character between the columns that is no blank."""
+    columns: dict[str, int] = {}
+    delimiter, width = "|", 0
+    header = ""
+
+    def record(text: str, line: int) -> None:
+        row = [cell.strip() for cell in text.split(delimiter)]
+        if len(row) != width:
+            raise Unusable("has another number of fields than the header", f"{len(row)} instead of {width}")
+        start_text, end_text = row[columns["t_run"]], row[columns["t_inactive"]]
+        times = []
+        for name, cell in (("t_run", start_text), ("t_inactive", end_text)):
+            time_ns = reading.clock.parse(cell, reading.file, line)
+            if time_ns is None and cell not in _NONE:
+                raise Unusable(f"{name} is no time", no_time(cell))
+            times.append(time_ns)
+        _add(reading, lists, row[columns["id"]], row[columns["nodelist"]], times[0], times[1], line)
+
+    def below_header() -> Iterator[str]:
+        nonlocal columns, delimiter, width, header
+        for line in reading.lines:
+            if not columns and line.strip():
+                mark = reading.settings.delimiter or next((mark for mark in "|;,\t" if mark in line), "|")
+                names = [name.strip().lower() for name in line.split(mark)]
+                found = {
+                    ours: next((names.index(name) for name in aliases if name in names), -1)
+                    for ours, aliases in _COLUMNS.items()
+                }
+                if min(found.values()) < 0:
+                    raise InputError(
+                        f"is no table of flux jobs with the columns JOBID, NODELIST, T_RUN, T_INACTIVE: {line[:80]!a}",
+                        file=reading.file,
+                        hint=f"export with {COMMAND}",
+                    )
+                columns, delimiter, width, header = found, mark, len(names), line
+                yield ""
+            else:
+                yield "" if line == header else line
+
+    each_record(replace(reading, lines=below_header()), record)
+    if not columns:
+        raise InputError("holds no table of flux jobs", file=reading.file, hint=f"export with {COMMAND}")
+
+
+def _add(
+    reading: Reading, lists: NodeLists, job: str, nodes: str, start_ns: int | None, end_ns: int | None, line: int
+) -> None:
+    """Hand over one job."""
+    if start_ns is None:
+        raise LeftOut("job that never started")
+    try:
+        indices = lists(nodes)
+    except HostListError as error:
+        raise Unusable("nodelist is no host list", str(error)) from error
+    if not indices:
+        raise Unusable("job ran, but names no nodes", f"job {job[:80]}")
+    if end_ns is not None:
+        in_order(start_ns, end_ns)
+    reading.into.job(("flux", job), indices, start_ns, end_ns, reading.file, line)
+
+
+def _job(reading: Reading, lists: NodeLists) -> Callable[[dict[str, Any], str, int], None]:
+    """What uses an object of `flux jobs --json`."""
+
+    def record(entry: dict[str, Any], _: str, line: int) -> None:
+        end_ns = instant_ns(entry.get("t_inactive")) or instant_ns(entry.get("t_cleanup"))
+        start_ns = instant_ns(entry.get("t_run"))
+        _add(reading, lists, str(entry["id"]), str(entry.get("nodelist") or ""), start_ns, end_ns, line)
+
+    return record
+
+
+class _Eventlog:
+    """Events of jobs, an object a line, those of each job from `submit` on and before the line of its R."""
+
+    def __init__(self, reading: Reading, lists: NodeLists) -> None:
+        self.reading, self.lists = reading, lists
+        self.start_ns: int | None = None
+        self.end_ns: int | None = None
+        self.line = 0
+
+    def record(self, text: str, line: int) -> None:
+        """Use one line."""
+        try:
+            entry = json.loads(text)
+            if "execution" in entry:
+                self.allocated(entry["execution"], line)
+                return
+            name, time_ns = entry["name"], instant_ns(entry["timestamp"])
+        except InputError:
+            raise
+        except (ValueError, RecursionError) as error:
+            raise Unusable("is not JSON", str(error)[:200]) from error
+        except MISSHAPEN as error:
+            raise Foreign("is neither an event nor an R of a job", repr(error)[:200]) from error
+        match name:
+            case "submit":
+                self.ends()
+                raise LeftOut("event that says nothing of nodes")
+            case "alloc":
+                self.start_ns, self.line = time_ns, line
+            case "free":
+                self.end_ns = time_ns
+            case _:
+                raise LeftOut("event that says nothing of nodes")
+
+    def allocated(self, execution: dict[str, Any], line: int) -> None:
+        """The nodes of the job whose events were read last."""
+        start_ns = self.start_ns or instant_ns(execution.get("starttime"))
+        end_ns, self.start_ns, self.end_ns = self.end_ns, None, None
+        nodes = ",".join(execution["nodelist"])
+        _add(self.reading, self.lists, f"{nodes} {start_ns}", nodes, start_ns, end_ns, line)
+
+    def ends(self) -> None:
+        """The events of a job have ended."""
+        if self.start_ns is not None:
+            why = "a job was given nodes, and its R does not follow its events: its nodes are not known"
+            self.reading.diagnosis.note(why, self.reading.file, self.line, loud=True)
+        self.start_ns = self.end_ns = None

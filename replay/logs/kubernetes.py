@@ -1,0 +1,140 @@
+"""Kubernetes: pods and their events, as kubectl prints them with -o json."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from bft.replay.logs.json_objects import each_object
+from bft.replay.logs.reading import Reading
+from bft.replay.logs.records import LeftOut, Unusable, host_names, in_order
+
+COMMAND = "kubectl get pods -A -o json"
+# Owners of pods that run on every node, and namespaces of what the cluster runs for itself.
+_OF_NODES = frozenset({"DaemonSet", "Node"})
+_OF_CLUSTER = frozenset({"kube-system", "kube-public", "kube-node-lease"})
+_ASSIGNED = re.compile(r"Successfully assigned \S+ to (\S+)")
+
+
+def read(reading: Reading) -> None:
+    """Read lists of pods or events, and what `kubectl get pods -w --output-watch-events` prints; see `LogFormat`.
+
+    A node is busy while a pod of a user is on it: from when the pod was scheduled (else from status.startTime) until
+    its last container ended. The same pod may come any number of times. Pods of a DaemonSet, of the node itself and of
+    kube-system are left out, as they are on every node. Events report when and where a pod was scheduled, and its end
+    only if it was killed.
+    """
+    log = _Log(reading)
+    expected = "pod or event: expected kind, metadata, spec and status"
+    each_object(reading, log.record, keys=("items",), expected=expected, command=COMMAND)
+    log.close()
+
+
+class _Log:
+    """One file."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        # Of pods by events: node, start, line; and when they were killed.
+        self.scheduled: dict[str, tuple[tuple[str, ...], int, int]] = {}
+        self.killed: dict[str, int] = {}
+
+    def record(self, entry: dict[str, Any], _: str, line: int) -> None:
+        """Use a pod, an event, or what a watch says of one."""
+        deleted = entry.get("type") == "DELETED" and "object" in entry
+        if "object" in entry and "type" in entry:
+            entry = entry["object"]
+        match entry.get("kind"):
+            case "Pod":
+                self.pod(entry, line, deleted=deleted)
+            case "Event":
+                self.event(entry, line)
+            case "Workload":
+                raise LeftOut("a Workload of Kueue, which names no node: its pods do")
+            case kind:
+                raise LeftOut(f"no pod, but {str(kind)[:40]!a}")
+
+    def pod(self, entry: dict[str, Any], line: int, *, deleted: bool) -> None:
+        """One pod."""
+        meta, status = entry["metadata"], entry.get("status") or {}
+        if any(owner.get("kind") in _OF_NODES for owner in meta.get("ownerReferences") or ()):
+            raise LeftOut("a pod that is on every node (DaemonSet, or of the node itself)")
+        if meta.get("namespace") in _OF_CLUSTER:
+            raise LeftOut("a pod of the cluster itself (namespace kube-system)")
+        if not entry["spec"].get("nodeName"):
+            raise LeftOut("a pod without a node: it was never scheduled")
+        nodes = host_names((str(entry["spec"]["nodeName"]),), "nodeName")
+        scheduled = (
+            condition.get("lastTransitionTime")
+            for condition in status.get("conditions") or ()
+            if condition.get("type") == "PodScheduled" and condition.get("status") == "True"
+        )
+        start_ns = self.time(next(scheduled, None) or status.get("startTime"), "the start", line)
+        if start_ns is None:
+            raise LeftOut("a pod that never started")
+        end_ns = self.end(status, line)
+        if end_ns is None and status.get("phase") in ("Succeeded", "Failed"):
+            end_ns = self.time(meta.get("deletionTimestamp"), "deletionTimestamp", line)
+            if end_ns is None:
+                raise Unusable("has ended, but no container says when", str(meta.get("name"))[:80])
+        if end_ns is None and deleted:
+            end_ns = self.time(meta.get("deletionTimestamp"), "deletionTimestamp", line)
+        if end_ns is not None:
+            in_order(start_ns, end_ns)
+        into = self.reading.into
+        key = ("pod", str(meta.get("uid") or meta["name"]))
+        into.job(key, into.indices(nodes), start_ns, end_ns, self.reading.file, line)
+
+    def end(self, status: dict[str, Any], line: int) -> int | None:
+        """When the last container of a pod that has ended did."""
+        if status.get("phase") not in ("Succeeded", "Failed"):
+            return None
+        ends = [
+            self.time((container.get("state") or {}).get("terminated", {}).get("finishedAt"), "finishedAt", line)
+            for container in status.get("containerStatuses") or ()
+        ]
+        return max((end for end in ends if end is not None), default=None)
+
+    def event(self, entry: dict[str, Any], line: int) -> None:
+        """An event: a pod was scheduled, or killed."""
+        involved = entry.get("involvedObject") or entry.get("regarding") or {}
+        if involved.get("kind") != "Pod" or entry.get("reason") not in ("Scheduled", "Killing"):
+            raise LeftOut("an event that says nothing of when a pod takes or leaves a node")
+        if involved.get("namespace") in _OF_CLUSTER:
+            raise LeftOut("a pod of the cluster itself (namespace kube-system)")
+        stamp = entry.get("lastTimestamp") or entry.get("eventTime") or entry.get("firstTimestamp")
+        time_ns = self.time(stamp, "the time of an event", line)
+        if time_ns is None:
+            raise Unusable("an event without a time")
+        pod = str(involved.get("uid") or involved["name"])
+        if entry["reason"] == "Killing":
+            self.killed[pod] = max(time_ns, self.killed.get(pod, 0))
+            return
+        assigned = _ASSIGNED.search(str(entry.get("message") or entry.get("note") or ""))
+        if assigned is None:
+            raise Unusable("an event that does not say to which node a pod was assigned")
+        self.scheduled[pod] = host_names((assigned[1],), "message"), time_ns, line
+
+    def time(self, text: object, what: str, line: int) -> int | None:
+        """UTC nanoseconds; None where there is none."""
+        if not text:
+            return None
+        time_ns = self.reading.clock.parse(str(text), self.reading.file, line)
+        if time_ns is None:
+            raise Unusable(f"{what} is no time", ascii(str(text)[:80]))
+        return time_ns
+
+    def close(self) -> None:
+        """Hand over what events say."""
+        into, diagnosis, file = self.reading.into, self.reading.diagnosis, self.reading.file
+        for pod, (nodes, start_ns, line) in self.scheduled.items():
+            end_ns = self.killed.pop(pod, None)
+            if end_ns is not None and end_ns < start_ns:
+                end_ns = None
+            into.job(("pod", pod), into.indices(nodes), start_ns, end_ns, file, line)
+        if self.scheduled:
+            why = "events do not say when a pod ended by itself: give the pods (kubectl get pods) instead, if you can"
+            diagnosis.note(why, file, 0, f"{len(self.scheduled)} pods", loud=True)
+        if self.killed:
+            why = "a pod was killed, and the event that it was scheduled is not in the file"
+            diagnosis.note(why, file, 0, f"{len(self.killed)} of them")

@@ -1,0 +1,51 @@
+"""The job log of Microsoft's Philly trace (cluster_job_log): JSON, a list of jobs with their attempts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bft.replay.logs.json_objects import each_object
+from bft.replay.logs.reading import Reading
+from bft.replay.logs.records import LeftOut, Unusable, host_names
+from bft.replay.logs.times import MISSING, no_time
+
+COMMAND = "the file cluster_job_log of https://github.com/msr-fiddle/philly-traces"
+
+
+def read(reading: Reading) -> None:
+    """Read the job log; see `LogFormat` for errors.
+
+    Each attempt of a job has servers of its own. The last attempt without an end was running when the log was taken;
+    others without a start or an end are mistakes of the log, says its description, and are noted.
+    """
+    file, into, diagnosis, clock = reading.file, reading.into, reading.diagnosis, reading.clock
+
+    def time(text: object, line: int) -> int | None:
+        if text is None or text in MISSING:
+            return None
+        time_ns = clock.parse(str(text), file, line)
+        if time_ns is None:
+            raise Unusable("an attempt has no valid time", no_time(str(text)))
+        return time_ns
+
+    def record(job: dict[str, Any], _: str, line: int) -> None:
+        attempts = job["attempts"]
+        if not attempts:
+            raise LeftOut("job without an attempt: it never started")
+        runs = []
+        for attempt in attempts:
+            start_ns, end_ns = time(attempt.get("start_time"), line), time(attempt.get("end_time"), line)
+            hosts = host_names((str(part["ip"]) for part in attempt.get("detail") or ()), "detail")
+            if start_ns is None or not hosts or (end_ns is None and attempt is not attempts[-1]):
+                why = "an attempt lacks its start, its end or its servers: it was left out, its job's others were not"
+                diagnosis.note(why, file, line, str(job.get("jobid"))[:80])
+            elif end_ns is not None and end_ns < start_ns:
+                diagnosis.note("an attempt ends before it starts: it was left out", file, line, str(job["jobid"])[:80])
+            else:
+                runs.append((into.indices(hosts), start_ns, end_ns))
+        if not runs:
+            raise Unusable("no attempt of a job has a start, an end and servers", str(job.get("jobid"))[:80])
+        for nodes, start_ns, end_ns in runs:
+            into.job(("philly", str(job["jobid"])), nodes, start_ns, end_ns, file, line)
+
+    each_object(reading, record, keys=(), expected="job: expected jobid and attempts", command=COMMAND)
