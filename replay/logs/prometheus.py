@@ -84,7 +84,7 @@ class _Counts:
                 raise InputError("one sample is no log: at least two, of different times, are needed", file=self.file)
             return
         idle = np.array([round(self.idle[time]) for time in times.tolist()], dtype=np.int64)
-        total = np.array([round(self.idle[time] + self.others[time]) for time in times.tolist()], dtype=np.int64)
+        total = np.array([round(self.idle[time] + self.others.get(time, 0)) for time in times.tolist()], dtype=np.int64)
         size = self.reading.settings.machine_nodes or int(total.max())
         if size > _MOST_NODES:
             raise InputError(f"counts {size:,} nodes", file=self.file)

@@ -19,6 +19,8 @@ from bft.models.checks import did_you_mean
 _NAME = re.compile(r"[\w.:+@-]+", re.ASCII)
 # Relative times are below: a hundred years.
 _MOST_RELATIVE_S = 3.2e9
+# What is added to them, as no log has times of 1970: whole weeks, so that days of the week stay.
+_ADDED_S = 104 * 7 * 86_400
 Convert = Callable[[str], str]
 
 
@@ -37,15 +39,15 @@ def time_or_none(text: str) -> str:
 
 
 def stamp_of_seconds(text: str) -> str:
-    """Seconds since an instant that is not stated, as a stamp of 1970; anything else stays.
+    """Seconds since an instant that is not stated, as a stamp from 1971-12-30 on; anything else stays.
 
     >>> stamp_of_seconds("2081336.0")
-    '1970-01-25T02:08:56.000000Z'
+    '1972-01-23T02:08:56.000000Z'
     """
     seconds = read_number(text)
     if math.isnan(seconds) or not 0 <= seconds < _MOST_RELATIVE_S:
         return text
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
+    return f"{datetime.fromtimestamp(_ADDED_S + seconds, UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Flux, HTCondor, Kubernetes, Prometheus, LDMS: what is left out, noted or refused; round trips are with the others'."""
+"""Flux, HTCondor, Kubernetes, Prometheus, LDMS: what is left out, noted or refused."""
 
 from __future__ import annotations
 
