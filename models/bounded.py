@@ -204,16 +204,15 @@ def opened(path: str | Path, weigh: Weigh, *, name: str = "") -> Iterator[io.Buf
         yield bounded(read, budget, weigh, errors)
 
 
-def lines(
+def whole_lines(
     read: Read,
     file: str,
     *,
     errors: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error),
-    decode: str = "surrogateescape",
     first: Callable[[bytes], None] | None = None,
     on_block: Callable[[], None] | None = None,
-) -> Iterator[str]:
-    r"""The lines of UTF-8 text without their ends (\n or \r\n); a block and one line are in memory.
+) -> Iterator[bytes]:
+    r"""The content in blocks of whole lines, without the line end of the last; line ends are \n.
 
     Parameters
     ----------
@@ -221,8 +220,6 @@ def lines(
         Reads at most so many bytes of content, and what it raises when they are damaged.
     file
         Name, for messages.
-    decode
-        What becomes of bytes that are not UTF-8, as `bytes.decode` has it.
     first, on_block
         Called with the first block, and after each block.
 
@@ -261,9 +258,35 @@ def lines(
         rest = block[cut + 1 :]
         if b"\r\n" in text or text.endswith(b"\r"):
             text = text.replace(b"\r\n", b"\n").removesuffix(b"\r")
-        yield from text.decode("utf-8", decode).split("\n")
+        yield text
     if rest:
-        yield rest.removesuffix(b"\r").decode("utf-8", decode)
+        yield rest.removesuffix(b"\r")
+
+
+def lines(
+    read: Read,
+    file: str,
+    *,
+    errors: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error),
+    decode: str = "surrogateescape",
+    first: Callable[[bytes], None] | None = None,
+) -> Iterator[str]:
+    r"""The lines of UTF-8 text without their ends (\n or \r\n); a block and one line are in memory.
+
+    Parameters
+    ----------
+    read, file, errors, first
+        As `whole_lines` has them.
+    decode
+        What becomes of bytes that are not UTF-8, as `bytes.decode` has it.
+
+    Raises
+    ------
+    InputError
+        As `whole_lines`.
+    """
+    for text in whole_lines(read, file, errors=errors, first=first):
+        yield from text.decode("utf-8", decode).split("\n")
 
 
 def too_long(file: str) -> InputError:

@@ -65,6 +65,23 @@ class Intervals:
         if len(self._nodes) >= BLOCK:
             self._settle()
 
+    def add_together(self, nodes: IndexArray, counts: TimeArray, starts: TimeArray, ends: TimeArray) -> None:
+        """Add intervals, the nodes of one after the other; merged as if each were added by itself."""
+        spans = np.empty(len(counts), dtype=_SPAN)
+        spans["start"], spans["end"], spans["count"] = starts, ends, counts
+        until = np.cumsum(counts)
+        row = done = 0
+        while row < len(counts):
+            # Up to the interval with which a block is full.
+            full = int(np.searchsorted(until, done + BLOCK - len(self._nodes)))
+            stop = min(full + 1, len(counts))
+            last = int(until[stop - 1])
+            self._nodes.frombytes(nodes[done:last].tobytes())
+            self._spans += spans[row:stop].tobytes()
+            row, done = stop, last
+            if len(self._nodes) >= BLOCK:
+                self._settle()
+
     def merged(self) -> Columns:
         """Node index, start and end of the merged intervals, sorted by node and start."""
         self._settle()
@@ -247,6 +264,32 @@ class Collector:
         else:
             self.busy_intervals.add(nodes, start_ns, self._seen(start_ns, end_ns))
         self.job_runs.ended(key, nodes, start_ns, end_ns, file, line, once=once)
+
+    def jobs(
+        self,
+        keys: Sequence[Hashable],
+        nodes: IndexArray,
+        sizes: TimeArray,
+        starts: TimeArray,
+        ends: TimeArray,
+        file: str,
+        lines: TimeArray,
+    ) -> None:
+        """Records of jobs that have ended, of keys that have one run at a time; as `job` has them, one after the other.
+
+        Parameters
+        ----------
+        keys, sizes, starts, ends, lines
+            One entry a job; sizes say how many nodes it has.
+        nodes
+            Of all jobs, one after the other, by `indices`.
+        file
+            Where the records are.
+        """
+        self._seen(int(starts.min()), int(ends.max()))
+        self._seen(int(starts.min()), int(ends.min()))
+        self.busy_intervals.add_together(nodes, sizes, starts, ends)
+        self.job_runs.ended_together(keys, nodes, sizes, starts, ends, file, lines)
 
     def outage(self, key: Hashable, nodes: array[int], start_ns: int, end_ns: int | None, file: str, line: int) -> None:
         """A record of an outage that other records may repeat, or close; parameters as `job` has them."""

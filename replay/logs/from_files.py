@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.formats import detect, log_format, read_log
 from bft.replay.logs.hostlists import HostListError, expand
-from bft.replay.logs.opening import open_log
+from bft.replay.logs.opening import LogLines, open_log
 from bft.replay.logs.public_tables import public_table
 from bft.replay.logs.reading import Reading, Settings
 from bft.replay.logs.slurm_columns import layout
@@ -160,10 +159,11 @@ def ingested(
     return Ingested(made, diagnosis, coverage)
 
 
-def _read(lines: Iterator[str], kind: str, reading: Reading) -> None:
+def _read(lines: Iterable[str], kind: str, reading: Reading) -> None:
     """Read one file as a format, as what it looks like (auto), or, of events, as the CSV it may be instead."""
     settings = reading.settings
     head: list[str] = []
+    lines = lines if isinstance(lines, LogLines) else LogLines(lines=lines)
     if kind in (AUTO, "slurm-events"):
         for line in lines:
             head.append(line)
@@ -178,7 +178,8 @@ def _read(lines: Iterator[str], kind: str, reading: Reading) -> None:
         kind = looks_like if looks_like and (kind == AUTO or log_format(looks_like).events) else kind
     if settings.cluster and not log_format(kind).clusters:
         reading.diagnosis.note(NO_CLUSTER, reading.file, 0)
-    read_log(kind, replace(reading, lines=chain(head, lines)))
+    lines.unread(head)
+    read_log(kind, replace(reading, lines=lines))
 
 
 def node_list(text: str) -> tuple[str, ...]:

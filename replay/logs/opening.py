@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 from bft.models import InputError
-from bft.models.bounded import lines, unpacking
+from bft.models.bounded import unpacking, whole_lines
 from bft.replay.logs.tables import MAGIC, parquet_lines
 
 _FOREIGN = {
@@ -22,8 +23,49 @@ _FOREIGN = {
 }
 
 
+class LogLines:
+    """The lines of a log, which a reader may also take in blocks of bytes, from any line on.
+
+    Parameters
+    ----------
+    blocks
+        Whole lines of UTF-8 text, without the end of the last; None: the log is made of `lines` alone.
+    lines
+        What comes before the blocks.
+
+    Attributes
+    ----------
+    in_blocks
+        Whether there are blocks: `block` would else put all lines together.
+    """
+
+    def __init__(self, blocks: Iterable[bytes] | None = None, lines: Iterable[str] = ()) -> None:
+        self.in_blocks = blocks is not None
+        self._blocks = iter(blocks or ())
+        self._lines = iter(lines)
+
+    def __iter__(self) -> Iterator[str]:
+        while True:
+            yield from self._lines
+            block = next(self._blocks, None)
+            if block is None:
+                return
+            self._lines = iter(block.decode("utf-8", "surrogateescape").split("\n"))
+
+    def unread(self, lines: Iterable[str]) -> None:
+        """Lines that come next, again."""
+        self._lines = chain(lines, self._lines)
+
+    def block(self) -> bytes | None:
+        """The next lines as bytes, without the end of the last; None when there are none."""
+        for first in self._lines:  # what is left of the block before
+            rest = "\n".join([first, *self._lines])
+            return rest.encode("utf-8", "surrogateescape")
+        return next(self._blocks, None)
+
+
 @contextmanager
-def open_log(path: str | Path, progress: Callable[[int], None] | None = None) -> Iterator[Iterator[str]]:
+def open_log(path: str | Path, progress: Callable[[int], None] | None = None) -> Iterator[LogLines]:
     r"""The lines of a log without their ends; at most a block of 1 MiB and one line are in memory.
 
     gzip, xz, zstd and bzip2 are known by their first bytes, not by the suffix. Bytes that are not UTF-8 become lone
@@ -55,16 +97,17 @@ def open_log(path: str | Path, progress: Callable[[int], None] | None = None) ->
         if not head:
             raise InputError("is empty", file=name)
         if head.startswith(MAGIC):
-            yield _lines_of_parquet(path, name)
+            yield LogLines(lines=_lines_of_parquet(path, name))
             return
         read, errors = unpacking(stored, head)
-        yield lines(
+        blocks = whole_lines(
             read,
             name,
             errors=errors,
             first=lambda block: _refuse_binary(block, name),
             on_block=lambda: progress(stored.tell()) if progress and stored.seekable() else None,
         )
+        yield LogLines(blocks)
 
 
 def _lines_of_parquet(path: str | Path, name: str) -> Iterator[str]:

@@ -89,15 +89,42 @@ class Runs:
         self, key: Hashable, nodes: array[int] | int, start_ns: int, end_ns: int, file: str, line: int, *, once: bool
     ) -> None:
         """Add a record with an end."""
-        if file is not self._file:
-            self._file = file
-            self._file_rows.append(len(self))
-            self._file_names.append(file)
+        self._of_file(file)
         if isinstance(nodes, int):
             content, size = hash((end_ns, nodes)) & _HASH, 0
         else:
             content, size = hash((end_ns, nodes.tobytes())) & _HASH, len(nodes)
         self._rows += _pack(hash(key), start_ns, content | _ONCE if once else content, size, line)
+
+    def ended_together(
+        self,
+        keys: Sequence[Hashable],
+        nodes: NDArray[np.int32],
+        sizes: NDArray[np.int64],
+        starts: TimeArray,
+        ends: TimeArray,
+        file: str,
+        lines: NDArray[np.int64],
+    ) -> None:
+        """Add records with an end of jobs that run once at a time; their nodes lie one after the other."""
+        self._of_file(file)
+        flat = nodes.tobytes()
+        until = (np.cumsum(sizes) * nodes.itemsize).tolist()
+        contents = [
+            hash((end, flat[low:high])) & _HASH | _ONCE
+            for end, low, high in zip(ends.tolist(), [0, *until], until, strict=False)
+        ]
+        rows = np.empty(len(keys), dtype=_ROW)
+        rows["key"], rows["start"], rows["content"] = list(map(hash, keys)), starts, contents
+        rows["size"], rows["line"] = sizes, lines
+        self._rows += rows.tobytes()
+
+    def _of_file(self, file: str) -> None:
+        """What follows is of this file."""
+        if file is not self._file:
+            self._file = file
+            self._file_rows.append(len(self))
+            self._file_names.append(file)
 
     def begun(self, key: Hashable, nodes: array[int] | int, start_ns: int, file: str, line: int, *, once: bool) -> None:
         """Add a record without an end."""

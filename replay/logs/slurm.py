@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.hostlists import NO_HOSTS, HostListError
+from bft.replay.logs.opening import LogLines
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.slurm_jobs import Job, judge
 from bft.replay.logs.slurm_table import Table
@@ -20,59 +21,103 @@ def read(reading: Reading) -> None:
     """Read the jobs of `sacct -P` or `-p`, with any delimiter and any columns that hold those of `COMMAND`.
 
     Job steps are left out; each record of a requeued job counts, as each held nodes of its own. Without a column
-    NodeList jobs are counted only (`Collector.count`).
+    NodeList jobs are counted only (`Collector.count`). Where lines come in blocks, those of the most frequent kind are
+    read by columns, with the same result (`slurm_blocks`).
     """
-    file, settings, diagnosis = reading.file, reading.settings, reading.diagnosis
     names = (("jobid", "jobidraw"), ("start",), ("end",), ("nodelist", "allocnodes", "nnodes"))
     optional = (("state",), ("allocnodes", "nnodes"), ("cluster",))
     table = Table(reading, needed=names, optional=optional, command=COMMAND)
-    at_id, at_start, at_end, at_nodes = (table.at[name[0]] for name in names)
-    at_state, at_count, at_cluster = (table.at[name[0]] for name in optional)
-    named = at_nodes >= 0 and table.columns[at_nodes] == "nodelist"
-    clusters = Clusters(reading)
-    nodes_of, parse, ran = clusters.lists(""), reading.clock.parse, reading.into.job
-    cluster, clustered = "", at_cluster >= 0 or bool(settings.cluster)
-    steps = first_step = others = first_other = used = 0
+    rows = Rows(reading, table)
     try:
-        for number, fields in table:
-            key: Hashable = fields[at_id]
-            if "." in fields[at_id]:
-                steps += 1
-                first_step = first_step or number
-                continue
-            if clustered:
-                cluster = fields[at_cluster] if at_cluster >= 0 else ""
-                if settings.cluster and clusters.other(cluster, number):
-                    others += 1
-                    first_other = first_other or number
-                    continue
-                nodes_of = clusters.lists(cluster)
-                if cluster:  # ids of several clusters are distinguished where the table names the cluster
-                    key = cluster, fields[at_id]
-            start_text, end_text, nodes_text = fields[at_start], fields[at_end], fields[at_nodes]
-            start = parse(start_text, file, number)
-            end = parse(end_text, file, number, start)
-            nodes: array[int] | None
-            try:
-                nodes = nodes_of(nodes_text) if named else None
-            except HostListError as error:
-                diagnosis.skip("column NodeList holds no host list", file, number, str(error))
-                continue
-            # The most frequent row, without a detour.
-            if nodes and start is not None and end is not None and start < end:
-                ran(key, nodes, start, end, file, number, once=True)
-                used += 1
-                if at_count >= 0 and fields[at_count] != str(len(nodes)):
-                    diagnosis.note("NodeList and AllocNodes (NNodes) tell different numbers of nodes", file, number,
-                                   f"{len(nodes)} and {fields[at_count]!r}")  # fmt: skip
-                continue
-            state = fields[at_state] if at_state >= 0 else ""
-            job = Job(key, state, start, end, nodes)
-            used += _other(job, (start_text, end_text), "" if named else nodes_text, clusters, cluster, number)
+        source = reading.lines
+        if isinstance(source, LogLines) and source.in_blocks and table.columnar and rows.columnar:
+            from bft.replay.logs.slurm_blocks import read_blocks
+
+            read_blocks(reading, source, table, rows)
+        else:
+            for number, fields in table:
+                rows.row(number, fields)
     finally:
-        diagnosis.used += used
-        diagnosis.leave_out("job step", file, first_step, count=steps)
-        diagnosis.leave_out("job of another cluster", file, first_other, count=others)
+        rows.account()
+
+
+class Rows:
+    """The rows of one file, one by one; and what those that are read by columns need to know.
+
+    Attributes
+    ----------
+    places
+        Columns of id, start, end, nodes, and number of nodes (-1: there is none).
+    used, steps, first_step
+        Rows used, job steps, and the line of the first.
+    """
+
+    def __init__(self, reading: Reading, table: Table) -> None:
+        self._reading, self._table = reading, table
+        at = table.at
+        self.places = at["jobid"], at["start"], at["end"], at["nodelist"], at["allocnodes"]
+        self._at_state, self._at_cluster = at["state"], at["cluster"]
+        self._named = table.columns[at["nodelist"]] == "nodelist"
+        self._clusters = Clusters(reading)
+        self.nodes_of = self._clusters.lists("")
+        self._clustered = self._at_cluster >= 0 or bool(reading.settings.cluster)
+        self.used = self.steps = self.first_step = 0
+        self._others = self._first_other = 0
+
+    @property
+    def columnar(self) -> bool:
+        """Whether rows name their nodes and are of one cluster."""
+        return self._named and not self._clustered
+
+    def account(self) -> None:
+        """Hand over what was counted."""
+        file, diagnosis = self._reading.file, self._reading.diagnosis
+        diagnosis.used += self.used
+        diagnosis.leave_out("job step", file, self.first_step, count=self.steps)
+        diagnosis.leave_out("job of another cluster", file, self._first_other, count=self._others)
+
+    def row(self, number: int, fields: list[str]) -> None:
+        """Use one row, or account for why not."""
+        reading = self._reading
+        file, diagnosis = reading.file, reading.diagnosis
+        at_id, at_start, at_end, at_nodes, at_count = self.places
+        key: Hashable = fields[at_id]
+        if "." in fields[at_id]:
+            self.steps += 1
+            self.first_step = self.first_step or number
+            return
+        cluster = ""
+        nodes_of = self.nodes_of
+        if self._clustered:
+            cluster = fields[self._at_cluster] if self._at_cluster >= 0 else ""
+            if reading.settings.cluster and self._clusters.other(cluster, number):
+                self._others += 1
+                self._first_other = self._first_other or number
+                return
+            nodes_of = self._clusters.lists(cluster)
+            if cluster:  # ids of several clusters are distinguished where the table names the cluster
+                key = cluster, fields[at_id]
+        start_text, end_text, nodes_text = fields[at_start], fields[at_end], fields[at_nodes]
+        start = reading.clock.parse(start_text, file, number)
+        end = reading.clock.parse(end_text, file, number, start)
+        nodes: array[int] | None
+        try:
+            nodes = nodes_of(nodes_text) if self._named else None
+        except HostListError as error:
+            diagnosis.skip("column NodeList holds no host list", file, number, str(error))
+            return
+        # The most frequent row, without a detour.
+        if nodes and start is not None and end is not None and start < end:
+            reading.into.job(key, nodes, start, end, file, number, once=True)
+            self.used += 1
+            if at_count >= 0 and fields[at_count] != str(len(nodes)):
+                diagnosis.note("NodeList and AllocNodes (NNodes) tell different numbers of nodes", file, number,
+                               f"{len(nodes)} and {fields[at_count]!r}")  # fmt: skip
+            return
+        state = fields[self._at_state] if self._at_state >= 0 else ""
+        job = Job(key, state, start, end, nodes)
+        times = start_text, end_text
+        self.used += _other(job, times, "" if self._named else nodes_text, self._clusters, cluster, number)
 
 
 def _other(job: Job, times: tuple[str, str], counted: str, clusters: Clusters, cluster: str, line: int) -> bool:

@@ -9,11 +9,12 @@ CSV, which spreadsheets and data bases make of it, and are read as such.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, pairwise
 
 from bft.models import InputError
 from bft.replay.logs.fields import split_fields
+from bft.replay.logs.opening import LogLines
 from bft.replay.logs.reading import Reading, Settings
 from bft.replay.logs.slurm_columns import CHECKED, FREE_TEXT, KINDS, PRESETS, QUOTED, Order, delimiter_of, layout
 from bft.replay.logs.times import MISSING
@@ -60,7 +61,8 @@ class Table:
         self._file, self._diagnosis = reading.file, reading.diagnosis
         self._first: tuple[int, str] | None = None
         self._header = ""
-        self._rows = 0
+        self._rows = self._accounted = self._number = 0
+        self._pending: list[str] = []  # lines of a record that has lines to come
         self._quoted = False
         self._unsure: list[str] = []
         wanted = {names[0]: names for names in (*needed, *optional)}
@@ -87,7 +89,7 @@ class Table:
     def __iter__(self) -> Iterator[tuple[int, list[str]]]:
         """Number of its first line and fields of each record, one field a column."""
         # Generators within generators would cost each record a detour.
-        records = self._csv() if self._quoted else self._plain()
+        records = self._csv() if self._quoted else self._plain(self._numbered())
         return records if self._header else self._ordered(records)
 
     def _ordered(self, records: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
@@ -99,11 +101,56 @@ class Table:
         order.judge()
         yield from records
 
-    def _account(self, lines: int) -> None:
-        """So many lines were read, and held the rows counted so far."""
+    def _account(self, number: int) -> None:
+        """The lines up to this one were read, and held the rows counted so far."""
+        lines = number - self._accounted
         self._diagnosis.lines += lines
         self._diagnosis.rows += self._rows
         self._diagnosis.no_record += lines - self._rows
+        self._accounted, self._rows = number, 0
+
+    @property
+    def columnar(self) -> bool:
+        """Whether blocks of this table may be read by columns: it has a header, and nothing in it is quoted."""
+        plain = len(self.delimiter) == 1 and self.delimiter.isascii() and self.delimiter not in ',"'
+        return bool(self._header) and not self._quoted and plain
+
+    def after_header(self) -> None:
+        """The header has been read: what follows is taken by `counted` and `careful`."""
+        self._number = self._first[0] if self._first else 0
+        self._account(self._number)
+
+    def counted(self, lines: int, rows: int) -> int:
+        """So many further lines were read by columns, and held so many rows; returns the number of the first."""
+        first = self._number + 1
+        self._number += lines
+        self._rows += rows
+        self._account(self._number)
+        return first
+
+    def no_row(self) -> None:
+        """One of the rows that were counted is none."""
+        self._diagnosis.rows -= 1
+        self._diagnosis.no_record += 1
+
+    def careful(self, source: LogLines, lines: list[str]) -> Iterator[tuple[int, list[str]]]:
+        """The records of these lines, the last of which may go on in those that the source has next."""
+        return self._plain(self._until_whole(source, lines))
+
+    def _until_whole(self, source: LogLines, lines: list[str]) -> Iterator[tuple[int, str]]:
+        for line in lines:
+            self._number += 1
+            yield self._number, line
+        if self._pending:
+            for line in source:
+                self._number += 1
+                yield self._number, line
+                if not self._pending:
+                    return
+
+    def is_header(self, line: str) -> bool:
+        """Whether a line repeats the header, as in files put together."""
+        return line == self._header
 
     def _csv(self) -> Iterator[tuple[int, list[str]]]:
         """Records of a table whose fields are quoted; line breaks and delimiters inside quotes belong to the field."""
@@ -145,14 +192,15 @@ class Table:
         self._diagnosis.skip("has another number of fields than columns", self._file, begun,
                              f"{len(fields)} of {len(self.columns)}")  # fmt: skip
 
-    def _plain(self) -> Iterator[tuple[int, list[str]]]:
+    def _plain(self, numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
         """Records of a table in which nothing is escaped."""
         columns, delimiter, header = len(self.columns), self.delimiter, self._header
-        pending: list[str] = []  # lines of a record that has lines to come
-        begun = size = length = number = rows = 0
+        pending = self._pending = []
+        begun = size = length = rows = 0
+        number = self._accounted
         commas = delimiter == ","
         try:
-            for number, line in self._numbered():
+            for number, line in numbered:
                 fields = line.split(delimiter)
                 if commas and '"' in line:  # no output of Slurm's, but what spreadsheets make of it
                     quoted = split_fields(line, delimiter)
@@ -165,19 +213,20 @@ class Table:
                 if pending:
                     if line == header or self._aligner.begins(fields):
                         yield from self._cut_off(pending, begun)
-                        pending = []
+                        pending = self._pending = []
                     else:
                         pending.append(line)
                         size += len(fields) - 1
                         length += len(line)
                         if size >= columns or len(pending) > MOST_JOINED or length > MOST_LENGTH:
                             yield from self._whole("\n".join(pending).split(delimiter), begun)
-                            pending = []
+                            pending = self._pending = []
                         continue
                 if not line.strip() or line.startswith("#") or line == header:
                     continue
                 if len(fields) < columns:
-                    pending, begun, size, length = [line], number, len(fields), len(line)
+                    pending = self._pending = [line]
+                    begun, size, length = number, len(fields), len(line)
                 else:
                     yield from self._whole(fields, number)
             if pending:

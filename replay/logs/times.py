@@ -46,6 +46,7 @@ class Clock:
         self._unnoted = zone is None
         self._diagnosis = diagnosis
         self._hours: dict[str, int] = {}
+        self._local_hours: dict[int, int | None] = {}
 
     def parse(self, text: str, file: str, line: int, not_before: int | None = None) -> int | None:
         """UTC nanoseconds of an ISO stamp (2021-02-10T20:21:15, T or blank, fraction and zone optional).
@@ -111,13 +112,31 @@ class Clock:
         self._remember(stamp.replace(minute=0, second=0), text[:13])
         return self.local(stamp, file, line, not_before) + below_ns
 
+    def hour_ns(self, hour: int) -> int | None:
+        """UTC nanoseconds of the begin of an hour, counted in local hours from 1970.
+
+        None when the clocks are changed during it, or `parse` has a note to make of it.
+        """
+        if self._unnoted:
+            return None
+        if hour not in self._local_hours:
+            if len(self._local_hours) >= _CACHED_HOURS:
+                self._local_hours.clear()
+            stamp = datetime(1970, 1, 1) + hour * _HOUR
+            plain = self._plain(stamp)
+            self._local_hours[hour] = _instant(stamp.replace(tzinfo=self.zone)) if plain else None
+        return self._local_hours[hour]
+
+    def _plain(self, hour: datetime) -> bool:
+        """Whether the clocks are not changed during an hour."""
+        ends = (hour, hour + _HOUR - timedelta(seconds=1))
+        return len({end.replace(tzinfo=self.zone, fold=fold).utcoffset() for end in ends for fold in (0, 1)}) == 1
+
     def _remember(self, hour: datetime, key: str) -> None:
         """Let `parse` look this hour up from now on, if the clocks are not changed during it."""
         if len(self._hours) >= _CACHED_HOURS:
             self._hours.clear()
-        ends = (hour, hour + _HOUR - timedelta(seconds=1))
-        offsets = {end.replace(tzinfo=self.zone, fold=fold).utcoffset() for end in ends for fold in (0, 1)}
-        if len(offsets) == 1 and len(key) == 13:
+        if self._plain(hour) and len(key) == 13:
             self._hours[key] = _instant(hour.replace(tzinfo=self.zone))
 
 

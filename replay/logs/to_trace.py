@@ -263,7 +263,8 @@ def _nodes(collected: Collector, diagnosis: Diagnosis) -> tuple[list[str], NDArr
     members = collected.universe or [node for node in range(len(everybody)) if node not in forms]
     if not collected.universe:
         diagnosis.note("no list of nodes was given: the machine is taken to have the nodes that the logs name", "", 0)
-    placed = sorted(members, key=lambda node: _natural(everybody[node]))
+    # Names that differ in leading zeros alone have one natural order: the name itself decides, not which came first.
+    placed = sorted(members, key=lambda node: (_natural(everybody[node]), everybody[node]))
     index = np.full(len(everybody), -1, dtype=np.int64)
     index[placed] = np.arange(len(placed))
     if forms:
