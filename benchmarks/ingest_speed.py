@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 
@@ -66,6 +67,7 @@ def generate(path: Path, rows: int, steps: int, largest: int, wide: bool) -> Non
 
 def measure(part: str, path: Path) -> dict[str, float]:
     """Seconds, and what was counted."""
+    import_module("bft.replay.logs.slurm_blocks")  # what is imported once is no part of it
     from bft.replay.logs import Clock, Collector, Diagnosis, Reading, node_trace, open_log, read_log
 
     started = time.process_time()

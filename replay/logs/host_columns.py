@@ -14,6 +14,7 @@ from bft.replay.logs.cell_columns import Bytes, Whole, digits, raw, spread
 from bft.replay.logs.hostlists import MOST_HOSTS, HostListError, NodeLists
 
 _BRACKET = re.compile(rb"([\w.:+@-]{1,200}\[)(\d{1,6})[\d,-]*\]")
+_PLAIN = re.compile(rb"([A-Za-z][\w.:+@-]{0,200}?)(\d{1,6})")
 # Names before the bracket that are tried in a block, and that are known at the most: each takes up to 4 MB.
 _MOST_PREFIXES, _MOST_KNOWN = 4, 16
 _COMMA, _HYPHEN, _CLOSING = b",-]"
@@ -60,6 +61,11 @@ class HostColumns:
             bracketed[done] = left[done] = False
             sizes[done] = counts
             parts.append((done, nodes))
+        plain = self._one_host_each(data, offsets, np.flatnonzero(left & (sizes == 0)))
+        if plain is not None:
+            left[plain[0]] = False
+            sizes[plain[0]] = 1
+            parts.append(plain)
         rest = np.flatnonzero(left)
         if len(rest):
             nodes, counts = self._each(column.take(pa.array(rest)))
@@ -83,6 +89,21 @@ class HostColumns:
         which = encoded.indices.to_numpy()
         begins = np.cumsum(counts) - counts
         return flat[spread(begins[which], counts[which])], counts[which]
+
+    def _one_host_each(self, data: Bytes, offsets: Whole, rows: Whole) -> tuple[Whole, NDArray[np.int32]] | None:
+        """Those of the rows that are one host with the name and the width of the first's; their nodes."""
+        if not len(rows):
+            return None
+        text = data[offsets[rows[0]] : offsets[rows[0] + 1]].tobytes()
+        match = _PLAIN.fullmatch(text)
+        if match is None or not self._room((match[1] + b"[", len(match[2]))):
+            return None
+        rows = rows[offsets[rows + 1] - offsets[rows] == len(text)]
+        cells = data[offsets[rows][:, None] + np.arange(len(text))]
+        name = len(match[1])
+        numbers, right = digits(cells[:, name:])
+        right &= (cells[:, :name] == np.frombuffer(match[1], dtype=np.uint8)).all(axis=1)
+        return rows[right], self._nodes(match[1] + b"[", len(match[2]), numbers[right])
 
     def _of_prefix(
         self, data: Bytes, offsets: Whole, rows: Whole, prefix: bytes, width: int

@@ -46,11 +46,16 @@ class LogLines:
 
     def __iter__(self) -> Iterator[str]:
         while True:
-            yield from self._lines
+            # `yield from` would close a generator of lines when the loop around this one is left.
+            for line in self._lines:  # noqa: UP028
+                yield line
             block = next(self._blocks, None)
             if block is None:
                 return
             self._lines = iter(block.decode("utf-8", "surrogateescape").split("\n"))
+
+    def __next__(self) -> str:
+        return next(iter(self))
 
     def unread(self, lines: Iterable[str]) -> None:
         """Lines that come next, again."""

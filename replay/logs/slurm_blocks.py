@@ -67,7 +67,7 @@ class _Columns:
 
     def use(self, block: bytes) -> bytes | None:
         """Use the rows of a block; returns what is left from the first line on that is no row of its own."""
-        if b"\r" in block or b"\0" in block:
+        if b"\r" in block or b"\0" in block or not _is_text(block):
             self.odd = _MANY_ODD + 1
             return block
         parsed, odd = self._parsed(block)
@@ -131,10 +131,7 @@ class _Columns:
         start, start_ok = times_of(start_texts, reading.clock)
         end, end_ok = times_of(end_texts, reading.clock)
         usual = start_ok & end_ok & (start < end) & _begin_with_digit(ids)
-        try:
-            keys = ids.cast(pa.string()).to_pylist()
-        except pa.ArrowInvalid:  # bytes that are no UTF-8
-            keys, usual = [], np.zeros(len(jobs), dtype=bool)
+        keys = ids.cast(pa.string()).to_pylist()
         nodes, sizes = self._hosts.expanded(lists, usual)
         usual &= sizes > 0
         if rows.places[4] >= 0:
@@ -195,6 +192,17 @@ class _Batch:
         keys = self.keys if len(mine) == len(self.keys) else [self.keys[place] for place in mine.tolist()]
         rows.used += len(mine)
         reading.into.jobs(keys, nodes, sizes, self.start[mine], self.end[mine], reading.file, self.lines[mine])
+
+
+def _is_text(block: bytes) -> bool:
+    """Whether all of it is UTF-8."""
+    if block.isascii():
+        return True
+    try:
+        block.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _begin_with_digit(ids: pa.Array) -> NDArray[np.bool_]:
