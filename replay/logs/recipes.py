@@ -8,7 +8,8 @@ SNAPSHOTS: dict[str, str] = {
     "pbs": "pbsnodes -a",
     "lsf": "bhosts -w",
     "sge": "qstat -f",
-    "flux": 'flux resource list -no "{state} {nodelist}"',
+    # The name first; a state that no node is in has none.
+    "flux": 'flux resource list -no "{nodelist} {state}" | grep -v "^ "',
 }
 _TITLES = {
     "slurm": "Slurm",

@@ -26,6 +26,13 @@ def test_events_of_flux_without_an_r_are_noted() -> None:
     assert "its R does not follow its events" in diagnosis.warnings()[0]
 
 
+def test_snapshots_of_flux_resource_list() -> None:
+    stamps = (f"{BEGIN_S + at}\nn[1-2] free\nn3 {state}\nn4 down" for at, state in ((0, "allocated"), (60, "free")))
+    busy, diagnosis = read_lines("snapshots", *stamps, str(BEGIN_S + 120), "n[1-3] free", "n4 down")
+    assert busy == {("n3", 0, 60)}
+    assert not diagnosis.skipped
+
+
 def test_a_table_of_flux_without_its_columns_is_refused() -> None:
     with pytest.raises(InputError, match="no table of flux jobs with the columns JOBID, NODELIST, T_RUN"):
         read_lines("flux", "JOBID|USER|NODELIST", "f1|u|n1")
