@@ -32,7 +32,7 @@ class Run:
     Raises
     ------
     InputError
-        When `folder` is no run directory.
+        When `folder` is not a run directory.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class Run:
 
         self.folder = Path(folder)
         if not is_run(self.folder):
-            raise InputError("is no run directory of ours", file=self.folder)
+            raise InputError("is not a run directory", file=self.folder)
         self.summary: dict[str, Any] = read_json(self.folder / SUMMARY)
 
     @property

@@ -138,7 +138,7 @@ def test_a_run_without_a_folder_is_removed_with_its_object_and_can_be_saved(exam
     assert bft.Run("kept").summary == summary
     with pytest.raises(bft.InputError, match="holds an earlier run"):
         bft.Run("kept").save("kept")
-    with pytest.raises(bft.InputError, match="is no run directory"):
+    with pytest.raises(bft.InputError, match="is not a run directory"):
         bft.Run(here)
 
 

@@ -1,4 +1,4 @@
-"""Charts as Bokeh figures. What happens in the browser is in page.js; a hover's words alone are code in the figures."""
+"""Charts as Bokeh figures. page.js holds all behaviour in the browser, except the texts of hovers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LABEL = 22
 FORMATS = {"number": "0,0.[00]", "log": "0,0.[000]", "time": "%F %H:%M", "share": "0.[00]%"}
-# Names of cells by number: BokehJS asks it for the words of a hover.
+# JavaScript: BokehJS calls it for the text of a hover, from the number of a cell.
 NAME_OF = "return 0 <= value ? names[Math.min(Math.floor(value / units), names.length - 1)] : nobody"
 
 
@@ -26,15 +26,15 @@ def embedded(charts: Sequence[Chart]) -> tuple[dict[str, str], str]:
     Returns
     -------
     documents
-        Key of a chart -> JSON of a Bokeh document with its figure, one each, so that a page draws what is in view. The
-        same charts give the same text.
+        Chart key -> JSON of a Bokeh document with its figure; one document per chart, so that a page draws what is in
+        view. Equal charts give equal text.
     library
-        BokehJS, to be put into the page.
+        BokehJS, to be embedded in the page.
 
     Raises
     ------
     InputError
-        When Bokeh is not installed, with the command that installs it.
+        When Bokeh is not installed; contains the command that installs it.
     """
     with needs("a page with charts to zoom", "--static makes one without"):
         from bokeh.document import Document
@@ -50,9 +50,9 @@ def embedded(charts: Sequence[Chart]) -> tuple[dict[str, str], str]:
 
 
 def _renumbered(content: Any, prefix: str) -> Any:
-    """The same document with ids by order: Bokeh counts on for as long as a process lives.
+    """The same document with ids numbered from the start: Bokeh's own ids count up during a process.
 
-    Keys named id are Bokeh's own: what charts hold is in lists of entries.
+    Keys named id belong to Bokeh: the data of charts is in lists of entries.
     """
     numbers: dict[str, str] = {}
 
@@ -70,7 +70,7 @@ def _renumbered(content: Any, prefix: str) -> Any:
 
 
 def _window(charts: Sequence[Chart]) -> tuple[float, float]:
-    """From the first to the last instant that any chart over time shows: page.js lets them zoom together."""
+    """From the first to the last instant in any chart over time, for page.js, which zooms these charts together."""
     instants: list[float] = []
     for chart in charts:
         drawing = chart.drawing
@@ -117,7 +117,7 @@ def _figure(chart: Chart, window: tuple[float, float]) -> Model:
 
 
 def height(drawing: Drawing) -> int:
-    """Of its figure, pixels: a page keeps the room until it is drawn."""
+    """Height of its figure in pixels: a page reserves the space until it is drawn."""
     if isinstance(drawing, Bars):
         return 90 + len(drawing.names) * (12 + 10 * len(drawing.series))
     if isinstance(drawing, Heat):
@@ -185,7 +185,7 @@ def _bars(made: Any, drawing: Bars) -> None:
     made.y_range = Range1d(count - 0.4, -0.6)
     made.x_range.start = 0
     made.yaxis.ticker = FixedTicker(ticks=places.tolist(), minor_ticks=[])
-    # Plain text: what stands between dollar signs would be read as TeX.
+    # As plain text: otherwise text between dollar signs would be read as TeX.
     made.yaxis.major_label_overrides = {
         float(place): PlainText(text=_short(name)) for place, name in zip(places, drawing.names, strict=True)
     }

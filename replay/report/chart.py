@@ -1,4 +1,4 @@
-"""What a chart shows, whoever draws it: numbers and words, prepared once for the page, the SVG and the paper."""
+"""The content of a chart, independent of its form: numbers and words for the page, the SVG and the paper."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 # Instants are milliseconds since 1970, UTC, as browsers count; shares lie in [0, 1].
 Scale = Literal["number", "log", "time", "share"]
-# Told apart on white and on black, and by most colour-blind readers. Of areas the first is what is there to take.
+# Distinguishable on white and on black, and by most colour-blind readers. The first is for the area of what is
+# available.
 COLOURS = (
     "#8a9bb0", "#2b83c4", "#d9772b", "#23987c", "#b561b0", "#cf4f5f", "#7d76d3", "#9a7f1e", "#5b8f2f", "#b0705a",
 )  # fmt: skip
 
 
 def colour(number: int) -> str:
-    """The colour of the entry of that number, of any number of entries."""
+    """The colour of an entry, by its number; colours repeat."""
     return COLOURS[number % len(COLOURS)]
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What is measured along an edge of a chart."""
+    """The quantity along an edge of a chart."""
 
     label: str
     scale: Scale = "number"
@@ -47,18 +48,18 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curves:
-    """Lines and areas, the first one behind."""
+    """Lines and areas; the first one is behind the others."""
 
     x: Axis
     y: Axis
     curves: tuple[Curve, ...]
-    # A level that none can exceed, by name.
+    # Upper bounds, by name.
     limits: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bars:
-    """Names down the side, and for each a bar of every series: series -> float64 of shape (names,)."""
+    """Names down the side, and for each name one bar per series: series -> float64 of shape (names,)."""
 
     names: tuple[str, ...]
     value: Axis
@@ -67,7 +68,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocks:
-    """Rectangles of time and rows: who was where when.
+    """Rectangles of time and rows: which entry was where, and when.
 
     Block b covers rows first[b] to last[b] (inclusive) from begin[b] to end[b], whole seconds since `origin`
     (ms since 1970), in the colour of who[b].
@@ -75,15 +76,15 @@ class Blocks:
     Parameters
     ----------
     x, y
-        Its edges; rows are counted upwards.
+        The axes; rows are counted upwards.
     rows
         Name of each row, or of each group of `units` rows.
     names
-        Of those who are in a block, by `who`.
+        Names of the entries, indexed by `who`.
     hues
-        Their colours, from the first again when there are more names.
+        Their colours; they repeat when there are more names.
     legend
-        Whether they are few and stand for classes, each with an entry in the legend.
+        Whether the entries are few classes, each with an item in the legend.
     """
 
     x: Axis
@@ -102,18 +103,18 @@ class Blocks:
     legend: bool = False
 
     def hue(self, who: int) -> str:
-        """The colour of somebody."""
+        """The colour of an entry."""
         return self.hues[who % len(self.hues)]
 
     @property
     def height(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return len(self.rows) * self.units
 
     def sampled(self, columns: int, rows: int) -> IntArray:
-        """Who is in the middle of each cell of a grid over the whole chart, -1 for nobody: shape (rows, columns).
+        """The entry in the middle of each cell of a grid over the whole chart, -1 for none: shape (rows, columns).
 
-        The page does the same for what is in view, so that zooming in shows every block.
+        The page does the same for the visible part, so that zooming in shows every block.
         """
         cells = np.full((rows, columns), -1, dtype=np.int64)
         width, height = self.seconds / columns, self.height / rows
@@ -141,16 +142,16 @@ Drawing = Curves | Bars | Blocks | Heat
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chart:
-    """A drawing with what a reader needs beside it.
+    """A drawing with its title, note and data.
 
     Parameters
     ----------
     key
-        Names it in files and links.
+        Its name in files and links.
     title, note
-        The note says in a sentence what is to be seen, or how to read it.
+        The note is a sentence on what is shown, or how to read it.
     table
-        The same as numbers, for those who cannot see it, or want to compute.
+        The data as numbers, for readers who cannot see the drawing or want to compute with it.
     """
 
     key: str
@@ -161,7 +162,7 @@ class Chart:
 
 
 def in_powers(what: str, *values: FloatArray) -> tuple[Axis, float]:
-    """An axis for large numbers, with the power of ten that is to be divided by: `10⁹ samples`."""
+    """An axis for large numbers, with the power of ten to divide by: `10⁹ samples`."""
     most = max((float(np.abs(array).max(initial=0.0)) for array in values), default=0.0)
     power, mark = next(
         ((10.0**p, mark) for p, mark in ((12, "10¹² "), (9, "10⁹ "), (6, "10⁶ ")) if most >= 10.0**p), (1.0, "")

@@ -1,4 +1,4 @@
-"""What the extra `report` brings, imported when it is needed."""
+"""Packages of the extra `report`, imported when they are needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bft.models.extras import how_to_install
 
 @contextmanager
 def needs(what: str, otherwise: str = "") -> Iterator[None]:
-    """While something of the extra is imported: InputError with the command that installs it where it is missing."""
+    """For a block that imports a package of the extra: if it is missing, InputError with the command to install it."""
     try:
         yield
     except ImportError as error:

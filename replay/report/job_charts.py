@@ -1,4 +1,4 @@
-"""Charts of the jobs: progress, how long they took and waited, by whose they are."""
+"""Charts of the jobs: progress, completion and queueing times, groups."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from bft.replay.report.chart import Axis, Bars, Blocks, Chart, Curve, Curves, Fl
 from bft.replay.report.run_files import RunFiles
 from bft.replay.report.time_charts import TIME, ns
 
-# How far a job came; the last two are those that run to the end of their block.
+# Progress of a job; the last two stages apply to the end of their block.
 WAITED, FINISHED = 0, 5
 HUES = ("#8a9bb0", "#cf4f5f", "#d9772b", "#c2a02c", "#23987c", "#2b83c4")
 STAGES = ("waited", "began, under 25 % done", "25 to 50 % done", "50 to 75 % done", "over 75 % done", "finished")
-# More bars than this are not read; the table has as many rows as any.
+# A chart with more bars is hard to read; the table has all rows.
 MAX_GROUPS = 15
 GROUPS = {"vc": "virtual cluster", "user": "user", "model": "model", "size": "size"}
 
 
 def progress(run: RunFiles) -> Chart | None:
-    """When each job waited and ran, and how far it came."""
+    """When each job waited and ran, and its progress."""
     jobs = run.jobs.sort_values("submit", kind="stable")
-    # Until when a job was in the system: its finish, or the end of the replay.
+    # The time until which a job was in the system: its finish, or the end of the replay.
     left = jobs["finish"].fillna(pd.Timestamp(run.end_ns, tz="UTC"))
     began = jobs["start"].fillna(left)
     origin = run.begin_ns
@@ -49,7 +49,7 @@ def progress(run: RunFiles) -> Chart | None:
     )
     table = pd.DataFrame({"job": jobs["name"], "submitted": jobs["submit"], "started": jobs["start"],
                           "finished": jobs["finish"], "done, %": (done * 100).round(1)})  # fmt: skip
-    note = "Each job from its submission to its finish, or to the end of the replay; the colour is how far it came."
+    note = "Each job from its submission to its finish, or to the end of the replay; the colour shows its progress."
     return Chart("progress", "Progress of each job", note, blocks, table)
 
 
@@ -63,7 +63,7 @@ def times(run: RunFiles) -> Chart | None:
     if not curves:
         return None
     note = f"JCT of the {int(run.jobs['jct_s'].notna().sum()):,} jobs that finished, queueing of the "
-    note += f"{int(run.jobs['queueing_s'].notna().sum()):,} that started: how many of them took at most so long. "
+    note += f"{int(run.jobs['queueing_s'].notna().sum()):,} that started: how many of them took at most that long. "
     note += "What is below 0.01 h is shown as 0.01 h."
     axes = Axis("hours", "log"), Axis("share of jobs", "share")
     return Chart("times", "Completion and queueing times", note, Curves(*axes, curves), quantiles(curves, "hours"))
@@ -78,14 +78,14 @@ def cumulative(name: str, values: pd.Series) -> Curve:
 
 
 def quantiles(curves: tuple[Curve, ...], unit: str) -> pd.DataFrame:
-    """What each tenth of a distribution stays below."""
+    """The upper limit of each tenth of a distribution."""
     shares = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0])
     columns = {f"{curve.name}, {unit}": np.interp(shares, curve.y, curve.x).round(3) for curve in curves}
     return pd.DataFrame({"share of jobs": [f"{share:.0%}" for share in shares], **columns})
 
 
 def by_group(run: RunFiles, column: str) -> Chart | None:
-    """Mean JCT and queueing by what a column says of the jobs; None where it says the same of all."""
+    """Mean JCT and queueing by the values of a column; None if it has only one value."""
     groups = _sizes(run.jobs) if column == "size" else run.jobs[column].map(label) if column in run.jobs else None
     if groups is None or groups.nunique() < 2:
         return None
@@ -112,14 +112,14 @@ def by_group(run: RunFiles, column: str) -> Chart | None:
 
 
 def done_shares(jobs: pd.DataFrame) -> FloatArray:
-    """Part of its work that each job has done, 1 of no work at all."""
+    """The part of its work that each job has done; 1 for a job without work."""
     total = jobs["total_work"].to_numpy(dtype=np.float64)
     done: FloatArray = np.where(total > 0, jobs["work"].to_numpy() / np.where(total > 0, total, 1.0), 1.0)
     return np.clip(done, 0.0, 1.0)
 
 
 def label(name: object) -> str:
-    """A name that people wrote, short enough for a label and without characters that act."""
+    """A user's name, shortened for a label, without special characters."""
     return printable(str(name), MAX_LABEL) or "(none)"
 
 

@@ -1,4 +1,4 @@
-"""Charts of the nodes: who held what, and how long they stay idle."""
+"""Charts of the nodes: which job held which node, and how long nodes stay idle."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from bft.replay.report.time_charts import TIME, ns, stamps
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_statistics import Fragments, idle_over_time
 
-# The page stays below 5 MB; what lasted longest is drawn.
+# Limits the page to 5 MB; the longest blocks are drawn.
 MAX_BLOCKS = 300_000
 MAX_NODES = 25
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def who_held_what(run: RunFiles) -> Chart | None:
-    """Which job held which units when; None where nothing was held."""
+    """Which job held which units, and when; None if no unit was held."""
     held = run.allocations
     if not len(held):
         return None
@@ -32,8 +32,8 @@ def who_held_what(run: RunFiles) -> Chart | None:
     drawn = np.sort(np.argsort(-length, kind="stable")[:MAX_BLOCKS])
     weight = (length * (last - first + 1)).astype(np.float64)
     names = held["job"].astype("category")
-    note = "Each colour is a job; the same colour at another place may be another one: hover says which. "
-    note += "What is empty was busy, or idle and not given. Zoom in for single units."
+    note = "Each colour is a job; the same colour at another place may be another one: hover shows its name. "
+    note += "Empty areas were busy, or idle and not used. Zoom in for single units."
     if len(drawn) < len(held):
         note += f" The shortest are left out ({1 - weight[drawn].sum() / weight.sum():.1%} of the unit-time)."
     blocks = Blocks(
@@ -56,7 +56,7 @@ def who_held_what(run: RunFiles) -> Chart | None:
 
 
 def fragment_lengths(histogram: Sequence[dict[str, float]]) -> Chart | None:
-    """How long nodes stay idle, by count and by node-time; None where nothing was idle."""
+    """How long nodes stay idle, by count and by node-time; None if no node was idle."""
     if not histogram:
         return None
     table = pd.DataFrame(histogram)
@@ -74,11 +74,12 @@ def fragment_lengths(histogram: Sequence[dict[str, float]]) -> Chart | None:
 
 
 def survival(histogram: Sequence[dict[str, float]]) -> Chart | None:
-    """Idle node-time left when every fragment loses its first seconds; None where nothing was idle."""
+    """Idle node-time left when every fragment loses its first seconds; None if no node was idle."""
     if not histogram:
         return None
     count, time, edges = (np.array([row[key] for row in histogram]) for key in ("count", "node_s", "from_s"))
-    # Of fragments longer than an edge: their time beyond it. Exact, as no fragment of a bin lies below its edge.
+    # The time beyond an edge, over fragments longer than it. Exact, since no fragment of a bin is shorter than its
+    # edge.
     beyond = np.array([(time[k:].sum() - edge * count[k:].sum()) / time.sum() for k, edge in enumerate(edges)])
     edges, beyond = np.append(edges, histogram[-1]["to_s"]), np.append(beyond, 0.0)
     shown = edges > 0
@@ -120,7 +121,7 @@ def by_hour(trace: NodeTrace) -> Chart | None:
 
 
 def by_node(trace: NodeTrace, pieces: Fragments) -> Chart | None:
-    """Which nodes are idle most; None where none is."""
+    """Which nodes are idle most; None if none is ever idle."""
     hours = np.bincount(pieces.node, weights=pieces.seconds / 3600, minlength=len(trace.nodes))
     count = np.bincount(pieces.node, minlength=len(trace.nodes))
     if not hours.any():
@@ -130,7 +131,7 @@ def by_node(trace: NodeTrace, pieces: Fragments) -> Chart | None:
                           "fragments": count[order]})  # fmt: skip
     shown = table.iloc[:MAX_NODES]
     tenth = hours[order][: max(1, len(hours) // 10)].sum() / hours.sum()
-    note = f"The {len(shown)} of {len(hours):,} nodes that are idle most. A tenth of the nodes has {tenth:.0%} of the "
+    note = f"The {len(shown)} of {len(hours):,} nodes with the most idle time. A tenth of them has {tenth:.0%} of the "
     note += f"idle time; {int((hours == 0).sum()):,} are never idle."
     series = {"idle hours": shown["idle hours"].to_numpy(dtype=np.float64)}
     return Chart("nodes", "Which nodes are idle", note, Bars(tuple(shown["node"]), Axis("hours"), series), table)

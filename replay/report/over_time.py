@@ -1,4 +1,4 @@
-"""Step functions of time, averaged over equal spans: what a chart of a thousand points can show of a long replay."""
+"""Averages of step functions over equal spans: a long replay in a chart of a thousand points."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ def mean_over_time(times: TimeArray, values: FloatArray, begin: int, end: int, s
     Parameters
     ----------
     times, values
-        Each value holds from its instant (ns, ascending) to the next; 0 before the first, the last one to the end.
-        Of several at one instant the last counts.
+        Each value holds from its instant (ns, ascending) to the next; 0 before the first, the last value to the end.
+        Among several values at one instant the last one counts.
     begin, end
         The window, ns; end > begin.
     spans
-        How many, at least 1.
+        Number of spans, at least 1.
 
     Returns
     -------
     array of shape (spans,)
-        Its sum times the length of a span is the integral of the function.
+        Its sum times the length of a span equals the integral of the function.
     """
     edges = begin + (end - begin) * np.arange(spans + 1) / spans
-    # The integral from begin to each instant, read off at the edges: piecewise linear between instants.
+    # The integral from begin, interpolated at the edges: it is piecewise linear between instants.
     instants = np.concatenate([[begin], np.clip(times, begin, end), [end]]).astype(np.float64)
     heights = np.concatenate([[0.0], values])
     integral = np.concatenate([[0.0], np.cumsum(heights * np.diff(instants))])

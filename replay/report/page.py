@@ -1,4 +1,4 @@
-"""From runs, or a node trace, to an HTML page: with scripts that are all in it, or without any."""
+"""Runs, or a node trace, as an HTML page: with embedded scripts, or without scripts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bft.replay.report.text import markup
 from bft.replay.results.headlines import headlines
 from bft.replay.trace.node_trace import NodeTrace
 
-# Nothing but what is in the file: a browser refuses all that would be fetched. Hovers of Bokeh are compiled in it.
+# Only the file itself: a browser refuses to fetch anything. Bokeh compiles the texts of hovers in the page.
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
     "font-src data:; base-uri 'none'; form-action 'none'"
@@ -32,7 +32,7 @@ POLICY = (
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What is written: a title, what stands before the charts and after them."""
+    """The content of a page: a title, the parts before the charts, the charts, and the parts after them."""
 
     title: str
     sub: str
@@ -48,7 +48,7 @@ def write_report(folders: Sequence[Path], target: Path, *, static: bool = False,
     ----------
     folders
         Run directories, of any policy but not of `--compat reference`, which leaves no steps; or alone the table of a
-        sweep, a Parquet file with every option as a column.
+        sweep, a Parquet file with one column per option.
     target
         The HTML file; the same runs give the same bytes.
     static
@@ -59,7 +59,7 @@ def write_report(folders: Sequence[Path], target: Path, *, static: bool = False,
     Raises
     ------
     InputError
-        When a folder is no run of ours, one without steps, or damaged: naming the file; when Bokeh is not installed.
+        When a folder is not a run directory, has no steps, or is damaged (names the file); when Bokeh is not installed.
     """
     if is_sweep(folders):
         page = _of_sweep(folders[0], title)
@@ -69,7 +69,7 @@ def write_report(folders: Sequence[Path], target: Path, *, static: bool = False,
 
 
 def write_trace_page(trace: NodeTrace, statistics: Sequence[tuple[str, str]], target: Path, title: str | None) -> None:
-    """Write the page of a node trace alone; `statistics` are its figures, label and value."""
+    """Write the page of a node trace alone; `statistics` holds its figures, label and value."""
     name = _machine(title or trace.machine)
     page = Page(
         f"{name[0].upper()}{name[1:]}", f"{len(trace.nodes):,} nodes, {trace.duration_s / 86400:.1f} days", [],
@@ -143,7 +143,7 @@ def _placeholder(chart: Chart) -> str:
 
 
 def _legend(chart: Chart, *, static: bool) -> str:
-    """What the colours stand for; buttons where they can be taken out."""
+    """The legend; its entries are buttons where they can be switched off."""
     drawing = chart.drawing
     entries: list[tuple[str, str]] = []
     if isinstance(drawing, Curves):
@@ -184,7 +184,7 @@ def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Pa
         before = [f'<p class="sub">{markup(which)}.</p>', *before]
     origin = ""
     if generated is not None:
-        text = f"A generated workload (load {generated:.2f}): how long its jobs wait and take says nothing of yours."
+        text = f"A generated workload (load {generated:.2f}): its times say nothing about your jobs."
         origin = f'<p class="note">{markup(text)}</p>'
     return Page(
         f"What training jobs get out of {machine}",
@@ -203,7 +203,7 @@ def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Pa
 def _opening(summary: dict[str, Any], generated: float | None) -> list[str]:
     metrics = summary["metrics"]
     parts = [f'<p class="opening">{markup(words.opening(metrics, generated))}</p>']
-    warnings = ["The replay was interrupted: this is a part of it."] if metrics["interrupted"] else []
+    warnings = ["The replay was interrupted: these are partial results."] if metrics["interrupted"] else []
     warnings += [metrics["policy_error"]] if metrics.get("policy_error") else []
     warnings += ["Some decisions fell back or failed verification."] if summary["degraded"] else []
     parts += [f'<p class="warning"><strong>{markup(warning)}</strong></p>' for warning in warnings]
@@ -246,12 +246,12 @@ def _glossary() -> str:
 
 
 def _machine(name: Any) -> str:
-    """Whose nodes a page is about; it is sent around, so that no path is in its title."""
+    """The machine of a page; without a path, because the page is sent around."""
     return f"the idle nodes of {name}" if name else "idle nodes"
 
 
 def _without_path(value: Any) -> str:
-    """A value in which no folder of the sender's machine is named."""
+    """An option's value without folders of the sender's machine."""
     text = value if isinstance(value, str) else json.dumps(value)
     return Path(text).name if isinstance(value, str) and "/" in text else text
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg", "pdf")
 INCHES, DPI = (6.4, 3.0), 200
-# Cells of a chart of blocks: about one a printed dot.
+# Cells of a chart of blocks: about one per printed dot.
 CELLS = (1200, 400)
 
 
@@ -50,7 +50,7 @@ def _written(charts: Sequence[Chart], target: Path, form: str) -> list[Path]:
     with needs("a figure"):
         import matplotlib as mpl
     files = []
-    # Ids of an SVG's parts are random without a salt; text stays text, for who edits the figure.
+    # Without a salt the ids of an SVG's parts are random; text stays text, so that the figure can be edited.
     style = {"svg.hashsalt": "bft-replay", "svg.fonttype": "none", "pdf.fonttype": 42, "font.size": 9}
     with mpl.rc_context(style):
         for chart in charts:
@@ -157,7 +157,7 @@ def _instants(ms: Any) -> list[datetime]:
 
 
 def _label(name: str) -> str:
-    """A name as text: what stands between dollar signs would be read as TeX, and a leading _ hides an entry."""
+    """A name as plain text: text between dollar signs would be read as TeX, and a leading _ hides an entry."""
     text = name.replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
 

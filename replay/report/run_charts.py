@@ -1,4 +1,4 @@
-"""Which charts a page has, in which order."""
+"""The charts of a page, in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _of_fragments(draw: Callable[[list[dict[str, float]]], Chart | None], run: R
         return draw(run.summary["metrics"].get("fragments") or [])
 
 
-# In the order of the page. A chart is None where a run has nothing to show in it.
+# In the order of the page. A chart is None if the run has no data for it.
 OF_A_RUN: tuple[Callable[[RunFiles], Chart | None], ...] = (
     time_charts.idle_and_used,
     node_charts.who_held_what,
@@ -35,7 +35,7 @@ OF_A_RUN: tuple[Callable[[RunFiles], Chart | None], ...] = (
 
 
 def charts_of(runs: Sequence[RunFiles]) -> list[Chart]:
-    """The charts of a page: of several runs, those that compare them come first, then those of the first run."""
+    """The charts of a page: for several runs the charts that compare them, then those of the first run."""
     beside = compared(runs) if len(runs) > 1 else []
     return beside + [chart for draw in OF_A_RUN if (chart := draw(runs[0])) is not None]
 

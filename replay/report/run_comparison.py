@@ -34,13 +34,13 @@ FIGURES = {
 
 
 def names_of(runs: Sequence[RunFiles]) -> list[str]:
-    """What the runs are called: their folders, numbered where two have the same name."""
+    """Names of the runs: their folders, numbered where names repeat."""
     names = [label(run.name) for run in runs]
     return [f"{name} ({number})" if names.count(name) > 1 else name for number, name in enumerate(names, start=1)]
 
 
 def figures(runs: Sequence[RunFiles]) -> pd.DataFrame:
-    """One row a run, one column a figure that any of them has."""
+    """One row per run, one column per figure that any of them has."""
     rows = []
     for run in runs:
         with run.summary_used():
@@ -70,7 +70,7 @@ def _outcomes(runs: Sequence[RunFiles]) -> Chart:
     outcome = table["outcome, 10⁹ samples"].to_numpy(dtype=np.float64)
     series = {"outcome": outcome}
     best = table["run"].iloc[int(np.argmax(outcome))]
-    note = f"{best} did most. The table behind the chart has all figures side by side."
+    note = f"{best} did the most work. The table behind the chart has all figures side by side."
     drawing = Bars(tuple(table["run"]), Axis("10⁹ samples"), series)
     return Chart("compared", "Outcome by run", note, drawing, table.set_index("run").T.reset_index(names="figure"))
 
@@ -78,7 +78,7 @@ def _outcomes(runs: Sequence[RunFiles]) -> Chart:
 def _used(runs: Sequence[RunFiles]) -> Chart:
     curves, rows = [], []
     for name, run in zip(names_of(runs), runs, strict=True):
-        # Each over its own window: they may be of other traces.
+        # Each run over its own window: the traces may differ.
         edges = (run.begin_ns + (run.end_ns - run.begin_ns) * np.arange(SPANS + 1) / SPANS) / 1e6
         means = np.zeros(SPANS)
         for pool in run.pools():

@@ -1,4 +1,4 @@
-"""The files of a run, checked before a page is made of them: a run may have been copied in part, or edited."""
+"""The files of a run, checked before a page uses them: a run may have been copied in part, or edited."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _JOBS = {
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """What a run left behind, as far as a page needs it."""
+    """The part of a run directory that a page needs."""
 
     folder: Path
     summary: dict[str, Any]
@@ -65,7 +65,7 @@ class RunFiles:
 
     @property
     def name(self) -> str:
-        """What a run is called beside others: its folder."""
+        """The name of the run: its folder."""
         return self.folder.resolve().name.removesuffix("-itrOut")
 
     @property
@@ -75,18 +75,18 @@ class RunFiles:
 
     @property
     def end_ns(self) -> int:
-        """The last one; of a run of a single instant a second later, so that there is time to show."""
+        """The last instant; for a run of a single instant one second later, so that there is time to show."""
         return max(int(self.steps["time"].max().value), self.begin_ns + 1_000_000_000)
 
     def pools(self) -> list[pd.DataFrame]:
-        """The steps of each pool: a row is about its own pool only."""
+        """The steps of each pool: a row only describes its own pool."""
         return [pool for _, pool in self.steps.groupby("vc", sort=True)] if "vc" in self.steps else [self.steps]
 
     @contextmanager
     def summary_used(self) -> Iterator[None]:
-        """While only the summary is used: what lacks in it or is of another kind is reported as damage to its file.
+        """For a block that uses the summary: a missing or invalid value is reported as damage to its file.
 
-        The tables are checked when they are read, the summary (some hundred values) when they are used.
+        Tables are checked when they are read, the summary (some hundred values) when its values are used.
         """
         try:
             yield
@@ -103,13 +103,13 @@ def read_run(folder: Path) -> RunFiles:
     Raises
     ------
     InputError
-        When `folder` is no run of ours, one without steps, or when one of its files is missing or damaged.
+        When `folder` is not a run directory, has no steps, or when one of its files is missing or damaged.
     """
     if not (folder / SUMMARY).exists():
-        raise InputError("is no run directory of ours", file=folder)
+        raise InputError("is not a run directory", file=folder)
     summary = read_json(folder / SUMMARY)
     if not isinstance(summary, dict) or summary.get("format") != FORMAT:
-        raise InputError("is no run directory of ours", file=folder)
+        raise InputError("is not a run directory", file=folder)
     options = summary.get("options")
     reference = isinstance(options, dict) and options.get("compat") == "reference"
     if reference or not (folder / STEPS).exists():
@@ -128,7 +128,7 @@ def read_run(folder: Path) -> RunFiles:
 
 
 def _nodes(held: pd.DataFrame, path: Path) -> tuple[tuple[str, ...], int]:
-    """Node names and units of a node; names of single units where the file does not cover all that it mentions."""
+    """Node names and units of a node; names of single units if the file does not cover all units."""
     try:
         metadata = held.attrs["metadata"]
         nodes, units_per_node = json.loads(metadata["nodes"]), int(metadata["units_per_node"])
@@ -137,13 +137,13 @@ def _nodes(held: pd.DataFrame, path: Path) -> tuple[tuple[str, ...], int]:
     if not isinstance(nodes, list) or units_per_node < 1 or not all(isinstance(node, str) for node in nodes):
         raise InputError("damaged: it lacks the names of the nodes", file=path, hint=HINT)
     units = int(np.max(held["last_unit"].to_numpy(), initial=-1)) + 1
-    if units > len(nodes) * units_per_node:  # of virtual clusters with other sizes of node
+    if units > len(nodes) * units_per_node:  # virtual clusters whose nodes have other sizes
         return tuple(f"unit {number}" for number in range(units)), 1
     return tuple(nodes), units_per_node
 
 
 def _decision_times(path: Path) -> dict[str, Any]:
-    """What decisions took (s), as far as known: wall-clock facts may have been left behind."""
+    """Seconds per decision, where known: wall-clock facts may not have been copied."""
     if not path.exists():
         return {}
     content = read_json(path)

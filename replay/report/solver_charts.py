@@ -1,4 +1,4 @@
-"""What decisions took."""
+"""Charts of the time that decisions take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bft.replay.results.run_directory import TIMING
 
 
 def solve_times(run: RunFiles) -> Chart | None:
-    """Distribution of the time that the policy took for a decision; None where it is not known."""
+    """Distribution of the policy's time per decision; None if it is not known."""
     try:
         quantiles = run.decision_s.get("quantiles", {})
         shares = np.array([float(share) for share in quantiles])

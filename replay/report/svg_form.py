@@ -16,12 +16,12 @@ from bft.replay.trace.node_trace import SECOND_NS
 
 WIDTH, HEIGHT = 900, 260
 LEFT, RIGHT, TOP, BOTTOM = 60, 45, 12, 34
-# Room for the names down the side of bars.
+# Space for the names down the side of bars.
 NAMES, NAME_CHARACTERS = 190, 28
-# Points of a curve, and cells of a chart of blocks: about what an eye tells apart.
+# Points of a curve, and cells of a chart of blocks: about what an eye can distinguish.
 MAX_POINTS, CELLS = 700, (180, 60)
 DAY_S = 86_400
-# Between two marks on an axis of time.
+# Pixels between two marks on an axis of time.
 TIME_STEPS_S = (60, 300, 900, 3600, 10_800, 21_600, 43_200, *(DAY_S * days for days in (1, 2, 5, 10, 30, 100, 365)))
 Marks = list[tuple[float, str]]
 
@@ -126,7 +126,7 @@ def _heat(title: str, drawing: Heat) -> str:
 
 
 class _Scale:
-    """From values of an axis to shares of its length, with round marks."""
+    """Scaling from values of an axis to shares of its length, with round marks."""
 
     def __init__(self, axis: Axis, low: float, high: float) -> None:
         self.axis, self.low = axis, low
@@ -171,7 +171,7 @@ def _side(label: str) -> Sequence[str]:
 
 
 def _runs(row: FloatArray | Any) -> Iterator[tuple[int, int, int]]:
-    """Who, first and end of each stretch of equal cells that somebody is in."""
+    """Entry, first and end of each stretch of equal, non-empty cells."""
     cuts = [0, *(np.flatnonzero(np.diff(row)) + 1).tolist(), len(row)]
     for first, end in pairwise(cuts):
         if row[first] >= 0:
@@ -179,13 +179,13 @@ def _runs(row: FloatArray | Any) -> Iterator[tuple[int, int, int]]:
 
 
 def _thinned(count: int) -> list[int]:
-    """At most so many of the points, the first and the last among them."""
+    """At most this many of the points, including the first and the last."""
     kept: list[int] = np.unique(np.linspace(0, count - 1, min(count, MAX_POINTS)).round().astype(int)).tolist()
     return kept
 
 
 def round_ticks(largest: float) -> list[float]:
-    """Some four to eight round numbers from 0 to at least `largest`."""
+    """About four to eight round numbers from 0 to at least `largest`."""
     if not largest > 0:
         return [0.0, 1.0]
     size = 10.0 ** math.floor(math.log10(largest / 4))
@@ -194,7 +194,7 @@ def round_ticks(largest: float) -> list[float]:
 
 
 def time_ticks(begin: int, end: int) -> list[tuple[float, str]]:
-    """Round instants of the window: how far along each is, in [0, 1], and what it is called."""
+    """Round instants of the window: their position in [0, 1], and their label."""
     seconds = (end - begin) / SECOND_NS
     step = next((step for step in TIME_STEPS_S if seconds / step <= 8), 3650 * DAY_S)
     marks = []

@@ -1,4 +1,4 @@
-"""What a sweep came to: figures over the options that it varied."""
+"""Charts of a sweep: figures over the options that it varied."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bft.replay.report.job_charts import label
 if TYPE_CHECKING:
     import pandas as pd
 
-# What a page shows of a sweep, if it is there: column -> title, unit, and what to divide by.
+# Figures that a page shows of a sweep, if present: column -> title, unit, and divisor.
 FIGURES = {
     "outcome": ("Outcome", "10⁹ samples", 1e9),
     "U": ("U", "outcome over that of eq-nodes", 1.0),
@@ -27,24 +27,24 @@ FIGURES = {
     "rescale_cost": ("Lost to rescaling", "10⁹ samples", 1e9),
 }
 MORE_IS_BETTER = ("outcome", "U", "share_of_bound")
-# What a sweep is usually about comes first: across, then down.
+# Usual subjects of a sweep come first: across, then down.
 FIRST = ("tfwd_s", "max_jobs")
 NAMES = {"tfwd_s": "Tfwd", "max_jobs": "maxJ"}
 TITLES = {"tfwd_s": "Tfwd, s", "max_jobs": "maxJ (0: no limit)"}
 
 
 def is_sweep(paths: Sequence[Path]) -> bool:
-    """Whether what is given is the table of a sweep rather than runs."""
+    """Whether the path is the table of a sweep rather than runs."""
     return len(paths) == 1 and paths[0].suffix == ".parquet" and paths[0].is_file()
 
 
 def read_sweep(path: Path) -> pd.DataFrame:
-    """The points of a sweep that were replayed: one row each, with every option and figure as a column.
+    """The replayed points of a sweep: one row each, with every option and figure as a column.
 
     Raises
     ------
     InputError
-        When the file is no table of a sweep, or when no option in it has several values.
+        When the file is not a table of a sweep, or none of its options varies.
     """
     table = read_table(path)
     if "outcome" not in table or not set(FIRST) & set(table.columns):
@@ -56,14 +56,14 @@ def read_sweep(path: Path) -> pd.DataFrame:
 
 
 def varied(table: pd.DataFrame) -> list[str]:
-    """The options of several values, but for the seed, over which is averaged."""
+    """The options with several values, without the seed: figures are averaged over seeds."""
     options = [name for name in Options().flat() if name in table and name != "seed"]
     several = [name for name in options if table[name].map(str).nunique() > 1]
     return sorted(several, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
 
 
 def charts_of_sweep(table: pd.DataFrame) -> list[Chart]:
-    """Each figure over the first two options that vary, as a heat map; over a single one, as a curve."""
+    """Each figure over the first two varied options, as a heat map; over a single one, as a curve."""
     axes = varied(table)[:2]
     return [_chart(table, column, axes) for column in FIGURES if column in table and table[column].notna().any()]
 

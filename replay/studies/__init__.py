@@ -1,7 +1,7 @@
 """Several replays as one study: comparisons of variants, and sweeps over options.
 
-A study is a folder of runs, each named by the digest of its configuration, so that whatever was replayed once is used
-again, and whatever was killed goes on.
+A study is a folder of runs, each named by the digest of its configuration. So a finished run is reused, and a killed
+study continues where it stopped.
 """
 
 from __future__ import annotations

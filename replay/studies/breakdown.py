@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SPLITS = {"vc": "vc", "user": "user", "model": "model", "size": "units_asked"}
-# With more sizes than this, powers of two are put together.
+# With more sizes than this, sizes are grouped by powers of two.
 MAX_SIZES = 8
 NONE = "(none)"
 
 
 def by_group(variants: Mapping[str, Sequence[pd.DataFrame]], split: str) -> pd.DataFrame:
-    """One row a variant and group, over the jobs of all its runs, which come as tables (`run_tables.jobs_of`).
+    """One row per variant and group, over the jobs of all its runs, given as tables (`run_tables.jobs_of`).
 
     Raises
     ------
     InputError
-        When no job states what is asked for.
+        When no job has the attribute of the split.
     """
     import pandas as pd
 
@@ -59,7 +59,7 @@ def _ordered(column: pd.Series[Any], *, coarse: bool) -> list[str]:
 
 
 def _bin(size: int) -> str:
-    """Its power of two: 5 to 8 units are together."""
+    """The power of two that stands for a size: sizes 5 to 8 are one group."""
     top = 1 << max(size - 1, 0).bit_length()
     return str(top) if top <= 2 else f"{top // 2 + 1}-{top}"
 

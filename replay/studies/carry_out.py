@@ -1,4 +1,4 @@
-"""A plan is carried out in a study directory: what is done already is left, the rest goes to the workers."""
+"""Carry out a plan in a study directory: finished points are skipped, the others go to the workers."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from bft.replay.studies.worker import Done, Task
 
 
 class Onlooker(Protocol):
-    """Whoever shows how far a study has come."""
+    """Shows the progress of a study."""
 
     def begins(self, points: int, done: int, workers: str) -> None:
-        """So many points are there, of which so many need not be done again."""
+        """Begin: there are this many points, of which this many are already done."""
 
     def ended(self, label: str, error: str | None, seconds: float) -> None:
         """A point is done, or has failed."""
 
 
 class Unwatched:
-    """An onlooker that shows nothing."""
+    """A progress display that shows nothing."""
 
     def begins(self, points: int, done: int, workers: str) -> None:
         """Show nothing."""
@@ -39,18 +39,18 @@ class Unwatched:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What came of a plan.
+    """The result of carrying out a plan.
 
     Parameters
     ----------
     reused
-        Points that were done before.
+        Number of points that were done before.
     failures
         Errors of points that failed now, by label.
     notes
-        What changed results: sentences of the runs, and of how many points each.
+        Notes on what changed results, with the number of points that each applies to.
     degraded
-        Labels of points whose run used fallbacks or found answers invalid.
+        Labels of points whose run used fallbacks or met invalid answers of a solver.
     """
 
     reused: int
@@ -70,27 +70,27 @@ def carry_out(
     again: bool = False,
     onlooker: Onlooker | None = None,
 ) -> Account:
-    """Do the points that are not done yet; failed ones are tried again.
+    """Replay the points that are not done yet; failed ones are tried again.
 
     Parameters
     ----------
     study, plan, keys
-        Where, what, and the keys of the points' configurations.
+        The study, the plan, and the keys of the points' configurations.
     workers
-        Who does them.
+        What replays the points.
     whole
-        Keep whole run directories, and do those again of which only the summary was kept.
+        Keep whole run directories, and repeat points of which only the summary was kept.
     only
-        The index of the one point to do.
+        Index of a single point to replay.
     again
-        Do also those that are done.
+        Repeat points that are already done.
     onlooker
-        Who shows progress.
+        Shows progress.
 
     Raises
     ------
     InputError
-        When there is no point of that index, or the study cannot be written.
+        When no point has that index, or the study cannot be written.
     """
     onlooker = onlooker or Unwatched()
     pairs = list(zip(plan.points, keys, strict=True))

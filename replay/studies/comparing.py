@@ -35,29 +35,29 @@ def compare(
     Parameters
     ----------
     trace, jobs
-        Files, or what they would hold; the bundled ones unless given.
+        Files, or their content; the bundled ones by default.
     variants
-        Options by their flat names (as in summary.json), by the name of the variant; or names of policies.
+        For each variant name, options by their flat names (as in summary.json); or names of policies.
     options
-        What all variants have.
+        Options of all variants.
     seeds
         Each variant is replayed with each of these.
     study
-        Folder of the runs: those that are there already are used again.
+        Folder of the runs; existing runs are reused.
     workers
-        Processes; as many as there are processors unless given, 0 for none beside this one.
+        Number of processes; by default the number of processors. 0 runs everything in this process.
     split
         Break the table down by `vc`, `user`, `model` or `size`.
 
     Returns
     -------
     Comparison
-        `.frame` is the table, `.differences()` and `.sentences()` say how the variants differ from the first.
+        `.frame` is the table; `.differences()` and `.sentences()` compare the other variants with the first.
 
     Raises
     ------
     InputError
-        When a value is not allowed, or not even two variants could be replayed.
+        When a value is not allowed, or fewer than two variants could be replayed.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def compared(
     again: bool = False,
     onlooker: Onlooker | None = None,
 ) -> Comparison:
-    """The comparison of a plan's points; those that differ in their seed alone are one variant.
+    """The comparison of a plan's points; points that differ only in their seed form one variant.
 
     Raises
     ------
@@ -115,12 +115,12 @@ def compared(
 
 
 def compared_runs(folders: Sequence[Path], *, split: str | None = None) -> Comparison:
-    """The comparison of run directories that are there, by their names.
+    """The comparison of existing run directories, by their names.
 
     Raises
     ------
     InputError
-        When one is no run directory, or there is only one.
+        When one is not a run directory, or there is only one.
     """
     if len(folders) < 2:
         raise InputError("one run alone cannot be compared; name at least two run directories")
@@ -128,18 +128,18 @@ def compared_runs(folders: Sequence[Path], *, split: str | None = None) -> Compa
     for folder in folders:
         summary = read_json(folder / SUMMARY)
         if summary is None or "metrics" not in summary:
-            raise InputError("is no run directory", file=folder)
+            raise InputError("is not a run directory", file=folder)
         variants.append(Variant(folder.name, runs_of([folder], [summary])))
     return Comparison(tuple(variants), split=split)
 
 
 def _variant(point: Point) -> str:
-    """What sets it apart beside its seed."""
+    """What distinguishes a point, apart from its seed."""
     return label_of({name: value for name, value in point.varied.items() if name != "seed"})
 
 
 def inputs(study: Study, trace: str | Path | NodeTrace | None, jobs: str | Path | JobTable | None) -> dict[str, Any]:
-    """Options that name a trace and jobs; those in memory are written into the study, named by their content."""
+    """Options for trace and jobs; inputs in memory are written to the study, named by their content."""
     stated: dict[str, Any] = {}
     if trace is not None:
         stated["node_trace"] = _named(study, "trace", trace, write_trace) if isinstance(trace, NodeTrace) else trace

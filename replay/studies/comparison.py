@@ -1,4 +1,4 @@
-"""Several ways to replay the same, side by side: one table, differences, and how sure they are."""
+"""Variants of a replay side by side: a table, differences, and their intervals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COSTS = ("preemption_cost", "rescale_cost", "stall_cost", "start_cost", "restart
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A metric of the table: its name, its title, where summary.json has it, and whether more is better."""
+    """A metric of the table: name, title, place in summary.json, and whether more is better."""
 
     name: str
     title: str
@@ -30,7 +30,7 @@ class Column:
     more: bool
 
     def of(self, metrics: dict[str, Any]) -> float | None:
-        """Its value in the metrics of a run."""
+        """Its value in a run's metrics."""
         if self.name == "losses":
             return sum(metrics.get(cost) or 0.0 for cost in COSTS)
         value: Any = metrics
@@ -67,19 +67,19 @@ class Run:
 
     @property
     def window(self) -> tuple[int, int]:
-        """Its window of evaluation, nanoseconds."""
+        """The window of evaluation, in nanoseconds."""
         metrics = self.summary["metrics"]
         start, end = (np.datetime64(metrics[name].removesuffix("Z"), "ns") for name in ("window_start", "window_end"))
         return int(start.astype("int64")), int(end.astype("int64"))
 
     def jobs(self) -> pd.DataFrame:
-        """What became of each job; see `run_tables.jobs_of`."""
+        """One row per job; see `run_tables.jobs_of`."""
         return jobs_of(self.folder, self.window[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to replay: its label, and a run per seed."""
+    """One variant: its label, and one run per seed."""
 
     label: str
     runs: tuple[Run, ...]
@@ -87,20 +87,20 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a variant has more than another, as a share of the other.
+    """The relative difference between two variants.
 
     Parameters
     ----------
     what
-        `outcome`; `jct`, over the jobs that both finish.
+        `outcome`; or `jct`, over the jobs that both finish.
     value
-        The relative difference; None where the other has nothing.
+        The relative difference; None if the other variant's value is 0.
     days, seeds
-        Its interval over the days, and over the seeds that both have; None where there are too few.
+        Intervals over the days, and over the common seeds; None if there are too few.
     count_days, count_seeds
-        How many there are.
+        Number of days and seeds.
     jobs
-        For `jct`, how many jobs both finish.
+        For `jct`: the number of jobs that both finish.
     """
 
     variant: str
@@ -151,7 +151,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Variants on the same trace and jobs, the first of them what the others are compared with.
+    """Variants on the same trace and jobs; the first is the reference for the others.
 
     Parameters
     ----------
@@ -160,9 +160,9 @@ class Comparison:
     failures
         Errors of runs that failed, by label.
     notes
-        What the runs reported about themselves, and of how many runs each.
+        Notes that runs reported, with the number of runs for each.
     degraded
-        Labels of runs that used fallbacks, or found answers of a solver invalid.
+        Labels of runs that used fallbacks or met invalid answers of a solver.
     split
         `vc`, `user`, `model` or `size`: break the table down.
     """
@@ -175,7 +175,7 @@ class Comparison:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row a variant; with `split`, one a variant and group: means over the seeds."""
+        """One row per variant; with `split`, one per variant and group: means over the seeds."""
         import pandas as pd
 
         if self.split is not None:
@@ -190,7 +190,7 @@ class Comparison:
         return pd.DataFrame(rows)
 
     def best(self) -> dict[str, list[bool]]:
-        """Which variants are best, by column; none where all are the same."""
+        """The best variants per column; none if all are equal."""
         frame = self.frame
         marks = {}
         for column in COLUMNS:
@@ -202,7 +202,7 @@ class Comparison:
         return marks
 
     def differences(self) -> list[Difference]:
-        """Each variant against the first: outcome, and completion times of jobs that both finish."""
+        """Each variant relative to the first: outcome, and completion times of jobs that both finish."""
         if len(self.variants) < 2:
             return []
         spans = [run.window for variant in self.variants for run in variant.runs]
@@ -226,7 +226,7 @@ def runs_of(folders: Sequence[Path], summaries: Sequence[dict[str, Any]]) -> tup
     Raises
     ------
     InputError
-        When one was replayed with --compat reference, which leaves nothing by day or job.
+        When one was replayed with --compat reference, which writes no results by day or job.
     """
     for folder, summary in zip(folders, summaries, strict=True):
         if "window_start" not in summary["metrics"]:
@@ -240,7 +240,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _pairs(ours: Variant, theirs: Variant) -> Iterator[tuple[Run, Run]]:
-    """Runs of the same seed; where one has a single run, it stands beside each of the other's."""
+    """Pairs of runs with the same seed; a variant with a single run is paired with each run of the other."""
     if len(ours.runs) == 1 or len(theirs.runs) == 1:
         yield from ((a, b) for a in ours.runs for b in theirs.runs)
         return

@@ -1,4 +1,4 @@
-"""Who does the points of a study: anything with the protocol of `concurrent.futures.Executor`."""
+"""Workers of a study: anything with the protocol of `concurrent.futures.Executor`."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Submit = Callable[[Callable[[Task], Done], Task], "Future[Done]"]
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Who does the points.
+    """The workers that replay the points.
 
     Parameters
     ----------
     start
-        Makes an executor, as often as one has broken, and yields its `submit`.
+        Starts an executor and yields its `submit`; called again when an executor has broken.
     at_once
-        Points that are handed to it at once; None for all.
+        Number of points submitted at a time; None for all.
     name
-        For people.
+        Name shown to users.
     """
 
     start: Callable[[], AbstractContextManager[Submit]]
@@ -36,12 +36,12 @@ class Workers:
 
 
 def processes() -> int:
-    """How many processors this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def local(count: int | None = None) -> Workers:
-    """Processes of this machine; as many as it has processors, unless said otherwise. 0 is this process itself."""
+    """Processes of this machine; by default one per processor. 0 means this process."""
     count = processes() if count is None else count
     if count == 0:
         return replace(given(_Here(), "this process"), at_once=1)
@@ -50,20 +50,20 @@ def local(count: int | None = None) -> Workers:
 
 @contextmanager
 def _pool(count: int) -> Iterator[Submit]:
-    # Not forked: solvers and compiled kernels have threads.
+    # Spawned, not forked: solvers and compiled kernels use threads.
     context = multiprocessing.get_context("spawn")
     stopped = context.Event()
     with ProcessPoolExecutor(count, context, prepare, (stopped,)) as pool:
         try:
             yield pool.submit
         except BaseException:
-            stopped.set()  # what is under way ends at its next step
+            stopped.set()  # running replays end at their next step
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
 def given(executor: Executor, name: str) -> Workers:
-    """An executor that somebody else starts and ends."""
+    """An executor that the caller starts and ends."""
 
     @contextmanager
     def start() -> Iterator[Submit]:
@@ -73,10 +73,10 @@ def given(executor: Executor, name: str) -> Workers:
 
 
 class _Here(Executor):
-    """Does what it is given at once, in this process."""
+    """Runs each call immediately, in this process."""
 
     def submit(self, fn: Callable[..., T], /, *args: object, **kwargs: object) -> Future[T]:
-        """Return a future that is done."""
+        """Run the call and return its finished future."""
         future: Future[T] = Future()
         try:
             future.set_result(fn(*args, **kwargs))

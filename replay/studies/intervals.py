@@ -1,4 +1,4 @@
-"""How sure a difference is: paired bootstrap intervals of ratios."""
+"""Uncertainty of a difference: paired bootstrap intervals of ratios."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# Fewer pairs say nothing of their spread: a week's days differ, and of 5 seeds an interval has at least some meaning.
+# With fewer pairs an interval means nothing: 7 days show the spread of a week, 5 seeds a first idea of theirs.
 MIN_DAYS, MIN_SEEDS = 7, 5
 CONFIDENCE = 0.95
 SEED = 0
@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A 95 % interval of a relative difference, from so many pairs."""
+    """A 95 % interval of a relative difference, and the number of pairs behind it."""
 
     low: float
     high: float
@@ -25,20 +25,20 @@ class Interval:
 
 
 def relative(ours: Array, theirs: Array) -> float | None:
-    """Sum of ours over sum of theirs, less 1; None where theirs is nothing."""
+    """Sum of `ours` over sum of `theirs`, minus 1; None if the sum of `theirs` is 0."""
     base = float(theirs.sum())
     return float(ours.sum()) / base - 1 if base > 0 else None
 
 
 def interval(ours: Array, theirs: Array, least: int) -> Interval | None:
-    """Bootstrap interval (BCa, Efron 1987) of `relative`, pairs drawn together.
+    """Bootstrap interval (BCa, Efron 1987) of `relative`; pairs are drawn together.
 
     Parameters
     ----------
     ours, theirs
-        Of each day, or seed, the same in both. Pairs in which both are nothing do not count.
+        One value per day, or seed, in the same order. Pairs of two zeros do not count.
     least
-        With fewer pairs there is no interval.
+        The smallest number of pairs for an interval.
     """
     from scipy.stats import DegenerateDataWarning, bootstrap
 
@@ -47,14 +47,14 @@ def interval(ours: Array, theirs: Array, least: int) -> Interval | None:
     pairs, difference = len(ours), relative(ours, theirs)
     if pairs < least or difference is None:
         return None
-    if np.allclose(ours, theirs * (1 + difference), rtol=1e-12, atol=0):  # nothing varies
+    if np.allclose(ours, theirs * (1 + difference), rtol=1e-12, atol=0):  # no variation
         return Interval(difference, difference, pairs)
 
     def statistic(a: Array, b: Array, axis: int = -1) -> Array:
         ratio: Array = a.sum(axis=axis) / b.sum(axis=axis) - 1
         return ratio
 
-    # A draw in which theirs is nothing, or a degenerate one, gives NaN: that is no interval.
+    # A draw whose `theirs` adds up to 0, or without variation, gives NaN: then there is no interval.
     with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", DegenerateDataWarning)
         found = bootstrap(

@@ -1,4 +1,4 @@
-"""Job scripts for a sweep as a job array: each job does the point of its index, with nothing installed but this."""
+"""Scripts that run a sweep as a job array: each job replays the point of its index; only this package is needed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 SYSTEMS = ("slurm", "pbs", "lsf", "flux")
-# A limit that its reader is to change: what one replay may take.
+# Time limit of one replay in hours; users edit it in the script.
 HOURS = 1
 
 
 def script(system: str, study: Path, points: int) -> str:
-    """The script of a batch system for the points of a study; logs go to the study's folder `logs`."""
+    """The batch script for the points of a study; logs go to the study's folder `logs`."""
     study = study.absolute()
     command, folder, logs = shlex.quote(_program()), shlex.quote(str(study)), study / "logs"
     last = points - 1
@@ -29,7 +29,7 @@ def script(system: str, study: Path, points: int) -> str:
             f"#SBATCH --output={logs}/%a.log",
             run('"$SLURM_ARRAY_TASK_ID"'),
         ],
-        # An array of PBS has at least two jobs.
+        # A PBS array has at least two jobs.
         "pbs": [
             "#PBS -N bft-sweep",
             *([f"#PBS -J 0-{last}"] if last else []),
@@ -44,7 +44,7 @@ def script(system: str, study: Path, points: int) -> str:
             "#BSUB -n 1",
             f"#BSUB -W {HOURS}:00",
             f"#BSUB -o {logs}/%I.log",
-            run('"$((LSB_JOBINDEX - 1))"'),  # arrays of LSF begin with 1
+            run('"$((LSB_JOBINDEX - 1))"'),  # LSF counts from 1
         ],
         "flux": [
             f"exec flux submit --cc=0-{last} --job-name=bft-sweep --cores=1 --time-limit={HOURS}h \\",
@@ -55,6 +55,6 @@ def script(system: str, study: Path, points: int) -> str:
 
 
 def _program() -> str:
-    """The command of this installation."""
+    """The command that starts this installation."""
     beside = Path(sys.executable).with_name("bft-replay")
     return str(beside) if beside.exists() else "bft-replay"

@@ -1,4 +1,4 @@
-"""What a study replays: points, each of them one fully specified replay, in an order."""
+"""The points of a study: fully specified replays in a fixed order."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from bft.replay.options.options import FIELDS, Options
 from bft.replay.results.run_directory import plain
 from bft.replay.run import versions
 
-# What names a variant of several options; beside the names of options in a point's `varied`.
+# Key of a variant's name in a point's `varied`, next to names of options.
 VARIANT = "variant"
-# Options whose value alone says which they are.
+# Options whose value alone is clear without their name.
 _TELLING = ("policy", "objective", "backend", "preset", "formulation")
-# More points than anybody waits for: a slip in a range.
+# More points than this are a typing error in a range.
 MAX_POINTS = 100_000
 
 
@@ -32,12 +32,12 @@ class Point:
     Parameters
     ----------
     index
-        Its place in the plan, from 0.
+        Position in the plan, from 0.
     options
-        Everything that decides its result.
+        All options that determine the result.
     varied
-        What sets it apart from others of the plan: values as stated, by flat name of the option; `variant` for the
-        name of a variant, and for a constant of the policy `set NAME`.
+        What distinguishes it from other points: stated values by flat option name; `variant` for the name of a
+        variant, and `set NAME` for a constant of the policy.
     """
 
     index: int
@@ -46,12 +46,12 @@ class Point:
 
     @property
     def label(self) -> str:
-        """What sets it apart, for people."""
+        """What distinguishes the point, as a text for users."""
         return label_of(self.varied)
 
 
 def label_of(varied: Mapping[str, Any]) -> str:
-    """Values that set a point apart, in words: `pollux, -Tfwd 60`."""
+    """The values of a point as a text: `pollux, -Tfwd 60`."""
     parts = []
     for name, value in varied.items():
         text = f"{value:g}" if isinstance(value, float) else _short(name, value)
@@ -67,12 +67,12 @@ def _short(name: str, value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Points in order.
+    """The points of a study, in order.
 
     Parameters
     ----------
     points
-        Their `index` is their place.
+        Points; `index` is their position.
 
     Examples
     --------
@@ -90,21 +90,21 @@ class Plan:
         grid: Mapping[str, Sequence[Any]] | None = None,
         variants: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Plan:
-        """All combinations of the grid's values, for each variant; what comes last varies first.
+        """All combinations of the grid's values, for each variant; the last option varies fastest.
 
         Parameters
         ----------
         options
-            What all points have, by flat name.
+            Options of all points, by flat name.
         grid
-            Values by flat name of the option; `set NAME` for a constant of the policy.
+            Values by flat option name; `set NAME` for a constant of the policy.
         variants
-            Options that belong together, by a name for them. They win over `options`, and the grid over both.
+            Named sets of options. They override `options`; the grid overrides both.
 
         Raises
         ------
         InputError
-            When a value is not allowed, or a combination contradicts itself: names the point.
+            When a value is not allowed, or a combination contradicts itself; names the point.
         """
         axes = {name: list(values) for name, values in (grid or {}).items()}
         for name, values in axes.items():
@@ -122,11 +122,11 @@ class Plan:
 
     @property
     def varied(self) -> tuple[str, ...]:
-        """Names of what sets the points apart."""
+        """Names of the options that vary."""
         return tuple(dict.fromkeys(name for point in self.points for name in point.varied))
 
     def document(self, keys: Sequence[str]) -> dict[str, Any]:
-        """The plan as JSON has it, with the key of each point's configuration."""
+        """The plan for JSON, with the key of each point's configuration."""
         listed = [
             {"index": point.index, "key": key, "varied": point.varied, "options": point.options.flat()}
             for point, key in zip(self.points, keys, strict=True)
@@ -135,7 +135,7 @@ class Plan:
 
     @classmethod
     def from_document(cls, content: Mapping[str, Any]) -> Plan:
-        """The plan of a document."""
+        """The plan from its JSON document."""
         return cls(
             tuple(Point(each["index"], Options.of(**each["options"]), each["varied"]) for each in content["points"])
         )
@@ -157,7 +157,7 @@ def _points(
 
 
 def _merged(*stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by flat name, the later win; constants of the policy are joined by name."""
+    """Merge options by flat name, later ones override; constants of the policy are merged by name."""
     merged: dict[str, Any] = {}
     constants: dict[str, str] = {}
     for each in stated:
@@ -172,7 +172,7 @@ def _merged(*stated: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _absolute(options: Options) -> Options:
-    """The same with whole paths: a worker may run in another folder."""
+    """The same options with absolute paths: a worker may run in another folder."""
     given = options.flat()
     paths = {
         name: str(Path(given[name]).absolute())
@@ -187,9 +187,9 @@ def _flag(name: str) -> str:
 
 
 def key_of(options: Options, files: Files) -> str:
-    """What names a replay's configuration: a digest of its options, the content of its inputs, and versions.
+    """The key of a replay's configuration: a digest of its options, the content of its inputs, and versions.
 
-    Where the inputs lie does not count.
+    The location of the inputs does not matter.
 
     Raises
     ------

@@ -13,17 +13,17 @@ from bft.replay.studies.executors import Submit, Workers
 
 # dask-jobqueue's class for each batch system.
 QUEUES = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster"}
-# What a job of the batch system asks for unless told otherwise: a replay uses one core.
+# Resources of a batch job by default: a replay uses one core.
 RESOURCES: dict[str, Any] = {"cores": 1, "processes": 1, "memory": "4GB"}
 
 
 def dask(address: str) -> Workers:
-    """The workers of a Dask cluster that is there, by its scheduler's address.
+    """The workers of a running Dask cluster, by its scheduler's address.
 
     Raises
     ------
     InputError
-        When Dask is not installed, or nobody answers at the address.
+        When Dask is not installed, or no scheduler answers at the address.
     """
     distributed = extra("distributed", "dask")
 
@@ -47,7 +47,7 @@ def jobqueue(system: str, jobs: int, resources: Mapping[str, str]) -> Workers:
     Raises
     ------
     InputError
-        When dask-jobqueue is not installed, or takes no such option.
+        When dask-jobqueue is not installed, or does not accept an option.
     """
     distributed, queues = extra("distributed", "dask"), extra("dask_jobqueue", "dask")
     asked = {**RESOURCES, **{name: int(text) if text.isdigit() else text for name, text in resources.items()}}
@@ -66,12 +66,12 @@ def jobqueue(system: str, jobs: int, resources: Mapping[str, str]) -> Workers:
 
 
 def parsl(path: str) -> Workers:
-    """The workers of a Parsl configuration: a Python file, which is run, that makes a `config`.
+    """The workers of a Parsl configuration: a Python file that is executed and defines `config`.
 
     Raises
     ------
     InputError
-        When Parsl is not installed, or the file makes no configuration.
+        When Parsl is not installed, or the file defines no configuration.
     """
     pools, configs = extra("parsl.concurrent", "parsl"), extra("parsl.config", "parsl")
     try:

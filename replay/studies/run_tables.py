@@ -1,4 +1,4 @@
-"""What a comparison reads of run directories: work by day, and what became of each job."""
+"""Tables that a comparison reads from run directories: work per day, and results per job."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 
 def work_by_day(folder: Path, start_ns: int, days: int) -> Array:
-    """Samples done on each day after `start_ns`; between two decisions work is spread evenly.
+    """Samples done on each day after `start_ns`; work between two decisions is spread evenly.
 
     Returns
     -------
@@ -31,7 +31,7 @@ def work_by_day(folder: Path, start_ns: int, days: int) -> Array:
     bounds = start_ns + np.arange(days + 1, dtype=np.int64) * DAY_NS
     total = np.zeros(days)
     groups = [group for _, group in steps.groupby("vc")] if "vc" in steps else [steps]
-    for group in groups:  # virtual clusters decide at instants of their own
+    for group in groups:  # each virtual cluster has its own decision times
         done = group["progress"].to_numpy(dtype=np.float64).cumsum()
         seconds = (_instants(group["time"]) - start_ns) / SECOND_NS
         total += np.diff(np.interp((bounds - start_ns) / SECOND_NS, seconds, done, left=0.0))
@@ -39,7 +39,7 @@ def work_by_day(folder: Path, start_ns: int, days: int) -> Array:
 
 
 def jobs_of(folder: Path, end_ns: int) -> pd.DataFrame:
-    """Per job, by name: jobs.parquet, and the longest stretch without units, `longest_wait_s`."""
+    """Per job, by name: jobs.parquet, plus `longest_wait_s`, the longest stretch without units."""
     jobs = _frame(folder, JOBS)
     if (folder / ALLOCATIONS).exists():
         jobs["longest_wait_s"] = _longest_waits_s(jobs, _frame(folder, ALLOCATIONS), end_ns)
@@ -47,19 +47,19 @@ def jobs_of(folder: Path, end_ns: int) -> pd.DataFrame:
 
 
 def losses(jobs: pd.DataFrame) -> pd.Series[float]:
-    """Samples that each job lost, to whatever."""
+    """Samples that each job lost, for any reason."""
     lost: pd.Series[float] = jobs[[name for name in jobs if str(name).startswith("lost_to_")]].sum(axis=1)
     return lost
 
 
 def _longest_waits_s(jobs: pd.DataFrame, held: pd.DataFrame, end_ns: int) -> Array:
-    """The longest stretch of each job, from its submission to its finish or the end, in which it held no unit."""
+    """For each job, the longest stretch without units from its submission to its finish or the end."""
     codes = {name: code for code, name in enumerate(jobs["name"])}
     job = held["job"].astype(str).map(codes).to_numpy(dtype=np.int64)
     start, end = _instants(held["start"]), _instants(held["end"])
-    reached = _instants(jobs["submit"])  # until when each job has held some unit, or had not come
+    reached = _instants(jobs["submit"])  # the time until which each job has held a unit, or was not submitted yet
     longest = np.zeros(len(jobs), dtype=np.int64)
-    for k in np.lexsort((start, job)):  # pieces of one job overlap: it holds several units
+    for k in np.lexsort((start, job)):  # rows of one job overlap: it may hold several ranges of units
         longest[job[k]] = max(longest[job[k]], start[k] - reached[job[k]])
         reached[job[k]] = max(reached[job[k]], end[k])
     until = np.where(jobs["finish"].isna(), end_ns, _instants(jobs["finish"]))

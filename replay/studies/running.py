@@ -1,4 +1,4 @@
-"""Points on an executor: a dead worker costs the points it was doing one more try, and nothing else."""
+"""Run points on an executor. A dead worker costs its points one more try, and nothing else."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ OnDone = Callable[[Done], None]
 
 
 def run_tasks(tasks: Iterable[Task], workers: Workers, on_done: OnDone) -> None:
-    """Perform the tasks, in any order; `on_done` is called here for each, as it ends.
+    """Run the tasks, in any order; `on_done` is called here as each one ends.
 
-    When a pool of processes breaks, nobody knows which of the points under way has done it: it is started again, and
-    each of them is tried alone. One that breaks the pool then has failed.
+    When a pool of processes breaks, the point that broke it is unknown. So the pool is started again and each point
+    that was running is tried alone. A point that breaks the pool again has failed.
     """
     todo, suspects = deque(tasks), deque[Task]()
     while todo or suspects:
@@ -31,14 +31,14 @@ def run_tasks(tasks: Iterable[Task], workers: Workers, on_done: OnDone) -> None:
 
 
 def _until_broken(submit: Submit, queue: deque[Task], at_once: int | None, on_done: OnDone) -> list[Task]:
-    """Perform what is in the queue; return what was under way when the pool broke, or nothing."""
+    """Run what is in the queue; return the points that were running when the pool broke, or nothing."""
     under_way: dict[Future[Done], Task] = {}
     while queue or under_way:
         try:
             while queue and (at_once is None or len(under_way) < at_once):
                 under_way[submit(perform, queue[0])] = queue[0]
                 queue.popleft()
-        except BrokenExecutor:  # it broke since we looked
+        except BrokenExecutor:  # it broke since the last check
             return list(under_way.values())
         ended, _ = wait(under_way, return_when=FIRST_COMPLETED)
         whole = [future for future in ended if not _broken(future)]
@@ -54,7 +54,7 @@ def _broken(future: Future[Done]) -> bool:
 
 
 def _result(future: Future[Done], task: Task) -> Done:
-    """What a future holds; an error of the executor's own, such as a lost node, is one of the point."""
+    """The result of a future; an error of the executor itself, such as a lost node, counts as the point's error."""
     try:
         return future.result()
     except (Exception, CancelledError) as error:

@@ -1,4 +1,4 @@
-"""The study directory: runs by the key of their configuration, and what came of a plan."""
+"""The study directory: runs by the key of their configuration, and the results of a plan."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ DONE, FAILURE, MISSING = "done", "failed", "missing"
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A folder with runs: `runs/KEY` is the run directory of a configuration, `failed/KEY.json` says why one has none.
+    """A folder of runs: `runs/KEY` is the run directory of a configuration, `failed/KEY.json` records a failed one.
 
-    Whatever is there is whole, and is used by every study that asks for the same configuration.
+    Every entry is complete, and is reused by every study in this folder that asks for the same configuration.
     """
 
     folder: Path
@@ -38,7 +38,7 @@ class Study:
         return self.folder / RUNS / key
 
     def summary(self, key: str) -> dict[str, Any] | None:
-        """The summary of a run that is done; None where there is none, or a part of one."""
+        """The summary of a finished run; None if there is none, or if the run is partial."""
         content = read_json(self.run(key) / SUMMARY)
         metrics = None if content is None else content.get("metrics")
         if not isinstance(metrics, dict) or metrics.get("interrupted") or "policy_error" in metrics:
@@ -46,7 +46,7 @@ class Study:
         return content
 
     def failure(self, key: str) -> str | None:
-        """Why a run failed when it was last tried."""
+        """Why a run failed in its last attempt."""
         content = read_json(self.folder / FAILED / f"{key}.json")
         return None if content is None else str(content.get("error"))
 
@@ -55,7 +55,7 @@ class Study:
         write_whole(self.folder / FAILED / f"{key}.json", json.dumps({"error": error}) + "\n")
 
     def forget_failure(self, key: str) -> None:
-        """A run is tried again, or done."""
+        """Remove the record of a failure, before or after another attempt."""
         (self.folder / FAILED / f"{key}.json").unlink(missing_ok=True)
 
     def write_plan(self, plan: Plan) -> list[str]:
@@ -73,12 +73,12 @@ class Study:
         return keys
 
     def read_plan(self) -> tuple[Plan, list[str]]:
-        """The plan, and the keys of its points when it was made.
+        """The plan, and the keys of its points at the time of planning.
 
         Raises
         ------
         InputError
-            When there is none.
+        When there is no plan.
         """
         content = read_json(self.folder / PLAN)
         if content is None or content.get("format") != FORMAT:
@@ -86,9 +86,9 @@ class Study:
         return Plan.from_document(content), [each["key"] for each in content["points"]]
 
     def frame(self, plan: Plan, keys: Sequence[str]) -> pd.DataFrame:
-        """What came of the plan's points: `index`, `key`, `status` (done, failed, missing), `error`, options, metrics.
+        """Results of the plan's points: `index`, `key`, `status` (done, failed, missing), `error`, options, metrics.
 
-        One row a point, in their order. A metric that has the name of an option is `metric.NAME`.
+        One row per point, in order. A metric with the name of an option is called `metric.NAME`.
         """
         import pandas as pd
 
@@ -127,7 +127,7 @@ class Study:
 
 
 def flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Numbers and texts of nested metrics by name: `jct_s` of `mean` is `jct_s.mean`."""
+    """Numbers and texts of nested metrics by dotted name: `mean` in `jct_s` is `jct_s.mean`."""
     for name, value in content.items():
         if isinstance(value, Mapping):
             yield from flat(value, f"{prefix}{name}.")
@@ -136,12 +136,12 @@ def flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _cell(value: Any) -> Any:
-    """An option as a cell of a table: pairs as JSON."""
+    """An option as a table cell: pairs as JSON."""
     return json.dumps(plain(value)) if isinstance(value, tuple) else value
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file; None where there is none."""
+    """The JSON object in a file; None if the file does not exist."""
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -155,7 +155,7 @@ def _draft(path: Path) -> Path:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text at once: whoever reads meanwhile sees the earlier one, and a kill leaves that.
+    """Write a text in one step: readers see the old or the new version, also after a kill.
 
     Raises
     ------

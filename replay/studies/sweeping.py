@@ -1,4 +1,4 @@
-"""Sweep: a grid over any options, wherever there are processors; and which point is best."""
+"""Sweep: a grid over any options, on any processors; and which point is best."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bft.replay.studies.study import Study
 if TYPE_CHECKING:
     import pandas as pd
 
-# Beginnings of the metrics of which less is better.
+# Metrics whose names begin like this are better when smaller.
 _LESS = (
     "jct_",
     "queueing_s",
@@ -51,21 +51,21 @@ def sweep(
     Parameters
     ----------
     plan
-        What to replay: `Plan.of(options, grid, variants)`.
+        The points: `Plan.of(options, grid, variants)`.
     study
         Folder of the runs.
     executor
-        Who does it: anything with the protocol of `concurrent.futures.Executor` whose workers see `study`.
+        Workers: anything with the protocol of `concurrent.futures.Executor` whose workers see `study`.
     workers
-        Without an executor: processes of this machine, as many as it has processors unless given; 0 for this one.
+        Without an executor: number of processes on this machine, by default one per processor; 0 means this process.
     whole
-        Keep whole run directories, not their summaries alone.
+        Keep whole run directories, not only their summaries.
 
     Returns
     -------
     DataFrame
-        One row a point: `index`, `key`, `status` (done, failed, missing), `error`, every option, every metric.
-        results.parquet in `study` holds the same, with the same bytes whoever did the work.
+        One row per point: `index`, `key`, `status` (done, failed, missing), `error`, every option, every metric.
+        results.parquet in `study` has the same content, and the same bytes on any workers.
 
     Examples
     --------
@@ -84,32 +84,32 @@ def sweep(
 
 
 def less_is_better(metric: str) -> bool:
-    """Whether a metric is the better the less it is."""
+    """Whether smaller values of a metric are better."""
     return metric.startswith(_LESS)
 
 
 def best(frame: pd.DataFrame, varied: Sequence[str], metric: str = "U", by: Sequence[str] = ()) -> pd.DataFrame:
-    """Which values are best, over everything else that was varied.
+    """Which values are best, over all other options that vary.
 
     Parameters
     ----------
     frame, varied
-        Results of a sweep, and what its plan varies.
+        Results of a sweep, and the names of its varied options.
     metric
-        By which; of some less is better.
+        The metric to compare.
     by
-        Options of which each combination of values is one row; all that are varied, but seeds, unless given.
+        Options whose combinations of values are the rows; by default all varied options except seeds.
 
     Returns
     -------
     DataFrame
-        Best first: the values; `points`; `mean`, `low` and `high` of the metric over them, which is the spread; `wins`,
-        in how many of the settings of everything else no other row was better.
+        Best first: the values; `points`; `mean`, `low` and `high` of the metric over them (the spread); `wins`, the
+        number of settings of all other options in which no other row was better.
 
     Raises
     ------
     InputError
-        When there is no such metric, or an option was not varied.
+        When there is no such metric, or an option does not vary.
     """
     import pandas as pd
 
@@ -139,7 +139,7 @@ def best(frame: pd.DataFrame, varied: Sequence[str], metric: str = "U", by: Sequ
 
 
 def option_named(text: str, varied: Sequence[str]) -> str:
-    """The flat name of an option that the command line's, or a flat, name means: `Tfwd`, `-maxJ`, `max_jobs`."""
+    """The flat name of an option, from its name on the command line or its flat name: `Tfwd`, `-maxJ`, `max_jobs`."""
     flags = {each.flag.lstrip("-").lower(): name for name, each in FIELDS.items()}
     known = {**flags, **{name.lower(): name for name in (*FIELDS, *varied, VARIANT)}}
     key = text.lstrip("-").lower()

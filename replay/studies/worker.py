@@ -1,4 +1,4 @@
-"""One point, in whatever process does it: nothing that goes wrong leaves this module but as a text."""
+"""One point, in any process: every error leaves this module as a text."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from bft.replay.studies.study import Study
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A point's replay as it goes to a worker.
+    """A point's replay in the form sent to a worker.
 
     Parameters
     ----------
     key
-        Of the configuration when the study was planned.
+        Key of the configuration when the study was planned.
     options
-        What to replay.
+        Options of the replay.
     study
         The study directory.
     whole
@@ -46,24 +46,24 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What came of a task: an error, or none; None in `error` means that the run is there."""
+    """The result of a task: an error text, or None when the run directory exists."""
 
     key: str
     error: str | None
     seconds: float
 
 
-_stopped: Event | None = None  # of a local worker: whether the study has been interrupted
+_stopped: Event | None = None  # set in a local worker when the study is interrupted
 
 
 @cache
 def _files() -> Files:
-    """Who reads inputs in this process: traces and jobs are read once for all its points."""
+    """The reader of inputs in this process: traces and jobs are read once for all its points."""
     return Files()
 
 
 def perform(task: Task) -> Done:
-    """Replay, and leave the run directory, or what went wrong, in the study."""
+    """Replay, and write the run directory, or the error, to the study."""
     began = time.perf_counter()
     error = _attempt(task, None if _stopped is None else _stopped.is_set)
     return Done(task.key, error, time.perf_counter() - began)
@@ -90,7 +90,7 @@ def _attempt(task: Task, should_stop: Callable[[], bool] | None) -> str | None:
 
 
 def prepare(stopped: Event) -> None:
-    """Make this process a local worker: it leaves Ctrl-C to its parent, and ends with it."""
+    """Make this process a local worker: it ignores Ctrl-C, and ends with its parent."""
     global _stopped
     _stopped = stopped
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -100,6 +100,6 @@ def prepare(stopped: Event) -> None:
 
 
 def _end_with(sentinel: int) -> None:
-    """End this process when its parent has: a pool whose parent was killed would wait for work for ever."""
+    """End this process after its parent: a pool whose parent was killed would otherwise wait for ever."""
     connection.wait([sentinel])
     os._exit(1)

@@ -116,7 +116,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path, finished: Path, capsys: pytes
     (tmp_path / "empty").mkdir()
     for folder in ("nowhere", "empty"):
         assert run(["report", "--static", str(tmp_path / folder)]) == 2
-        assert "is no run directory" in capsys.readouterr().err
+        assert "is not a run directory" in capsys.readouterr().err
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "summary.json").write_bytes((finished / "summary.json").read_bytes())
@@ -147,7 +147,7 @@ def test_a_damaged_file_of_a_run_is_named(
     assert run(["report", "--static", str(file.parent)]) == 2
     err = capsys.readouterr().err
     assert str(file.parent) in err
-    assert name in err or "is no run directory of ours" in err
+    assert name in err or "is not a run directory" in err
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["run"]
 
 
@@ -216,7 +216,7 @@ def test_a_summary_that_lacks_anything_or_holds_something_else_never_ends_in_a_t
             assert code in (0, 2)
             if code:
                 refused += 1
-                assert "damaged: it " in err or "is no run directory of ours" in err or "has no steps.parquet" in err
+                assert "damaged: it " in err or "is not a run directory" in err or "has no steps.parquet" in err
     assert refused > 20
 
 

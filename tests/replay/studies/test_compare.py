@@ -201,7 +201,7 @@ def test_run_directories_are_compared_as_they_are(files: list[str], capsys: pyte
     assert [row["variant"] for row in found["variants"]] == ["fifo", "equal-share"]
     assert run(["compare", "fifo"]) == 2
     assert run(["compare", "fifo", "trace.parquet"]) == 2
-    assert "is no run directory" in capsys.readouterr().err
+    assert "is not a run directory" in capsys.readouterr().err
 
 
 def test_what_fails_is_said_and_the_rest_is_compared(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
