@@ -1,6 +1,6 @@
-"""What a job is and how fast it goes: curves, job tables, and the safe reading of tables.
+"""Jobs and their speed: curves, job tables, and safe readers for tables.
 
-Imports nothing else of ours, so a training user can use it alone.
+Imports nothing else from this package, so a training user can use it alone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Reading files whose content may be far larger than they are: what is read is counted, and refused beyond a bound.
+"""Readers for files whose content may be far larger than the file: content is counted, and refused above a limit.
 
-A few kB can stand for any amount of content (compression, dictionaries, references), and a byte of text for a hundred
+A few kB can expand to any amount of content (compression, dictionaries, references), and a byte of text to a hundred
 bytes of memory (`[],`). Every reader takes its bytes from here, and says what a block of them becomes in memory.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BLOCK: Final = 1 << 20
 # Host lists of large jobs take some 100 kB; a row of a matrix of a million nodes 2 MB, its header 10 MB.
 MAX_LINE: Final = 16 << 20
-# What an input may take of memory, unless it is itself so large that this many times its size are more.
+# Memory that an input may take, unless this many times its size is more.
 MEMORY: Final = 1 << 30
 TIMES_STORED: Final = 20
 HINT: Final = "--max-input raises the limit"
@@ -35,7 +35,7 @@ _PACKED: Final = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd
 _limit: ContextVar[int | None] = ContextVar("memory limit", default=None)
 
 Read: TypeAlias = Callable[[int], bytes]
-# Bytes of memory that a block of content becomes.
+# Bytes of memory per block of content.
 Weigh: TypeAlias = Callable[[bytes], int]
 
 
@@ -99,14 +99,14 @@ def reading(file: str | Path) -> Iterator[None]:
 
 
 def out_of_memory(error: Exception, file: str | Path | None = None) -> InputError:
-    """What to tell of a MemoryError: of Python, NumPy, or Arrow."""
+    """The text for a MemoryError of Python, NumPy, or Arrow."""
     detail = str(error).strip().splitlines()
     what = f"not enough memory{f': {detail[0]}' if detail else ''}"
     return InputError(what, file=file, hint="a limit such as ulimit -v may be too low, or the input too large")
 
 
 def unpacking(stored: BinaryIO, head: bytes) -> tuple[Read, tuple[type[Exception], ...]]:
-    """What reads the content of an open file, compressed or not, and what that raises when it is damaged.
+    """The reader of an open file's content, compressed or not, and the errors it raises when the content is damaged.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class _Bounded(io.RawIOBase):
 
 
 def damaged(error: Exception, file: str | Path) -> InputError:
-    """What to tell of a file that cannot be read to its end: the system does not let us, or it is damaged."""
+    """The text for a file that cannot be read to its end: no permission, or damaged content."""
     if isinstance(error, OSError) and error.errno is not None:
         return InputError(f"cannot be read: {error.strerror or error}", file=file)
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -175,13 +175,13 @@ def bounded(
     Parameters
     ----------
     read
-        Reads at most so many bytes of content.
+        Reads at most a given number of bytes of content.
     budget
         Of the file.
     weigh
-        What a block of content becomes in memory; each block is weighed once.
+        Size of a block of content in memory; each block is counted once.
     errors
-        What `read` raises when the file is damaged.
+        The errors that `read` raises when the file is damaged.
     """
     return io.BufferedReader(_Bounded(read, errors, budget, weigh), BLOCK)
 
@@ -217,7 +217,7 @@ def whole_lines(
     Parameters
     ----------
     read, errors
-        Reads at most so many bytes of content, and what it raises when they are damaged.
+        Reads at most a given number of bytes of content; and the errors it raises when they are damaged.
     file
         Name, for messages.
     first, on_block
@@ -290,12 +290,12 @@ def lines(
 
 
 def too_long(file: str) -> InputError:
-    """What to tell of a line that has no end within reason."""
+    """The text for a line longer than the limit."""
     return InputError(f"has a line longer than {readable(MAX_LINE)}: no table or log has", file=file)
 
 
 def weigh_json(block: bytes) -> int:
-    """What JSON becomes as Python's values, measured with lists and objects of each kind of value."""
+    """Memory of JSON as Python values, measured with lists and objects of each kind of value."""
     count = block.count
     return (
         len(block)
@@ -327,7 +327,7 @@ def parse_json(content: bytes | str, **further: Any) -> Any:
     Raises
     ------
     ValueError
-        When it is not JSON, and where an object has a key twice, of which the last would count.
+        When it is not JSON, or when an object has the same key twice.
     """
     return json.loads(content, object_pairs_hook=_unique, **further)
 

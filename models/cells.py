@@ -10,8 +10,8 @@
 
 Refused as numbers: truth values, NaN and infinities, `4_0`, digits of other scripts, decimal commas (a file with
 semicolons between its columns may have them: `bft.models.tables`), percent signs, separators of thousands.
-Nothing, NaN, `None`, `NA` and the like are gaps: an error in a cell that must hold something, else the default. A float
-is no name: `7.0` may have been 7, 7.0 or 007.
+Empty cells, NaN, `None`, `NA` and the like are gaps: an error where a value is required, otherwise the default. A float
+is not a name: `7.0` may have been 7, 7.0 or 007.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 D = TypeVar("D")
 
-# Texts that stand for a gap, where a number or an instant is expected: pandas' own list.
+# Texts that mean a gap where a number or an instant is expected: pandas' own list.
 GAPS: Final = frozenset(
     (
         "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
         "NULL", "NaN", "None", "n/a", "nan", "null",
     )
 )  # fmt: skip
-# From here on, a float no longer tells neighbouring whole numbers apart.
+# Floats from here on cannot distinguish neighbouring whole numbers.
 WHOLE_BELOW: Final = 2**53
 SECOND_NS: Final = 1_000_000_000
 # Seconds since 1970 that fit 64 bits of nanoseconds (until the year 2261).
@@ -55,7 +55,7 @@ _SHOWN: Final = 80
 
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DECIMAL_COMMA: Final = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?", re.ASCII)
-# pandas reads `now`, `2021` and `20210210` as instants too; nobody means them here.
+# pandas also reads `now`, `2021` and `20210210` as instants, which nobody means in these tables.
 _INSTANT: Final = re.compile(r"(\d{4}-\d\d?-\d\d?|\d{8}(?=T))([T ].*)?", re.ASCII)
 
 _COMPARE: Final[Mapping[str, tuple[Callable[[float, float], bool], str]]] = {
@@ -67,7 +67,7 @@ _COMPARE: Final[Mapping[str, tuple[Callable[[float, float], bool], str]]] = {
 
 
 class Bounds(TypedDict, total=False):
-    """What a number may be: at least `min`, more than `above`, at most `max`, less than `below`."""
+    """Limits of a number: at least `min`, more than `above`, at most `max`, less than `below`."""
 
     min: float
     above: float
@@ -76,14 +76,14 @@ class Bounds(TypedDict, total=False):
 
 
 class _Required:
-    """Stands in for a default where there is none."""
+    """Marks that there is no default."""
 
 
 _REQUIRED: Final = _Required()
 
 
 def read_number(value: object) -> float:
-    """The finite number that a cell holds, NaN where it holds none.
+    """The finite number in a cell, NaN if there is none.
 
     >>> read_number("1e3"), read_number(True), read_number("4_0"), read_number("1,5")
     (1000.0, nan, nan, nan)
@@ -113,7 +113,7 @@ def is_empty(value: object) -> bool:
 
 
 def is_gap(value: object) -> bool:
-    """Whether a cell holds nothing, or a text that stands for nothing where a number is expected."""
+    """Whether a cell is empty, or holds a text that means a gap where a number is expected."""
     return is_empty(value) or (isinstance(value, str) and value.strip() in GAPS)
 
 
@@ -133,7 +133,7 @@ class Rows:
     frame
         The table. Spaces around the names of its columns do not count.
     file
-        What messages call it.
+        The name of the table in messages.
     job
         The column that names the job of a row, for messages.
     index
@@ -272,7 +272,7 @@ class Rows:
         return self._values[column]
 
     def values_as_numbers(self, column: str) -> list[float]:
-        """The cells of a column as finite numbers, NaN for what is none."""
+        """The cells of a column as finite numbers, NaN for all others."""
         if column not in self._numbers:
             cells = self._cells.get(column)
             if getattr(getattr(cells, "dtype", None), "kind", "O") in "iuf":
@@ -307,7 +307,7 @@ class Row:
 
     @property
     def file(self) -> str:
-        """What messages call the table."""
+        """The name of the table in messages."""
         return self._rows.file
 
     @property
@@ -422,7 +422,7 @@ class Row:
         )
 
     def placed(self, error: InputError, column: str | None = None) -> InputError:
-        """An error of a value that does not know where it was read: the same one, which now names this row.
+        """Complete an error from a value that does not know its row: the same error, naming this row.
 
         `column` is the one to name instead of the error's own.
         """
@@ -444,15 +444,15 @@ def _within(value: float, bounds: Bounds) -> bool:
 
 
 def _expected(what: str, bounds: Bounds) -> str:
-    """What a number must be, in words."""
+    """The limits of a number in words."""
     limits = " and ".join(f"{_COMPARE[bound][1]} {limit:.16g}" for bound, limit in bounds.items())
     return f"{what} {limits}" if limits else what
 
 
 def _hint(value: object) -> str | None:
-    """What may have been meant by a cell that is no number."""
+    """A guess at the meaning of a cell that is not a number."""
     if isinstance(value, bool | np.bool_):
-        return "a truth value is no number"
+        return "a truth value is not a number"
     if not isinstance(value, str):
         return None
     text = value.strip()

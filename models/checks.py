@@ -1,4 +1,4 @@
-"""What values options may have: one set of checks for the command line, config files and Python."""
+"""Valid values of options: one set of checks for the command line, config files and Python."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any, Protocol
 
 from bft.models.errors import InputError
 
-# Some 30 years: beyond it, products with rates and nanoseconds overflow, and nobody means it.
+# About 30 years: beyond it, products with rates and nanoseconds overflow.
 MAX_S = 1e9
 # Eleven days: waiting for the solver process takes milliseconds in 31 bits.
 MAX_LIMIT_S = 1e6
 
 
 class Check(Protocol):
-    """What one value may be."""
+    """A check of one value."""
 
     @property
     def kind(self) -> str:
-        """What a manual calls such a value, in one word."""
+        """One word for such a value in a manual."""
 
     def __call__(self, value: Any) -> Any:
         """Return the value in its plain form; ValueError with what was expected when it does not fit."""
@@ -62,7 +62,7 @@ class Number:
 
     @property
     def expected(self) -> str:
-        """What a value must look like."""
+        """A description of valid values."""
         what = "a whole number" if self.whole else "a number of seconds" if self.seconds else "a finite number"
         limits = []
         if self.low is not None:
@@ -112,8 +112,7 @@ class Name:
     Parameters
     ----------
     names
-        The names; or a function that yields them, where looking them up takes time: it is asked for no more than is
-        needed to come upon a name that is written as here.
+        The names; or a function that yields them, called only as far as needed, for names that take time to look up.
     """
 
     names: tuple[str, ...] | Callable[[], Iterable[str]]

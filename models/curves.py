@@ -24,7 +24,7 @@ class Curve:
     Raises
     ------
     ValueError
-        Saying which of these the points violate.
+        Names the rule that the points violate.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class Curve:
     def __post_init__(self) -> None:
         ns = np.array(self.ns, dtype=np.float64)
         ps = np.array(self.ps, dtype=np.float64)
-        for array in (ns, ps):  # ours alone: whoever holds a job, such as a policy, cannot change it
+        for array in (ns, ps):  # read-only copies: a caller that holds a job, such as a policy, cannot change it
             array.setflags(write=False)
         object.__setattr__(self, "ns", ns)
         object.__setattr__(self, "ps", ps)

@@ -39,7 +39,7 @@ class InputError(ValueError):
     Parameters
     ----------
     what
-        What is wrong and what was expected, in one sentence without a full stop.
+        What is invalid and what was expected, in one sentence without a full stop.
     file, row, column, job
         Where it is wrong, as far as known. `row` counts data rows from 1, as a text editor does
         after the header line.
@@ -66,7 +66,7 @@ class InputError(ValueError):
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        # Here and nowhere else is shortened and escaped what a file may hold at any length.
+        # All text from files, of any length, is shortened and escaped here and nowhere else.
         where = [] if self.file is None else [printable(str(self.file), MAX_SENTENCE)]
         for label, value in (("row", self.row), ("column", self.column), ("job", self.job)):
             if value is not None:

@@ -10,7 +10,7 @@ from bft.models.errors import InputError
 
 
 def how_to_install(name: str) -> str:
-    """The command that installs what an extra of ours brings: the same in a clone and beside a wheel.
+    """The command that installs an extra of this package, in a clone as well as from a wheel.
 
     >>> how_to_install("gurobi")
     'pip install gurobipy'

@@ -1,4 +1,4 @@
-"""What a job is: bounds, work, curves (docs/model.md)."""
+"""Jobs: bounds, work, curves (docs/model.md)."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ class Dynamics(Protocol):
         """
 
     def state(self) -> dict[str, Any]:
-        """What it remembers, as values that JSON can hold, for a checkpoint."""
+        """The internal state as JSON values, for a checkpoint."""
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Remember what `state` says."""
 
 
 class Profile(Protocol):
-    """What a job brings along from which its dynamics start anew in each replay."""
+    """The part of a job from which its dynamics start anew in each replay."""
 
     def start(self, *, tunes: bool) -> Dynamics:
         """Dynamics of a job that has not run yet; `tunes`: it may choose its batch size itself."""
@@ -94,7 +94,7 @@ class Job:
     weight
         Factor on its value in the objective.
     model, user, vc
-        What it trains, whose it is, its virtual cluster; empty when unknown.
+        Model, user, and virtual cluster; empty when unknown.
     batch_size, memory_gib, deadline_ns
         Samples per iteration, memory it takes of a unit, and when it should be done (UTC ns); None when unknown.
     skew, spread_slowdown
@@ -106,7 +106,7 @@ class Job:
     total_memory_gib
         Memory that its units must have together; None when unknown.
     profile
-        What its rate follows from where a curve does not tell.
+        The measurements behind its rate, if it does not follow a curve.
     extra
         Further columns of its table, for policies that read them.
 
@@ -270,7 +270,7 @@ class JobTable:
     source
         Where they come from, for messages and results.
     notes
-        What reading did to the input, in sentences: rows left out, and why.
+        Changes that reading made to the input, in sentences: rows left out, and why.
 
     Raises
     ------
@@ -340,5 +340,5 @@ class JobTable:
         return replace(self, jobs=tuple(map(moved, self.jobs)))
 
     def beyond_curve(self) -> Sequence[Job]:
-        """Jobs whose Jmax lies beyond the last point of their scalability curve, which is held constant there."""
+        """Jobs whose Jmax is beyond the last point of their scalability curve; the curve is constant from there on."""
         return [job for job in self.jobs if job.jmax > job.scalability.last]

@@ -16,9 +16,9 @@ class Parameter:
     Parameters
     ----------
     name
-        What the function behind the word calls it.
+        The name of the argument in the objective's function.
     check
-        What it may be.
+        The check of its values.
     default
         What it is unless stated; None where it must be stated.
     """
@@ -28,7 +28,7 @@ class Parameter:
     default: float | None = None
 
 
-# What an objective may be made of -> the numbers that it takes after colons. A curve: at most one, without: own.
+# Parts of objectives -> the numbers that follow after colons. A curve: at most one; without a name it is `own`.
 CURVES: dict[str, tuple[Parameter, ...]] = {
     "own": (),
     "throughput": (),
@@ -47,7 +47,7 @@ Term = tuple[str, tuple[float, ...]]
 
 
 def parse_terms(text: str) -> tuple[Term, ...]:
-    """The words of an objective with their numbers: a curve first, `own` where none is named, then factors.
+    """The parts of an objective with their numbers: first the curve, `own` if none is named, then factors.
 
     Raises
     ------

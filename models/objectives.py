@@ -1,4 +1,4 @@
-"""What an allocation maximises: a curve for each job, and weights that may change with time.
+"""The objective of an allocation: a curve for each job, and weights that may change with time.
 
 An objective is a curve over a job's units, valued per second, and any number of factors on it. Each is a function of
 few numbers, with its formula; `docs/objectives.md` says when each is right.
@@ -18,10 +18,10 @@ from bft.models.jobs import Job
 from bft.models.objective_terms import arguments, parse_terms, stated
 
 DAY_S = 86_400.0
-# Factors that change with time do so in steps, so that jobs that are alike stay alike: decisions group those.
+# Factors that change with time do so in steps, so that equal jobs stay equal: decisions group equal jobs.
 STEPS_PER_OCTAVE = 16
 STEPS_PER_AGE = 16
-# Below this part of its work left, a job counts as if it had so much left.
+# A job with less than this part of its work left counts as if it had this part left.
 LEAST_LEFT = 2.0**-10
 
 
@@ -70,12 +70,12 @@ def useful_time(job: Job) -> Curve:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What factors look at.
+    """The inputs of factors.
 
     Parameters
     ----------
     left
-        The part of the job's work that is still to be done, in (0, 1]; 1 where nobody knows.
+        The remaining part of the job's work, in (0, 1]; 1 if it is not known.
     age_s
         Seconds since its submission.
 
@@ -102,7 +102,7 @@ def srpt(standing: Standing, exponent: float) -> float:
 
 
 def ageing(standing: Standing, hours: float, cap: float) -> float:
-    """Who was submitted long ago counts more: 1 + min(A / hours, cap), with A the hours since the submission.
+    """A job counts more the longer ago it was submitted: 1 + min(A / hours, cap), A = hours since the submission.
 
     In steps of a sixteenth. Running and waiting jobs age alike, so that nobody loses units for having got them. The cap
     bounds what ageing may cost in other jobs' work.
@@ -153,7 +153,7 @@ def deadline_weight(job: Job, now_ns: int, *, horizon_s: float = DAY_S, boost: f
 
 @dataclass(frozen=True)
 class Objective:
-    """What is maximised: the sum over jobs of weight · factors · curve.
+    """The objective: the sum over jobs of weight · factors · curve.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ class Objective:
         Raises
         ------
         ValueError
-            When it states none; see `objective_terms.parse_terms`.
+            When the text is invalid; see `objective_terms.parse_terms`.
         """
         terms = parse_terms(text)
         curve, *factors = terms

@@ -1,4 +1,4 @@
-"""What other packages add to ours: objects by name, registered as entry points."""
+"""Objects that other packages add to those of this one: by name, registered as entry points."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bft.models.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class PluginGroup:
-    """A kind of object of which we have some, and other packages may bring more.
+    """A kind of object, some of it in this package, which other packages may extend.
 
     Parameters
     ----------
     name
         The group of entry points, such as `bft.policies`.
     kind
-        What messages call one of them, such as `policy`.
+        The word for one of them in messages, such as `policy`.
     ours
         The names that we have; no package can replace one of them.
 
@@ -69,5 +69,5 @@ class PluginGroup:
         label = f"{self.kind} {name!r} ({values[0]})"
         try:
             return next(iter(points)).load(), label
-        except (Exception, SystemExit) as error:  # of a third party: whatever it is, the user must learn whose
+        except (Exception, SystemExit) as error:  # third-party code may raise anything; the user must learn whose it is
             raise InputError(f"{label} cannot be loaded: {type(error).__name__}: {error}") from error

@@ -180,7 +180,7 @@ def _read(stream: BinaryIO, suffix: str, file: str, budget: Budget) -> pd.DataFr
 
 
 def _read_content(read: Callable[[int], bytes], suffix: str, file: str, budget: Budget) -> pd.DataFrame:
-    """Read content that is no longer packed, within bounds."""
+    """Read content after decompression, within limits."""
     expected, reader = _READERS[suffix]
     weigh = weigh_lines(_WEIGH[suffix], file) if suffix in _WEIGH else len
     stream = bounded(read, budget, weigh, errors=())
@@ -196,7 +196,7 @@ def _peek(stream: IO[bytes]) -> bytes:
 
 
 def _expect(head: bytes, expected: str | None, suffix: str, file: str) -> None:
-    """Refuse an empty file, and one that is something else than its suffix says.
+    """Raise for an empty file, or one whose content contradicts its suffix.
 
     Of a pickle (protocols 0 and 1) and of text one cannot be sure, hence what is not known passes.
     """
@@ -393,7 +393,7 @@ def _read_csv(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
                 sep=delimiter,
                 header=0,
                 names=names,
-                # pandas would else take the first of one field too many as an index.
+                # Otherwise pandas would use the first column as an index when there is one field too many.
                 index_col=False,
                 # A quote after a stray space is a quote.
                 skipinitialspace=True,
@@ -417,7 +417,7 @@ def _read_csv(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
 
 
 def _with_numbers(frame: pd.DataFrame, file: str) -> pd.DataFrame:
-    """Make numbers of the columns of text that hold nothing else; spreadsheets of many countries write 1,5 for 1.5.
+    """Convert columns of text that hold only numbers; spreadsheets in many countries write 1,5 for 1.5.
 
     Where one column has decimal commas, points in another one may separate thousands: 1.500 is refused.
     """
@@ -449,7 +449,7 @@ def _rejoined(first: bytes, rest: Callable[[int], bytes]) -> Callable[[int], byt
 
 
 def _header(stream: BinaryIO, file: str) -> tuple[bytes, str, list[str]]:
-    """The header line, what stands between its columns, and their names without spaces around them.
+    """The header line, its delimiter, and its column names without spaces around them.
 
     Refused when it has a name twice: pandas renames the second.
     """
@@ -525,7 +525,7 @@ _READERS: Final[dict[str, tuple[str | None, Reader]]] = {
     ".pkl": ("a pickle", _read_pickle),
     ".pickle": ("a pickle", _read_pickle),
 }
-# What a block of the content becomes in memory; what is no text is as large as it is.
+# Memory of a block of content; content other than text is as large as it is.
 _WEIGH: Final[dict[str, Weigh]] = {
     ".csv": lambda block: len(block) + _CELL_BYTES * sum(map(block.count, (b",", b";", b"\t", b"\n"))),
     ".jsonl": weigh_json,

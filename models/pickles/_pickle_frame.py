@@ -28,7 +28,7 @@ from bft.models.pickles._pickle_values import (
     utc,
 )
 
-# What a block or an index is made from: an array, or one of pandas' typed one-dimensional ones.
+# A block or an index is made from an array, or from one of pandas' typed one-dimensional arrays.
 Column: TypeAlias = Any
 
 _BACKED: Final = ("DatetimeArray", "TimedeltaArray", "StringArray", "Categorical")

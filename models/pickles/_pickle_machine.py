@@ -1,4 +1,4 @@
-"""The data half of the pickle language: an interpreter that records calls and makes none.
+"""The data part of the pickle language: an interpreter that records calls and makes none.
 
 `pickle.Unpickler` with an allow-list in `find_class` would still build a memo as large as the file
 asks for and hash tuples as deep as the file nests them, and either takes the process down (out of
@@ -34,7 +34,7 @@ _CHUNK: Final = 1 << 20
 _MAX_LINE: Final = 1 << 26
 _MAX_INT_BYTES: Final = 1 << 10
 _MARK: Final = object()
-# What may be a dict key: these are hashed in bounded time. A tuple's hash takes as long as its nesting.
+# Types allowed as dict keys: these are hashed in bounded time. A tuple's hash takes as long as its nesting.
 _KEYS: Final = (str, bytes, int, float, type(None))
 
 
@@ -47,7 +47,7 @@ class MalformedError(Exception):
 
 
 class Name:
-    """An allowed global, by its label in the allow-list; it stands for nothing but itself."""
+    """An allowed global, by its label in the allow-list; it represents nothing else."""
 
     __slots__ = ("label",)
 
@@ -56,7 +56,7 @@ class Name:
 
 
 class Made:
-    """What a call would have made: the maker's label, its arguments, and the state set afterwards."""
+    """A call that was recorded: the maker's label, its arguments, and the state set afterwards."""
 
     __slots__ = ("args", "has_state", "maker", "state")
 
@@ -186,7 +186,7 @@ class _Machine:
         self.stack.append(int.from_bytes(self.reader.take(count), "little", signed=True))
 
     def string_line(self) -> None:
-        # Strings of Python 2 occur in old hand-made pickles only; escapes in them are not worth a parser.
+        # Strings of Python 2 occur only in old hand-made pickles; their escapes are not parsed.
         text = self.reader.line()
         if len(text) < 2 or text[0] not in "\"'" or text[0] != text[-1] or "\\" in text:
             raise MalformedError("it holds a string as Python 2 wrote it")
@@ -262,7 +262,7 @@ class _Machine:
             raise MalformedError(f"it refers to object {index} of its memo, which it has not put there")
         self.stack.append(self.memo[index])
 
-    # What a pickle may name, and what it may ask to be made
+    # Globals that a pickle may name, and calls it may ask for
 
     def _name(self, module: str, name: str) -> Name:
         label = self.names.get((module, name))

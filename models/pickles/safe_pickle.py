@@ -127,9 +127,9 @@ def read_frame(source: BinaryIO, *, file: str, budget: Budget | None = None) -> 
     source
         The pickle, read once, forward.
     file
-        What to call it in errors.
+        Name of the input in errors.
     budget
-        What it may take of memory; None: what is usual for a file of unknown size.
+        Memory that the content may take; None: the default for a file of unknown size.
 
     Returns
     -------

@@ -1,1 +1,1 @@
-"""What Lucid learns: durations, submissions, who may share; regressors, and how they are saved as data."""
+"""Models that Lucid learns: durations, submissions, sharing scores; and regressors, saved as data."""

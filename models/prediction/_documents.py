@@ -16,7 +16,7 @@ MOST: Final = 1e30
 
 
 def part(document: Any, key: str, kind: type) -> Any:
-    """What stands under `key`, which must be of a type."""
+    """The value under `key`, which must be of a type."""
     if not isinstance(document, Mapping) or not isinstance(document.get(key), kind):
         raise InputError(f"not a model that can be used: {key!r} should be there and be a {kind.__name__}")
     return document[key]

@@ -19,7 +19,7 @@ class Accuracy:
     mae
         Mean |p - a|, in units of a.
     r2
-        1 - Σ (p - a)² / Σ (a - mean a)²; 0 is what the mean of a reaches, which nobody knows beforehand.
+        1 - Σ (p - a)² / Σ (a - mean a)²; always predicting the mean of a would give 0.
     r2_log
         The same of log(1 + p) and log(1 + a): one long job does not outweigh a thousand short ones.
     rank
@@ -72,5 +72,5 @@ def _covariance(a: FloatArray, b: FloatArray) -> float:
 
 
 def _ratio(top: float, bottom: float) -> float:
-    # What does not vary correlates with nothing.
+    # A constant correlates with nothing.
     return float(top / bottom) if bottom > 0 else float("nan")

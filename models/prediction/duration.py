@@ -29,7 +29,7 @@ FINISHED: Final = (*SUBMITTED, "duration")
 OPTIONAL: Final = ("vc", "jobname", "cpu_num")
 
 DAY_S: Final = 86_400.0
-# Whoever has not finished a job for so long, or never did.
+# Seconds since the last finished job of a user without any, or with none for longer.
 LONG_AGO_S: Final = 365 * DAY_S
 # A model of logarithms may get beyond all bounds where it has not learnt.
 LONGEST_S: Final = 10 * 365 * DAY_S
@@ -55,7 +55,7 @@ class _Jobs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Past:
-    """Finished jobs, as far as history wants to know; each of shape (jobs,)."""
+    """Finished jobs, with the attributes that history needs; each of shape (jobs,)."""
 
     user: Texts
     vc: Texts
@@ -90,7 +90,7 @@ class DurationEstimator:
     optional
         Which optional columns it learnt from, and hence wants.
     features
-        Names of what the regressor sees, see `feature_names`.
+        Names of the regressor's features, see `feature_names`.
     """
 
     document_kind: ClassVar[str] = "duration"
@@ -145,7 +145,7 @@ class DurationEstimator:
         return np.expm1(logs)
 
     def inputs(self, jobs: pd.DataFrame, *, past: pd.DataFrame | None = None, source: str = "") -> FloatArray:
-        """What the regressor sees of jobs, shape (jobs, features): to explain and to draw."""
+        """The regressor's features of jobs, shape (jobs, features): to explain and to draw."""
         known = self.past if past is None else self.past.plus(_past(past, self.optional, source))
         return _features(_submitted(jobs, self.optional, source), known, self.optional)
 
@@ -179,14 +179,14 @@ class DurationEstimator:
         return cls(kind, optional, features, past, regressor)
 
 
-# What `baselines` predicts by, from its name.
+# Baselines by name -> the attribute they predict by.
 BASELINES: Final = ("user at size", "constant")
 
 
 def baselines(
     before: pd.DataFrame, after: pd.DataFrame, past: pd.DataFrame, *, source: str = ""
 ) -> dict[str, FloatArray]:
-    """What anybody would predict without a model, to hold models against; arguments as `split_in_time` returns them.
+    """Predictions without a model, for comparison; arguments as `split_in_time` returns them.
 
     Returns
     -------
@@ -240,15 +240,15 @@ def _levels(optional: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def feature_names(optional: Sequence[str]) -> tuple[str, ...]:
-    """What the regressor sees, given which optional columns there are.
+    """The regressor's features, for given optional columns.
 
     gpus, cpus, hour and weekday (Monday 0, UTC) of the submission, and for the user's virtual cluster (vc), the user,
     the user's jobs of that size (user_gpus) and of that name (user_name), of finished jobs:
 
     _mean   mean of log(1 + seconds), with the mean of the next coarser group counted as one job more
     _count  log(1 + how many)
-    _last   log(1 + seconds) of the one that finished last; where there is none, the mean
-    _since  log(1 + seconds) since then; a year where there is none
+    _last   log(1 + seconds) of the one that finished last; without one, the mean
+    _since  log(1 + seconds) since then; a year without one
     """
     cpus = ("cpus",) if "cpu_num" in optional else ()
     history = tuple(f"{level}_{what}" for level in _levels(optional) for what in ("mean", "count", "last", "since"))
@@ -288,7 +288,7 @@ def _groups(rows: Rows, optional: Sequence[str]) -> dict[str, Any]:
 
 
 def _features(jobs: _Jobs, past: _Past, optional: Sequence[str]) -> FloatArray:
-    """What the regressor sees of jobs, shape (jobs, features), in the order of `feature_names`."""
+    """The regressor's features of jobs, shape (jobs, features), in the order of `feature_names`."""
     columns = [jobs.gpus]
     if "cpu_num" in optional:
         columns.append(jobs.cpus)

@@ -43,7 +43,7 @@ class Forecaster:
         Of the regressor, see `bft.models.prediction.regressors.KINDS`. It predicts the square root of the mean
         count, as the variance of the root of a Poisson count does not depend on the count.
     column
-        What is forecast.
+        The column that is forecast.
     horizon
         Over how many slots.
     slot_s
@@ -101,7 +101,7 @@ class Forecaster:
         return np.square(np.maximum(roots, 0.0))
 
     def inputs(self, slots: pd.DataFrame, *, source: str = "") -> FloatArray:
-        """What the regressor sees, shape (slots, features): to explain and to draw."""
+        """The regressor's features, shape (slots, features): to explain and to draw."""
         time_s, counts = _slots(slots, self.column, source, self.slot_s)
         return _features(time_s, counts, self.slot_s, self.horizon)
 
@@ -194,13 +194,13 @@ def _slots(frame: pd.DataFrame, column: str, source: str, slot_s: float | None =
 
 
 def _features(time_s: FloatArray, counts: FloatArray, slot_s: float, horizon: int) -> FloatArray:
-    """What the regressor sees when each slot has ended, shape (slots, features)."""
+    """The regressor's features at the end of each slot, shape (slots, features)."""
     here = np.arange(1, len(counts) + 1)
     total = np.concatenate([[0.0], np.cumsum(counts)])  # forwards: what comes later changes nothing before
     overall = total[here] / here
 
     def mean(begin: int, end: int) -> FloatArray:
-        """Mean of the slots [begin, end), counted from the one after this; of all where there are none so early."""
+        """Mean of the slots [begin, end), counted from the one after this; of all slots if there are too few."""
         low, high = np.maximum(here + begin, 0), np.maximum(here + end, 0)
         high = np.minimum(high, here)
         known = high > low

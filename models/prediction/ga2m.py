@@ -23,7 +23,7 @@ PAIRS: Final = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
-    """What one feature, or a pair, adds to the prediction.
+    """The term that one feature, or a pair, adds to the prediction.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class AdditiveModel:
 
     @classmethod
     def from_document(cls, document: Any, features: int) -> AdditiveModel:
-        """The model that plain data state, checked, for so many features."""
+        """Restore the model from plain data, checked, for a given number of features."""
         terms = []
         for written in part(document, "terms", list):
             used = tuple(wholes(written, "features", low=0, below=features).tolist())

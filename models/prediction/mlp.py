@@ -22,7 +22,7 @@ class Perceptron:
     Parameters
     ----------
     mean, scale
-        What is taken off each feature, and by what it is divided then: shape (features,).
+        Subtracted from each feature, which is then divided by the second: shape (features,).
     weights, biases
         Of each layer: shapes (inputs, outputs) and (outputs,); the last has one output, in units of the target.
     """
@@ -56,7 +56,7 @@ class Perceptron:
 
     @classmethod
     def from_document(cls, document: Any, features: int) -> Perceptron:
-        """The layers that plain data state, checked, for so many features."""
+        """Restore the layers from plain data, checked, for a given number of features."""
         mean, scale = floats(document, "mean"), floats(document, "scale")
         layers = [(floats(layer, "weights"), floats(layer, "biases")) for layer in part(document, "layers", list)]
         widths = [features, *(len(biases) for _, biases in layers)]

@@ -95,7 +95,7 @@ class PackingAnalyser:
 
         def tell(node: int, indent: str) -> list[str]:
             scores = says(node)
-            if len(scores) == 1:  # a step whose ways agree is none
+            if len(scores) == 1:  # all paths of this step agree, so it is no decision
                 return [f"{indent}sharing score {scores.pop():.0f}"]
             name, threshold = FEATURES[int(self.tree.feature[node])], self.tree.threshold[node]
             lines = []
@@ -130,7 +130,7 @@ def sharing_scores(pairs: pd.DataFrame, *, source: str = "") -> pd.DataFrame:
     ----------
     pairs
         One row a measured pair: model1, batchsize1, amp1, speed1 and model2, batchsize2, amp2, speed2, optionally
-        dataset1 and dataset2. A speed is what it was beside the other over what it was alone.
+        dataset1 and dataset2. A speed is relative to the speed alone.
     source
         File to name in messages.
 
@@ -180,5 +180,5 @@ def leave_one_model_out(profiles: pd.DataFrame, *, seed: int = 0, depth: int = D
 
 
 def _features(profiles: Rows) -> FloatArray:
-    """What the tree sees of profiles: float64 of shape (profiles, features)."""
+    """The tree's features of profiles: float64 of shape (profiles, features)."""
     return np.column_stack([profiles.all_numbers(column, min=0) for column in FEATURES])

@@ -34,7 +34,7 @@ class Regressor(Protocol):
         """The model as plain data."""
 
 
-# Kind -> what learns it, and what reads it from plain data for so many features.
+# Kind -> its learner, and its reader from plain data for a given number of features.
 _KINDS: Final[dict[str, tuple[Callable[[FloatArray, FloatArray, int], Regressor], Callable[[Any, int], Regressor]]]] = {
     "ga2m": (fit_ga2m, AdditiveModel.from_document),
     "random_forest": (fit_random_forest, Trees.from_document),
@@ -76,7 +76,7 @@ def fit_regressor(kind: str, x: FloatArray, y: FloatArray, seed: int = 0) -> Reg
 def any_order(x: FloatArray, y: FloatArray, seed: int) -> NDArray[np.int64]:
     """An order of the rows that does not depend on the one in which they come, nor follows what they hold.
 
-    What is drawn at random by position (bags, rows held out, batches) would else be drawn from others.
+    Otherwise samples that are drawn by position (bags, rows held out, batches) would differ.
     """
     by_content = np.lexsort((*x.T, y))
     return by_content[np.random.default_rng(seed).permutation(len(y))]

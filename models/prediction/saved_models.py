@@ -43,7 +43,7 @@ def read_model(path: str | Path, expected: type[Any] | None = None) -> Model:
     path
         The file.
     expected
-        What it must be, say `DurationEstimator`.
+        The expected type, for example `DurationEstimator`.
 
     Raises
     ------

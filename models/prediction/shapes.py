@@ -31,12 +31,12 @@ def write_shapes(
     features
         Names of the features.
     x
-        Rows like those that it is used for, shape (n, features): they tell what matters, and which range is drawn.
+        Rows like those in use, shape (n, features): they define the weight of features and the range to draw.
         Small strokes below a curve mark their deciles.
     path
         A .png file. OSErrors are the caller's.
     target
-        What the model predicts, for the axes.
+        The target of the model, for the axes.
     max_shapes
         How many terms are drawn.
 
@@ -101,7 +101,7 @@ def _edges(cuts: FloatArray, values: FloatArray) -> FloatArray:
 
 
 def _bins(cuts: FloatArray, edges: FloatArray) -> Any:
-    """Which bin lies between each two edges."""
+    """The bin between each two edges."""
     return np.searchsorted(cuts, (edges[1:] + edges[:-1]) / 2, side="right")
 
 

@@ -28,7 +28,7 @@ def from_forest(forest: Any) -> Trees:
 
 
 def from_sklearn(grown: Any, value: Any) -> Trees:
-    """One tree of scikit-learn, whose nodes say `value`."""
+    """One tree of scikit-learn; leaf values come from `value`."""
     return tree(grown.feature, grown.threshold, grown.children_left, grown.children_right, value)
 
 

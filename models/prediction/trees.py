@@ -1,4 +1,4 @@
-"""Decision trees as plain arrays: one form for a single tree, forests and boosted trees, whoever grew them."""
+"""Decision trees as plain arrays: one form for single trees, forests and boosted trees of any library."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Trees:
     left, right
         Node numbers, larger than the node's own; at a leaf the node itself. int64 of shape (nodes,).
     value
-        What a leaf says, in units of the target. float64 of shape (nodes,).
+        Value of a leaf, in units of the target. float64 of shape (nodes,).
     roots
         First node of each tree. int64 of shape (trees,).
     base, scale
@@ -83,7 +83,7 @@ class Trees:
 
     @classmethod
     def from_document(cls, document: Any, features: int) -> Trees:
-        """The trees that plain data state, checked, for so many features; none of them can lead in a circle."""
+        """Restore the trees from plain data, checked, for a given number of features; every path ends in a leaf."""
         nodes = len(part(document, "feature", list))
         feature = wholes(document, "feature", low=LEAF, below=features)
         left, right = (wholes(document, side, low=0, below=nodes) for side in ("left", "right"))

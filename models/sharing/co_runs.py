@@ -55,7 +55,7 @@ class Plan:
     time_limit_s
         Seconds that a run may take.
     pattern
-        How to find step times, see `bft.models.speed.training_log`; None knows the common forms.
+        How to read step times, see `bft.models.speed.training_log`; None: the common forms.
     confidence
         Of the intervals, in (0, 1).
     devices
@@ -120,9 +120,9 @@ def measure(
     note: Callable[[str], None],
     gauge: Gauge | None = None,
 ) -> tuple[Slowdown, Slowdown]:
-    """Run two commands alone and together, and tell how much each slows down beside the other.
+    """Run two commands alone and together, and measure how much each slows down with the other.
 
-    Of the runs together only the steps count during which both had passed their warm-up and none had ended.
+    Of the runs together, only steps count during which both had passed their warm-up and neither had ended.
     Everything started is ended before this returns or raises, children and KeyboardInterrupt included; only a process
     that left both its session and its parent escapes.
 
@@ -135,7 +135,7 @@ def measure(
     note
         Called with what runs now.
     gauge
-        Reads the GPUs while a command runs alone, after its warm-up; None: nobody does.
+        Reads the GPUs while a command runs alone, after its warm-up; None: no reading.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def slowdown(alone_s: Sequence[float], shared_s: Sequence[float], confidence: fl
 
 
 class _Watched:
-    """What the runs of one command alone did to the GPUs."""
+    """GPU usage during the runs of one command alone."""
 
     def __init__(self, gauge: Gauge | None) -> None:
         self._gauge = gauge
@@ -264,7 +264,7 @@ def _await(
 
 
 class _Process:
-    """A command whose output goes to a terminal of its own, as programs delay what they write to a pipe."""
+    """A command whose output goes to a terminal of its own, because programs buffer what they write to a pipe."""
 
     def __init__(self, name: str, command: Sequence[str], devices: Sequence[int]) -> None:
         self.name = f"{name} ({shlex.join(command)})"
@@ -311,12 +311,12 @@ class _Process:
         return running
 
     def step_seconds(self, pattern: str | None, first: int = 0, *, running: bool) -> list[float]:
-        """Seconds of each step that its lines from `first` on tell; of a running process they may be some lines old."""
+        """Seconds of each step in its lines from `first` on; of a running process they may be some lines old."""
         asked, now = (first, len(self.lines)), time.monotonic()
         same = self._found[0][0] == first
         if self._found[0] != asked and (not same or not running or now >= self._look_after):
             self._found = asked, _step_seconds(self.lines[first:], pattern)
-            # Reading takes the processor from who is measured: a fiftieth of the time at most.
+            # Reading uses the processor that is being measured: at most a fiftieth of the time.
             self._look_after = time.monotonic() + 50 * (time.monotonic() - now)
         return self._found[1]
 
@@ -324,10 +324,10 @@ class _Process:
         """Raise when nothing more is to come: it has ended, or its time is up."""
         if not running:
             code = self._process.wait()
-            advice = "let it train longer or ask for fewer --steps; --pattern tells how to read its lines; "
+            advice = "let it train longer or ask for fewer --steps; --pattern describes its lines; "
             self._give_up(f"failed with exit code {code}" if code else "ended", so_far, "" if code else advice)
         if time.monotonic() >= deadline:
-            advice = "--time-limit gives it longer, --pattern tells how to read its lines; "
+            advice = "--time-limit gives it longer, --pattern describes its lines; "
             self._give_up("ran into the time limit", so_far, advice)
 
     def _give_up(self, how: str, so_far: str, advice: str) -> NoReturn:
@@ -346,7 +346,7 @@ class _Process:
                     os.kill(pid, number)
             until = time.monotonic() + GRACE_S
             while time.monotonic() < until and (self._process.poll() is None or any(map(_alive, others))):
-                self.read(POLL_S)  # who writes to a full terminal cannot end
+                self.read(POLL_S)  # a process blocked on a full terminal cannot end
         os.close(self._terminal)
 
 
@@ -360,7 +360,7 @@ def _started(name: str, command: Sequence[str], devices: Sequence[int]) -> Itera
 
 
 def _step_seconds(lines: Sequence[str], pattern: str | None) -> list[float]:
-    """Seconds of each step (or of a sample, in any unit that is the same in all runs) that lines tell."""
+    """Seconds of each step (or of a sample, in any unit that is the same in all runs) in these lines."""
     try:
         # A batch size of 1 turns samples/s into s/sample, whether or not these lines name the batch size.
         return [float(s) for s in read_step_times(lines, pattern, batch_size=1.0, warmup=0).seconds]
@@ -371,7 +371,7 @@ def _step_seconds(lines: Sequence[str], pattern: str | None) -> list[float]:
 
 
 def _descendants(pid: int) -> list[int]:
-    """Children of a process, and theirs, whatever session they went to; none where there is no /proc."""
+    """Children of a process, and their children, in any session; none without /proc."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError):

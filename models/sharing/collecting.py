@@ -43,7 +43,7 @@ Pair = tuple[Configuration, Configuration]
 
 
 def read_configurations(path: str | Path) -> list[Configuration]:
-    """Read trainings: columns model, command and, optionally, batch. `{batch}` in a command stands for the batch size.
+    """Read trainings: columns model, command and, optionally, batch. `{batch}` in a command is replaced by the batch.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def read_configurations(path: str | Path) -> list[Configuration]:
         model, batch = row.name("model"), row.number("batch", None, above=0)
         text = row.name("command")
         if "{batch}" in text and batch is None:
-            raise row.error("batch", "expected a number > 0, which {batch} in the command stands for")
+            raise row.error("batch", "expected a number > 0, to replace {batch} in the command")
         try:
             command = shlex.split(text.replace("{batch}", "" if batch is None else f"{batch:g}"))
         except ValueError as error:
@@ -69,7 +69,7 @@ def read_configurations(path: str | Path) -> list[Configuration]:
 
 
 def all_pairs(configurations: Sequence[Configuration]) -> list[Pair]:
-    """Every configuration beside every one, itself included."""
+    """Every pair of configurations, including pairs with itself."""
     return list(combinations_with_replacement(configurations, 2))
 
 
@@ -99,14 +99,14 @@ def read_pairs(path: str | Path, configurations: Sequence[Configuration]) -> lis
 
 
 class Collection:
-    """What has been measured, in a folder: ξ, profiles of trainings alone, and what failed.
+    """The measurements in a folder: ξ, profiles of trainings alone, and failures.
 
     Parameters
     ----------
     folder
         Made if it is not there.
     units
-        Recorded beside each pair: how many units the two share; None: not stated.
+        Recorded with each pair: the number of units that the two share; None: not stated.
     replace
         Writes a table in the place of a file: called with the frame and the path.
     """
@@ -166,7 +166,7 @@ class Collection:
         frame = read_table(path)
         frame = frame.astype(object).where(frame.notna(), None)
         rows = [{str(key): value for key, value in row.items()} for row in frame.to_dict(orient="records")]
-        # Columns in which nobody stated anything were not written.
+        # Columns without any value were not written.
         first = {XI: _PLACE, PROFILES: ("model", "batch")}.get(name, ())
         return [{**{column: row.get(column) for column in first}, **row} for row in rows]
 

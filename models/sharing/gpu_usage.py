@@ -1,4 +1,4 @@
-"""What a GPU does while a job runs on it: utilisation and memory, as the vendor's tools report them."""
+"""GPU utilisation and memory while a job runs, as the vendor's tools report them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from bft.models.extras import how_to_install
 MIB: Final = 2**20
 # Seconds that a tool may take to answer; drivers that load take some.
 ANSWER_S: Final = 30.0
-# What is asked of nvidia-smi, in this order (its manual: --query-gpu, --help-query-gpu).
+# The query for nvidia-smi, in this order (its manual: --query-gpu, --help-query-gpu).
 _NVIDIA_QUERY: Final = "index,utilization.gpu,utilization.memory,memory.used"
-# Keys of `rocm-smi --json`, of which names differ by version; the first that is there counts.
+# Keys of `rocm-smi --json`; names differ between versions, and the first one present counts.
 _ROCM_UTIL: Final = ("GPU use (%)",)
 _ROCM_MEMORY_UTIL: Final = ("GPU Memory Read/Write Activity (%)", "GPU memory use (%)")
 _ROCM_USED: Final = ("VRAM Total Used Memory (B)",)
@@ -41,7 +41,7 @@ class DeviceState:
         Percent of the time in which some kernel ran, and in which its memory was read or written; NaN where the device
         does not report it.
     memory_mib
-        Memory in use on the device, whoever uses it.
+        Memory in use on the device, by any process.
     """
 
     index: int
@@ -56,7 +56,7 @@ Reader = Callable[[], list[DeviceState]]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a job did to its devices, by the columns of a profile (docs/models-lucid.md).
+    """A job's use of its devices, by the columns of a profile (docs/models-lucid.md).
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class Gauge:
     read
         Of which tool.
     devices
-        Indices of those that count; empty: all.
+        Indices of the devices to read; empty: all.
     every_s
         Seconds between two samples; nvidia-smi itself averages over a sixth of a second to a second.
     """
@@ -165,7 +165,7 @@ def nvidia_smi() -> list[DeviceState]:
     Raises
     ------
     InputError
-        When it cannot be run, fails, or answers something else.
+        When it cannot be run, fails, or gives an unexpected answer.
     """
     lines = _answer(["nvidia-smi", f"--query-gpu={_NVIDIA_QUERY}", "--format=csv,noheader,nounits"]).splitlines()
     states = []
@@ -183,7 +183,7 @@ def rocm_smi() -> list[DeviceState]:
     Raises
     ------
     InputError
-        When it cannot be run, fails, or answers something else.
+        When it cannot be run, fails, or gives an unexpected answer.
     """
     text = _answer(["rocm-smi", "--showuse", "--showmemuse", "--showmeminfo", "vram", "--json"])
     try:
@@ -226,7 +226,7 @@ def nvml() -> list[DeviceState]:
     return states
 
 
-# What reads devices -> how; in the order in which they are tried.
+# Readers by name, in the order in which they are tried.
 TOOLS: dict[str, Reader] = {"nvml": nvml, "nvidia-smi": nvidia_smi, "rocm-smi": rocm_smi}
 
 
@@ -236,7 +236,7 @@ def find_tool(name: str = "auto") -> Reader | None:
     Raises
     ------
     InputError
-        When the tool that is asked for cannot be used.
+        When the requested tool cannot be used.
     """
     if name == "none":
         return None
@@ -269,7 +269,7 @@ def _answer(command: list[str]) -> str:
 
 
 def _percent(cell: str) -> float:
-    """The number in a cell; NaN for what is none, such as [N/A] and [Not Supported]."""
+    """The number in a cell; NaN for other texts, such as [N/A] and [Not Supported]."""
     try:
         return float(cell)
     except ValueError:

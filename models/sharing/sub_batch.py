@@ -1,4 +1,4 @@
-"""Smaller batches for who comes second: gradient accumulation, so that two jobs fit the memory of a unit."""
+"""Smaller batches for the second job on a unit: gradient accumulation, so that two jobs fit its memory."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 from bft.models.jobs import Job
 from bft.models.sharing.unit_memory import UnitMemory
 
-# Least share of its goodput that a newcomer keeps, or it does not start beside the other.
+# Smallest share of its goodput with which a newcomer may start on shared units.
 THRESHOLD: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class SubBatch:
-    """How a newcomer runs beside another job.
+    """How a newcomer runs on the units of another job.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class SubBatch:
         Micro-batches whose gradients are added up before a step: batch · accumulation is its own batch size, so that
         it learns the same from a step.
     memory_gib
-        What it then takes of a unit; None when nobody limits memory.
+        Its memory on a unit; None without a limit on memory.
     goodput_share
         Its goodput alone with this micro-batch, over that with its own batch size.
     """
@@ -46,7 +46,7 @@ def fit_beside(
     threshold: float = THRESHOLD,
     margin: float = 1.0,
 ) -> SubBatch | None:
-    """The largest batch, halved as often as needed, with which a newcomer fits beside a running job.
+    """The largest batch, halved as often as needed, with which a newcomer fits next to a running job.
 
     Its own batch size if that fits; else it is halved with gradient accumulation while its goodput stays at least
     `threshold` of what it was, and while the halves are whole. The batch size of an optimiser step stays the same, so
@@ -55,9 +55,9 @@ def fit_beside(
     Parameters
     ----------
     newcomer, running
-        Who wants to start, who is there; by their model, batch_size (a unit) and memory_gib.
+        The newcomer and the running job; by their model, batch_size (per unit) and memory_gib.
     unit_memory_gib
-        Memory of a unit; None: nobody looks at memory.
+        Memory of a unit; None: no check of memory.
     memory
         Memory by model and batch size. What a job states of its own batch size counts more; without a table, or for
         a model that it lacks, a newcomer is not halved, as what it saves is not known.
@@ -116,7 +116,7 @@ def fit_beside(
 def _memory(job: Job, batch: float | None, memory: UnitMemory | None) -> float | None:
     """GiB of a unit that a job takes with a batch size, None when not known.
 
-    What the job states holds for its own batch size; the table then tells what a smaller one saves.
+    The job's own statement holds for its own batch size; the table then gives what a smaller one saves.
     """
     if batch == job.batch_size and job.memory_gib is not None:
         return job.memory_gib

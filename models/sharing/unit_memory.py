@@ -31,7 +31,7 @@ class MemoryCurve:
     batches
         Batch sizes a unit that were measured, increasing, > 0.
     gib
-        GiB at them; of repetitions the largest.
+        GiB at these batch sizes; the largest of repeated measurements.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""What a ξ table holds, what it lacks, and what looks wrong in it."""
+"""Checks of a ξ table: its content, gaps, and implausible values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_xi(table: XiTable, implausible: float) -> dict[str, Any]:
     Parameters
     ----------
     table
-        What to look at.
+        The table to check.
     implausible
         Ratios above it are named: two jobs that only take turns slow down twofold.
 

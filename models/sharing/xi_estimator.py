@@ -1,4 +1,4 @@
-"""ξ where nobody measured it: additive effects, shrunk, and what the same two models did nearby.
+"""Estimates of ξ for pairs without a measurement: additive effects, shrunk, and nearby values of the same two models.
 
 An answer is built in the logarithm of ξ (interference multiplies), in this order:
 
@@ -34,8 +34,8 @@ from bft.models.curves import FloatArray
 from bft.models.sharing.xi_table import FLAGS, Measurement
 
 MEASURED, INTERPOLATED, CLAMPED, GUESSED = FLAGS
-# Ridge penalties: variance of the noise over variance of an effect. A model's effect counts as much as one measurement
-# says otherwise, its own slopes half as much; the common slopes and the mean rest on everything and hardly need any.
+# Ridge penalties: variance of the noise over variance of an effect. A model's effect weighs as much as one contrary
+# measurement, its own slopes half as much; the common slopes and the mean are based on all data and need almost none.
 EFFECT_PENALTY: Final = 1.0
 SLOPE_PENALTY: Final = 2.0
 COMMON_PENALTY: Final = 0.1
@@ -64,7 +64,7 @@ class XiEstimate:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """What a victim did beside a partner: points of shape (n, 3), log2 of batches and units (NaN: any); log ξ (n,)."""
+    """Measurements of a victim and a partner: points (n, 3), log2 of batches and units (NaN: any); log ξ (n,)."""
 
     points: FloatArray
     logs: FloatArray
@@ -129,7 +129,7 @@ class XiEstimator:
         Parameters
         ----------
         model_a, model_b
-            What they train.
+            Their models.
         batch_a, batch_b, units
             Batch sizes and units that they share, > 0. None: not known; then the largest ratio over the values that
             were measured counts, as a decision should not hope.
@@ -151,14 +151,14 @@ class XiEstimator:
         Parameters
         ----------
         kinds
-            What jobs train, and with which batch size.
+            The jobs' models and batch sizes.
         guess
-            Whether to take pairs of models that never met.
+            Whether to estimate pairs of models that were never measured together.
 
         Returns
         -------
         list of Measurement
-            With their flags, in order of model and batch; pairs of which nothing is known are left out.
+            With their flags, in order of model and batch; pairs without any data are left out.
         """
         rows = []
         ordered = sorted(set(kinds), key=lambda kind: (kind[0], kind[1] or 0.0))
@@ -171,7 +171,7 @@ class XiEstimator:
         return rows
 
     def _beside(self, victim: str, partner: str, point: tuple[float, float, float]) -> tuple[float, str]:
-        """ξ of a victim beside a partner at log2 of (its batch, the partner's, units), NaN where not known."""
+        """ξ of a victim with a partner at log2 of (its batch, the partner's, units), NaN where not known."""
         query = np.array(point)
         pair = self._pairs.get((victim, partner))
         if pair is not None:
@@ -218,7 +218,7 @@ class XiEstimator:
         return tuple(np.unique(column[~np.isnan(column)]).tolist()) or (math.nan,)
 
     def _measured_range(self, model: str) -> tuple[float, float]:
-        """Least and largest log2 batch of a model; NaN when none is stated."""
+        """Smallest and largest log2 batch of a model; NaN when none is stated."""
         batches = [rows.points[:, VICTIM_BATCH] for (victim, _), rows in self._pairs.items() if victim == model]
         low, high = _span(np.concatenate(batches)[:, None])
         return float(low[0]), float(high[0])
@@ -286,7 +286,7 @@ def _surrounding(points: FloatArray, query: FloatArray) -> NDArray[np.bool_] | N
 
 
 def _span(points: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Least and largest of each column, NaN where it holds nothing else."""
+    """Smallest and largest value of each column, NaN for a column of NaN only."""
     low = np.where(np.isnan(points), np.inf, points).min(axis=0)
     high = np.where(np.isnan(points), -np.inf, points).max(axis=0)
     return np.where(np.isinf(low), np.nan, low), np.where(np.isinf(high), np.nan, high)

@@ -1,4 +1,4 @@
-"""From solo and co-run measurements to ξ: how long a step takes beside another job, over how long it takes alone."""
+"""From solo and co-run measurements to ξ: the time of a step with another job, over its time alone."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from bft.models.tables import read_table
 if TYPE_CHECKING:
     import pandas as pd
 
-# What tells the time of a step: a number, or the log of a run.
+# Sources of a step's time: a number, or the log of a run.
 TIMES: Final = ("step_a_s", "step_b_s")
 LOGS: Final = ("log_a", "log_b")
 # Steps at the start of a log that are left out.
 WARMUP: Final = 10
-# A step that takes longer than so many medians is a stall: a checkpoint, an evaluation.
+# A step that takes longer than this many medians is a stall: a checkpoint, an evaluation.
 STALL: Final = 100.0
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What tables of measurements come to.
+    """The result of reading tables of measurements.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Measured:
     clipped
         How many single ratios were below 1, which is measurement noise.
     notes
-        What the reader should know.
+        Messages for the user.
     """
 
     measurements: tuple[Measurement, ...]
@@ -89,7 +89,7 @@ def read_measurements(paths: Sequence[str | Path], *, pattern: str | None = None
     paths
         The tables.
     pattern
-        How to find step times in logs; None knows the common forms.
+        How to read step times in logs; None: the common forms.
     warmup
         Steps to leave out at the start of a log.
 
@@ -107,7 +107,7 @@ def read_measurements(paths: Sequence[str | Path], *, pattern: str | None = None
         frame = read_table(path)
         rows = Rows(frame, path)
         if all(map(rows.has, REQUIRED)):
-            # Estimated ones are no measurements.
+            # Estimated rows are not measurements.
             ratios += [row for row in map(measurement, rows.require(REQUIRED)) if row.flag == FLAGS[0]]
             continue
         for row in _checked(rows):
@@ -126,7 +126,7 @@ def read_measurements(paths: Sequence[str | Path], *, pattern: str | None = None
         raise InputError(
             "nothing was measured together: expected rows with model_a and model_b",
             file=paths[0] if paths else None,
-            hint="solo runs alone tell no xi, and estimated rows are no measurements",
+            hint="solo runs alone define no xi, and estimated rows are not measurements",
         )
     clipped = sum((row.xi_a < 1) + (row.xi_b < 1) for row in ratios)
     return Measured(merged(ratios), len(ratios), clipped, tuple(dict.fromkeys(notes)))
@@ -135,7 +135,7 @@ def read_measurements(paths: Sequence[str | Path], *, pattern: str | None = None
 def merged(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
     """One row a pair of configurations: repetitions by their median, ratios of at least 1, in canonical order.
 
-    (a, b) and (b, a) are repetitions of each other; of a configuration beside itself both ratios are.
+    (a, b) and (b, a) are repeated measurements of the same pair; so are both ratios of a configuration with itself.
     """
     repeated: dict[tuple[str, float, str, float, float], list[Measurement]] = {}
     for row in measurements:
@@ -247,11 +247,11 @@ def _alone(solo: Sequence[_Run], run: _Run, row: Row, column: str) -> float:
         raise row.error(
             column,
             f"logs of {run.model} alone and beside another time different things: steps, samples or tokens",
-            "give a pattern that finds the same in all logs, or step_a_s and step_b_s",
+            "give a pattern that matches the same quantity in all logs, or step_a_s and step_b_s",
         )
     return median(other.step_s for other in alone)
 
 
 def _place(row: Measurement) -> tuple[str, float, str, float, float]:
-    """What tells a pair of configurations; 0 where something is not stated."""
+    """The key of a pair of configurations; 0 for values that are not stated."""
     return row.model_a, row.batch_a or 0.0, row.model_b, row.batch_b or 0.0, row.units or 0.0

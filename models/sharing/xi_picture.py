@@ -1,4 +1,4 @@
-"""Heat map of a ξ table: who suffers (rows) beside whom (columns)."""
+"""Heat map of a ξ table: victims in rows, partners in columns."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from bft.models.sharing.xi_table import FLAGS
 
 # Sharing pays for equal jobs when both ratios are below 1.5 (docs: sjf-bsbf); 2 is as slow as taking turns.
 PAYS, TURNS = 1.5, 2.0
-# Numbers in the cells are legible up to so many columns.
+# Up to this many columns the numbers in the cells are legible.
 MOST_NUMBERS = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Ratios (n, n), NaN where unknown, of the victim in the row beside the partner in the column; who they are."""
+    """Ratios (n, n), NaN where unknown, of the victim in the row with the partner in the column; and their names."""
 
     names: tuple[str, ...]
     ratios: NDArray[np.float64]

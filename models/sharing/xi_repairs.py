@@ -14,7 +14,7 @@ from bft.models.sharing.xi_table import FLAGS, OPTIONAL, REQUIRED, Measurement, 
 if TYPE_CHECKING:
     import pandas as pd
 
-# What names a pair in a table of pairs.
+# Columns that identify a pair.
 PAIR_COLUMNS = ("model_a", "batch_a", "model_b", "batch_b", "units")
 
 
@@ -27,7 +27,7 @@ class Suspect:
     row
         Of the table, data rows from 1.
     pair
-        What was measured.
+        The measurement to check.
     reason
         Why, in words.
     """
@@ -86,7 +86,7 @@ def retest_frame(found: Sequence[Suspect]) -> pd.DataFrame:
 
 
 def pair_key(row: Measurement) -> tuple[tuple[str, float], tuple[str, float], float]:
-    """What makes two rows repetitions: models and batch sizes, in either order, and units; 0 where not stated."""
+    """The key of repeated measurements: models and batch sizes, in either order, and units; 0 where not stated."""
     sides = sorted([(row.model_a, row.batch_a or 0.0), (row.model_b, row.batch_b or 0.0)])
     return sides[0], sides[1], row.units or 0.0
 
@@ -108,7 +108,7 @@ def merge_xi(old: pd.DataFrame, new: pd.DataFrame, *, old_source: str = "", new_
     Raises
     ------
     InputError
-        When one of them is no ξ table, or the new one holds estimates: these replace no measurement.
+        When one of them is not a ξ table, or the new one holds estimates: these do not replace measurements.
 
     Examples
     --------

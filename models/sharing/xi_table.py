@@ -25,12 +25,13 @@ FLAGS = ("measured", "interpolated", "clamped", "guessed")
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Two models measured together: an iteration of a takes xi_a times as long beside b, one of b xi_b times.
+    """Two models measured together: an iteration of a takes xi_a times as long with b, one of b takes xi_b times.
 
     Raises
     ------
     InputError
-        Naming the column, when a ratio, batch size or number of units is no finite number > 0, or the flag is none.
+        Names the column, when a ratio, batch size or number of units is not a finite number > 0, or the flag is
+        invalid.
     """
 
     model_a: str
@@ -66,16 +67,16 @@ class SizedRatio:
     Parameters
     ----------
     otherwise
-        The ratio on as many units as nobody measured, >= 1.
+        The ratio on numbers of units without a measurement, >= 1.
     at
-        Units and ratio >= 1 of those that were, ascending.
+        Measured units and ratios >= 1, ascending.
     """
 
     otherwise: float
     at: tuple[tuple[float, float], ...] = ()
 
     def of(self, units: float | None = None) -> float:
-        """The ratio on so many units; the largest of all when None."""
+        """The ratio on this many units; the largest of all when None."""
         if units is None:
             return max(self.otherwise, *(ratio for _, ratio in self.at)) if self.at else self.otherwise
         return next((ratio for stated, ratio in self.at if stated == units), self.otherwise)
@@ -90,7 +91,7 @@ class SizedRatio:
 
 
 class XiTable:
-    """Measured interference ratios, asked by pairs of jobs.
+    """Measured interference ratios, looked up by pairs of jobs.
 
     Parameters
     ----------
@@ -105,7 +106,7 @@ class XiTable:
     clipped
         How many ratios were below 1.
     estimated
-        How many rows `XiEstimator` wrote and nobody measured, by their flag.
+        Number of rows that `XiEstimator` estimated, by their flag.
     by_units
         Whether any row states units.
 
@@ -136,7 +137,7 @@ class XiTable:
     def xi(
         self, a: Job, b: Job, units_a: float | None = None, units_b: float | None = None
     ) -> tuple[float, float] | None:
-        """Ratios (xi_a, xi_b) of two jobs on so many units each; the largest of all sizes where None. See `sides`."""
+        """Ratios (xi_a, xi_b) of two jobs on given units each; the largest over all sizes where None. See `sides`."""
         sides = self.sides(a, b)
         return None if sides is None else (sides[0].of(units_a), sides[1].of(units_b))
 
@@ -174,7 +175,7 @@ def read_xi(path: str | Path) -> XiTable:
     Raises
     ------
     InputError
-        Naming file, row and column, for ratios that are no positive finite numbers among others.
+        Naming file, row and column, for values that are not positive finite numbers, among others.
     """
     return xi_from_frame(read_table(path), source=str(path))
 

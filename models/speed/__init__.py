@@ -1,1 +1,1 @@
-"""How fast a job goes: curves from measurements, throughput and goodput, what a training log tells."""
+"""The speed of a job: curves from measurements, throughput and goodput, training logs."""

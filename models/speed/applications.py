@@ -66,7 +66,7 @@ class Validation:
 
 @dataclass(frozen=True, eq=False)
 class Application:
-    """What was measured of one application; see `read_application`.
+    """The measurements of one application; see `read_application`.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def canonical(placement: Iterable[int]) -> tuple[int, ...]:
 
 
 def read_application(folder: str | Path, *, atomic_max: int | None = None) -> Application:
-    """Read an application from a folder; the module tells its files.
+    """Read an application from a folder; the module's docstring lists its files.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ from bft.models.speed.throughput import Observations, ThroughputParameters, fit_
 SECOND_NS = 1_000_000_000
 # Progress is compared in doubles that were multiplied and divided: relative tolerance.
 SAME = 1e-9
-# Samples that are always left to do in a stretch, lest rounding lets a job stand still just before its end.
+# Samples that always remain in a stretch, so that rounding cannot stop a job just before its end.
 LEAST = 1e-6
 
 
@@ -33,7 +33,7 @@ class ApplicationProfile:
     Parameters
     ----------
     application
-        What was measured.
+        The measurements.
     batch
         Total batch size that the user chose, in samples.
     tunable
@@ -112,9 +112,9 @@ class ApplicationDynamics:
     Parameters
     ----------
     profile
-        What it runs.
+        The application that it runs.
     tunes
-        The agent chooses the batch size; else it is the user's.
+        The agent chooses the batch size; otherwise the user does.
 
     Attributes
     ----------
@@ -252,14 +252,14 @@ class ApplicationDynamics:
         return split_batch(max(limits.initial, limits.atomic_min * replicas), replicas, limits)
 
     def _learn(self, stretch: _Stretch) -> None:
-        """What the job has shown of itself in a stretch."""
+        """Learn from a stretch of running."""
         self.gradient = stretch.sqr, stretch.var
         self.observed.setdefault(stretch.seen, (stretch.step_s, stretch.sync_s))
 
     # --- checkpoints
 
     def state(self) -> dict[str, Any]:
-        """What it remembers, as values that JSON can hold."""
+        """The internal state as JSON values."""
         return {
             "observed": [[*where, *seconds] for where, seconds in self.observed.items()],
             "gradient": self.gradient,
@@ -286,7 +286,7 @@ def _same(one: float, other: float) -> bool:
 
 
 def _gain(sqr: float, var: float, scale: float) -> float:
-    """Steps at M0 that one of `scale` times as many samples is worth: scale times the efficiency (OSDI'21, eq. 7)."""
+    """Steps at M0 that correspond to one step of `scale` times as many samples: scale times the efficiency (eq. 7)."""
     noise = var / scale + sqr
     return (var + sqr) / noise if noise > 0 else 1.0
 
@@ -295,7 +295,7 @@ def _iteration_s(taken: StepTime, split: Split) -> float:
     return taken.step_s + taken.gradient_s * split.accumulation
 
 
-@lru_cache(maxsize=1 << 12)  # jobs that run alike learn alike
+@lru_cache(maxsize=1 << 12)  # jobs with equal runs learn the same
 def _fitted(observed: tuple[tuple[tuple[int, int, int], tuple[float, float]], ...]) -> ThroughputParameters:
     nodes, replicas, atomic = np.array([where for where, _ in observed], dtype=np.float64).T
     step, sync = np.array([seconds for _, seconds in observed]).T

@@ -168,7 +168,7 @@ Speed = Goodput | Curve | None
 
 
 def replica_cap(profiled: int, limits: BatchLimits, most: int = 64) -> int:
-    """Most replicas worth trying: twice as many as were profiled, at most `most` and M_max / m_min.
+    """Largest number of replicas to try: twice as many as were profiled, at most `most` and M_max / m_min.
 
     >>> limits = BatchLimits(initial=64, most=1024, atomic_min=16, atomic_max=256)
     >>> replica_cap(4, limits), replica_cap(100, limits)

@@ -1,4 +1,4 @@
-"""What one line of a training log says, by one table of patterns (`PATTERNS`) and the words around each match.
+"""The meaning of one line of a training log, by one table of patterns (`PATTERNS`) and the words around each match.
 
 Each stretch of a line has one meaning, that of the first pattern in the table that matches it. What the words before
 it make of a match is decided in one place (`_verdict`): `eval_step_time` is of an evaluation, `data_time` no step's.
@@ -73,7 +73,7 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What a line says of a training step; `other` holds what it says of something else, with what that is.
+    """The training step described by a line; `other` holds other quantities, with their meaning.
 
     `row`: which line it is, 0 in a JSON document. `evaluates`: it is of an evaluation as a whole. `label`: what its
     progress bar is called.
@@ -92,7 +92,7 @@ class Line:
         return next((f for f in self.facts if f.pattern.means == means and looks in (None, f.pattern.looks)), None)
 
 
-# Beyond it nobody prints a step time, and searching is not to take for ever; characters.
+# Characters searched per line: no real step time comes later, and searching must end.
 MOST_LINE: Final = 4096
 # How far before a number its name may begin.
 _REACH: Final = 80
@@ -119,7 +119,7 @@ _FIRST: Final = rf"{_BEGIN}{_X}\s?(?P<k>[kM])?\s?"
 _NAME: Final = r"(?<![a-z])"
 
 
-# What stands in every rate, and in every line that names a phase, as `words` are searched for.
+# Words that occur in every rate, and in every line that names a phase; searched first, as `words`.
 _IN_RATES: Final = "/s /_s per_s per-s"
 _IN_PHASES: Final = ("val", "test", "sanity", "predict", "infer", "train")
 
@@ -181,7 +181,7 @@ PATTERNS: Final = (
     _p("token_rate", "tokens/s", _IN_RATES, rf"{_NAME}{_TOKENS}{_PER_S}{_BLANK_RATE}"),
     _p("samples", "global batch size", "global", rf"{_NAME}global[ _-]batch[ _-]size{_RATE}"),
     _p("samples", "bsz", "num_updates=", rf"(?<=, )bsz={_X}{_END}"),
-    # Times that are no step's, or perhaps.
+    # Times that are not, or perhaps not, those of a step.
     _p("unused", "the time of an epoch", "/epoch", rf"{_BEGIN}{_X}\s?(?P<unit>{_UNITS})\s?/\s?epoch\b"),
     _p("unused", "the time of an epoch", "epoch",
        rf"{_NAME}(?:time(?:/|[ _-]per[ _-])epoch|epoch[ _-]?time){_OF}{_VALUE}"),
@@ -195,7 +195,7 @@ _EVALUATION: Final = (
     r"(?:val|valid|validation|validating|validate|eval|evals|evaluation|evaluating|evaluate|test|testing|sanity|"
     r"predict|predicting|prediction|inference)"
 )
-# After one of these words, what is a metric of the step: `val loss 2.3` stands on lines of training.
+# After one of these words there is a metric of the step: `val loss 2.3` occurs on training lines.
 _METRIC: Final = (
     r"(?:[ _/-]*(?:loss|acc|ppl|perplexity|err|f1|auc|m?ap\b|iou|mse|mae|rmse|bleu|rouge|score|metric|bpb|wer|cer|top|"
     r"nll|psnr|ssim|dice|precision|recall|reward|freq|interval|every)|\s*[:=]?\s*[0-9]*\.[0-9])"
@@ -214,7 +214,7 @@ def _words(text: str) -> frozenset[str]:
 _HARMLESS: Final = _words(
     "train training trainer global perf avg average mean median running curr current cur last model"
 )
-# Words that make a time or rate after them something else.
+# Words after which a time or rate means something else.
 _OTHER: Final = _words(
     "optimizer optim forward fwd backward bwd data dataloader load loading io micro sub inner outer max min total "
     "epoch first best worst slowest fastest save saving checkpoint ckpt warmup comm communication sync copy estimated "
@@ -308,7 +308,7 @@ def number(text: str) -> float:
     Raises
     ------
     ValueError
-        When they state none, or a comma is elsewhere.
+        When they are missing, or a comma is misplaced.
     """
     if not re.fullmatch(rf"[-+]?{_NUM}|[-+]?(?:\.[0-9]+(?:[eE][-+]?[0-9]+)?|nan|inf(?:inity)?)", text.strip(), re.I):
         raise ValueError(f"expected a number, not {text!r}")
@@ -367,7 +367,7 @@ def _unit(name: str) -> str:
 
 
 def _verdict(text: str, match: re.Match[str], fact: Fact, phases: list[re.Match[str]]) -> str:
-    """What a match is when it is not of a training step; empty when it is."""
+    """What a match measures if not a training step; otherwise empty."""
     before = text[max(0, match.start() - _REACH) : match.start()]
     ahead = [phase for phase in phases if phase.end() <= match.start()]
     if bool(ahead[-1]["eval"]) if ahead else _evaluates(phases):

@@ -1,4 +1,4 @@
-"""Which lines of a training log tell how long a step takes: one source of step times, or what is in doubt.
+"""Which lines of a training log give the duration of a step: one source of step times, or the doubtful ones.
 
 A throughput that is wrong by 100 times looks like any other: only what can mean one thing counts.
 """
@@ -18,11 +18,11 @@ from bft.models.speed.log_patterns import Fact, Line, Means
 
 Basis = Literal["step", "sample", "token"]
 
-# Groups of a user's pattern that say nothing without a counter of steps beside them.
+# Groups of a user's pattern that need a step counter on the same line.
 COUNTED: Final = ("time", "interval_s")
 # Spans between time stamps are added up until they are this many times what a stamp resolves: 5 % at most.
 SPAN_PER_RESOLUTION: Final = 20
-# A time that rises in so many of its lines, and at least so often, counts from the start of the run.
+# A time that rises in this share of its lines, and at least this often, counts from the start of the run.
 RISING: Final = 0.99
 RISES: Final = 4
 LISTED: Final = 3
@@ -41,7 +41,7 @@ class Chosen:
     notes: list[str] = field(default_factory=list)
 
     def add(self, seconds: float, line: Line) -> None:
-        """Take a duration, or count it when it is none."""
+        """Add a duration, or count it as invalid."""
         if not (np.isfinite(seconds) and seconds > 0):
             self.ignored += 1
             return
@@ -50,7 +50,7 @@ class Chosen:
 
 
 class Log:
-    """What a log says, and which of it tells how long a training step takes."""
+    """The content of a log, and which part of it gives the duration of a training step."""
 
     def __init__(self, lines: list[Line], unread: Sequence[Line] = ()) -> None:
         self.lines = lines
@@ -72,12 +72,12 @@ class Log:
         )
 
     def samples(self) -> float | None:
-        """Samples a step as lines that tell more than that state them; the last statement counts."""
+        """Samples per step from lines with other numbers; the last statement counts."""
         stated = (line.fact("samples") for line in reversed(self.lines) if len(line.facts) > 1)
         return next((fact.value for fact in stated if fact is not None and fact.value > 0), None)
 
     def in_question(self) -> str:
-        """What is in doubt, line by line, with the pattern that would settle it; empty when no line comes near."""
+        """Doubtful lines, with the pattern that would settle each; empty when no line comes close."""
         doubts = list(self.doubts)
         for line in self.lines:
             doubts += [(line, fact, why) for why, fact in line.other]
@@ -103,7 +103,7 @@ class Log:
         return " for certain. In question:" + "".join(lines) + "\n" if lines else ""
 
     def unused(self, chosen: Chosen) -> tuple[str, ...]:
-        """What lines tell times or rates that were not used, and how many."""
+        """Kinds of lines with unused times or rates, and their number."""
         counts: Counts[str] = Counts()
         first: dict[str, Line] = {}
         silent = {"stamp", "samples", *(["sample_rate", "run_sample_rate"] if chosen.basis == "step" else [])}
@@ -153,7 +153,7 @@ class Log:
     def _one_stream(self, lines: list[Line], means: Means, looks: str) -> list[Line]:
         """Lines of one kind of progress bar: those of training, where validation draws bars without a name too.
 
-        By the word train, else what comes first and is also the longest; none where these differ.
+        By the word train; otherwise the phase that comes first and is also the longest; none where these differ.
         """
         streams: dict[tuple[str, int], list[Line]] = {}
         for line in lines:

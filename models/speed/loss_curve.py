@@ -35,7 +35,7 @@ class LossCurve:
     b2: float
 
     def at(self, epochs: float) -> float:
-        """The loss after so many epochs."""
+        """The loss after a given number of epochs."""
         return 1 / (self.b0 * epochs + self.b1) + self.b2
 
     def converged(self, threshold: float) -> float:

@@ -1,4 +1,4 @@
-"""A scalability curve learned while the job runs, for policies that must not know it beforehand."""
+"""A scalability curve learned while the job runs, for policies that do not know the true one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OnlineCurve:
     Parameters
     ----------
     half_life_s
-        Seconds of running after which an observation counts half; None keeps all alike. For jobs that change pace.
+        Seconds of running after which an observation counts half, for jobs whose speed changes; None: all count fully.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class OnlineCurve:
         self._samples[units] = self._samples.get(units, 0.0) + rate * seconds
 
     def state(self) -> dict[str, Any]:
-        """What was seen, as values that JSON can hold."""
+        """The observations as JSON values."""
         seen = [[units, seconds, self._samples[units]] for units, seconds in self._seconds.items()]
         return {"half_life_s": self.half_life_s, "seen": seen}
 
@@ -101,7 +101,7 @@ class OnlineCurve:
         return self._samples[units] / self._seconds[units]
 
     def estimate(self, most: int) -> Curve:
-        """What is believed now: samples/s on 0 to `most` units; 1 a unit when the job never ran."""
+        """The current estimate: samples/s on 0 to `most` units; 1 per unit when the job never ran."""
         if most < 1:
             raise ValueError(f"expected at least 1 unit, not {most}")
         sizes = self.sizes

@@ -1,6 +1,6 @@
 """Scalability curves from measured throughputs: as measured, by Amdahl's law or beyond it, or by T_grad and T_sync.
 
-Every fit tells how far it is from what was measured, and which points lie beyond it.
+Every fit reports its distance from the measurements, and which points lie outside the measured range.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Throughputs:
     nodes
         Nodes that the units were on; None when not known.
     sync_s
-        What of a step's seconds waited for synchronisation, >= 0; None when not measured.
+        Part of a step's seconds spent waiting for synchronisation, >= 0; None when not measured.
 
     Raises
     ------
     InputError
-        Naming the model, the column and the first measurement that is none.
+        Names the model, the column and the first invalid measurement.
 
     Examples
     --------
@@ -101,17 +101,17 @@ class ScalabilityFit:
     Parameters
     ----------
     model, kind
-        Of what, by which model: `piecewise` where fewer sizes were measured than the model asked for takes.
+        The job's model, and the kind of fit: `piecewise` if fewer sizes were measured than the requested kind needs.
     curve
-        Units -> samples/s; its points are those asked for.
+        Units -> samples/s, at the requested points.
     extrapolated
         Whether a point of the curve lies outside the measured sizes: bool of shape (points,), False at 0 units.
     errors
         |predicted / measured - 1| of each measurement, in the order given.
     parameters
-        What was fitted, by name.
+        The fitted parameters, by name.
     warnings
-        For whoever measured.
+        Messages for the user.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def fit_scalability(
     Parameters
     ----------
     measured
-        What was measured.
+        The measurements.
     kind
         The model.
     sizes
@@ -183,7 +183,7 @@ def fit_scalability(
     InputError
         When the model needs what was not measured.
     ValueError
-        For a kind that is none of `KINDS`, sizes that are no whole numbers >= 1, and impossible options.
+        For a kind that is not in `KINDS`, sizes that are not whole numbers >= 1, and invalid options.
 
     Examples
     --------
@@ -323,7 +323,7 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
     path
         Parquet, CSV or JSON lines.
     name
-        The model's name where the file has none; its own name when None.
+        The model's name if the file has none; None: the file's own name.
 
     Raises
     ------

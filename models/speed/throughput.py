@@ -19,7 +19,7 @@ FloatArray = NDArray[np.float64]
 
 # Published constants: floor of all parameters, range of γ, weights of the two regularisers.
 FLOOR = 1e-8
-# No step takes so many seconds; without a bound a line search may leave what doubles can hold.
+# No step takes this many seconds; without a limit a line search may overflow.
 CEILING = 1e6
 GAMMA = (1.0, 10.0)
 WEIGHT_GAMMA, WEIGHT_RETROGRESSION = 1e-3, 1e-2

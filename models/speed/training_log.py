@@ -35,7 +35,7 @@ from bft.models.speed.log_sources import COUNTED, LISTED, Basis, Chosen, Log, pl
 
 FloatArray = NDArray[np.float64]
 
-# What a pattern of a user may name, and what that means; of these it needs one.
+# Groups that a user's pattern may have, and their meaning; at least one is required.
 GROUPS: Final[dict[str, Means]] = {
     "seconds": "step_s",
     "ms": "step_s",
@@ -59,7 +59,7 @@ _RECORD_BYTES: Final = 600
 
 @dataclass(frozen=True, eq=False)
 class StepTimes:
-    """What a log says of the duration of a step, after warm-up, in the order of the log.
+    """Durations of a step in a log, after warm-up, in the order of the log.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ class StepTimes:
         When each record was printed, UTC seconds since 1970, float64 of shape (records,); NaN where the line does not
         say. To cut two logs to the span in which both trained.
     per
-        "step"; "sample" when the log tells samples a second only and the batch size is not known; "token" when it
-        tells tokens a second only, of which nobody knows how many a sample has.
+        "step"; "sample" when the log gives only samples per second and the batch size is not known; "token" when it
+        gives only tokens per second, with an unknown number of tokens per sample.
     samples
         Samples a step over all units, None when not known; 1 with per = "sample" or "token".
     warmup
@@ -78,13 +78,13 @@ class StepTimes:
     ignored
         Records without a usable duration: not finite, not positive, or a step counter that went back.
     notes
-        What the reader should know.
+        Messages for the user.
     used
-        Which lines tell the durations.
+        The lines with the durations.
     unused
-        Which lines tell times or rates that were not used, and what they are.
+        Lines with times or rates that were not used, and their meaning.
     basis
-        What the log itself times: `per` before a batch size turned samples into steps.
+        The quantity that the log itself times: `per` before a batch size turned samples into steps.
     stated
         Samples a step as the log itself states or implies them, None when it does not.
 
@@ -157,7 +157,7 @@ class StepTimes:
             When the samples a step are not known.
         """
         if self.samples is None:
-            raise ValueError("the log does not tell samples a step; give the batch size")
+            raise ValueError("the log does not state samples per step; give the batch size")
         low, high = self.interval_s(confidence)
         return self.samples / self.median_s, self.samples / high, self.samples / low
 
@@ -175,7 +175,7 @@ def read_log(
     Raises
     ------
     InputError
-        Naming the file, when it cannot be read or tells no step times for certain.
+        Names the file, when it cannot be read or has no certain step times.
     """
     with opened(path, _weigh) as stream:
         text = lines(stream.read1, str(path), decode="replace")
@@ -224,7 +224,7 @@ def read_step_times(
         When the pattern is none, or nothing tells a step time for certain: with the lines in question, what is in
         doubt, and the pattern that would settle it.
     ValueError
-        When batch_size is no finite number > 0, or warmup is negative.
+        When batch_size is not a finite number > 0, or warmup is negative.
     """
     if batch_size is not None and not (np.isfinite(batch_size) and batch_size > 0):
         raise ValueError(f"batch_size: expected a finite number > 0, not {batch_size}")
@@ -241,14 +241,14 @@ def read_step_times(
     return _finished(chosen, log, batch_size, warmup)
 
 
-# What makes a line that no pattern knows worth naming in an error.
+# Text in a line without a match that makes the line worth naming in an error.
 _TIMELY: Final = re.compile(
     r"\d.*(?:time|sec|/s\b|\bm?s\b|speed|throughput)|(?:time|sec|speed|throughput).*\d", re.IGNORECASE
 )
 
 
 def _read(lines: Iterable[str]) -> Log:
-    """What all lines say."""
+    """The facts of all lines."""
     kept: list[Line] = []
     unread: list[Line] = []
     for row, text in _texts(lines):
@@ -309,7 +309,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     )
 
 
-# What a user's pattern finds looks alike, and is believed.
+# Matches of a user's pattern all have one meaning, and are trusted.
 _OF_USER: Final = {
     group: Pattern(means, "the pattern", (), re.compile(""), group == "steps_per_s")
     for group, means in (*GROUPS.items(), ("samples", "samples"))
@@ -317,7 +317,7 @@ _OF_USER: Final = {
 
 
 def _matches(lines: Iterable[str], pattern: re.Pattern[str], source: str) -> Iterator[Line]:
-    """What a user's pattern finds in lines."""
+    """The matches of a user's pattern in lines."""
     for row, text in enumerate(lines, start=1):
         # \r overwrites a line on a terminal: each part is a record.
         for part in text.replace("\r", "\n").split("\n"):
@@ -346,7 +346,7 @@ def _matches(lines: Iterable[str], pattern: re.Pattern[str], source: str) -> Ite
 
 
 def _finished(chosen: Chosen, log: Log, batch_size: float | None, warmup: int) -> StepTimes:
-    """Without warm-up, and with what the reader should know."""
+    """Remove the warm-up, and add messages for the user."""
     seconds = np.array(chosen.seconds)
     stamps = [line.fact("stamp") for line in chosen.lines]
     times = np.array([np.nan if stamp is None else stamp.value for stamp in stamps])
@@ -384,7 +384,7 @@ def _finished(chosen: Chosen, log: Log, batch_size: float | None, warmup: int) -
 
 
 def _implied(lines: list[Line], chosen: Chosen) -> float | None:
-    """Samples a step by samples/s beside seconds of a step on the same lines."""
+    """Samples per step, from samples/s and seconds per step on the same lines."""
     both = [
         rate.value * step.value
         for means in (("step_s", "sample_rate"), ("run_step_s", "run_sample_rate"))
@@ -396,7 +396,7 @@ def _implied(lines: list[Line], chosen: Chosen) -> float | None:
 
 
 def _disagreement(seconds: FloatArray, log: Log, chosen: Chosen) -> list[str]:
-    """A note when time stamps say something else than the durations do."""
+    """A note when time stamps contradict the durations."""
     if chosen.means in ("stamp", "interval", "elapsed"):
         return []
     by_stamps = log.stamped_median_s()

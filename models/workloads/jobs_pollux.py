@@ -18,7 +18,7 @@ from bft.models.speed.dynamics import ApplicationProfile
 from bft.models.tables import read_table
 
 REQUIRED: Final = ("name", "time", "application", "num_replicas", "batch_size")
-# Beyond so many replicas nothing was measured.
+# No larger number of replicas was measured.
 MOST_REPLICAS: Final = 64
 # What the artifact knows of its applications beside the measurements: yolov3's memory takes 8 samples a replica, and
 # ncf is not distributed, nor its batch size changed.

@@ -42,7 +42,7 @@ _EPOCHS_FROM_S: Final = 5e8
 # Lines for the parts of a job that was checkpointed; another line covers the whole of it.
 _PARTS: Final = ("2", "3", "4")
 _UNKNOWN: Final = "-1"
-# What is kept in Job.extra, and the number of its field.
+# Contents of Job.extra, and the numbers of their fields.
 _FURTHER: Final = (("requested_s", 9), ("status", 11), ("group", 13), ("executable", 14), ("queue", 15))
 
 

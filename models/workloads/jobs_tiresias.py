@@ -12,7 +12,7 @@ from bft.models.workloads.rigid_jobs import jobs_of_rows, rigid_job
 
 REQUIRED: Final = ("job_id", "num_gpu", "submit_time", "duration")
 OPTIONAL: Final = ("model_name", "iterations", "interval", "skew", "spread_slowdown")
-# What becomes a field of Job; all other columns go to Job.extra.
+# Columns that become fields of Job; all others go to Job.extra.
 _FIELDS: Final = frozenset((*REQUIRED, "model_name", "skew", "spread_slowdown"))
 
 

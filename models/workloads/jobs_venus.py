@@ -15,12 +15,12 @@ from bft.models.workloads.rigid_jobs import jobs_of_rows, rigid_job
 
 REQUIRED: Final = ("job_id", "gpu_num", "submit_time", "duration")
 OPTIONAL: Final = ("user", "vc", "model", "batchsize", "amp", "gmem")
-# What becomes a field of Job; all other columns go to Job.extra.
+# Columns that become fields of Job; all others go to Job.extra.
 _FIELDS: Final = frozenset((*REQUIRED, "user", "vc", "model", "batchsize"))
 # A submit time that is a number counts seconds from here: Helios traces begin on this day.
 ORIGIN: Final = "2020-04-01"
 MIB_PER_GIB: Final = 1024
-# Models that the artifact did not measure beside others, and takes for indifferent.
+# Models that the artifact did not measure in pairs, and treats as neutral.
 INDIFFERENT: Final = ("NeuMF", "ResNet50", "BERT", "Transformer")
 # A job that hardly moves: ξ, its inverse, stays finite.
 _LEAST_SPEED: Final = 1e-9
@@ -117,11 +117,11 @@ def _job(row: Row, begin_ns: int) -> Job | None:
 
 
 def _is_mixed(row: Row, column: str) -> bool:
-    """Whether a job computes in mixed precision: 1 or true, else 0, false or nothing."""
+    """Whether a job computes in mixed precision: true for 1 or true, otherwise false."""
     value = row.value(column)
     return value if isinstance(value, bool) else bool(row.whole(column, 0, min=0, max=1))
 
 
 def _label(model: str, *, mixed: bool) -> str:
-    """The model's name as ξ tables know it: mixed precision is another load."""
+    """The model's name in ξ tables: mixed precision makes it another load."""
     return f"{model}+amp" if model and mixed else model

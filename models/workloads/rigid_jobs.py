@@ -39,7 +39,7 @@ def rigid_job(name: str, tsub_ns: int, units: int, seconds: float, **further: An
 
 @lru_cache(maxsize=4096)
 def _full_rate(units: int) -> Curve:
-    """A rate of 1 on all units asked for."""
+    """A rate of 1 on all requested units."""
     return Curve(np.array([0.0, float(units)]), np.array([0.0, 1.0]))
 
 
@@ -65,7 +65,7 @@ class RigidTable:
         self._left_out[why] += 1
 
     def table(self) -> JobTable:
-        """All of them; InputError when there is none."""
+        """The table; InputError when it has no jobs."""
         reasons = ", ".join(f"{count} {why}" for why, count in sorted(self._left_out.items()))
         if not self._jobs:
             raise InputError(f"has no job to replay{': ' + reasons if reasons else ''}", file=self.path)

@@ -541,7 +541,7 @@ def test_columns_of_any_type(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["bool", "boolean", "bool[pyarrow]", "object"])
 def test_truth_values_are_no_numbers(dtype: str) -> None:
     rows = Rows(pd.DataFrame({"x": pd.Series([True, False], dtype=dtype)}))
-    with pytest.raises(InputError, match=r"row 1, column x: .* not True \(a truth value is no number\)"):
+    with pytest.raises(InputError, match=r"row 1, column x: .* not True \(a truth value is not a number\)"):
         rows.all_numbers("x")
 
 
