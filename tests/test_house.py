@@ -85,6 +85,27 @@ def test_the_checklist_of_sources_points_to_files_and_counts_right() -> None:
     assert "{} rows: {} present, {} partly, {} absent.".format(len(rows), *counts) in text
 
 
+def test_the_map_of_the_architecture_names_what_exists() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    missing = []
+    for place, content in re.findall(r"^\| (.+?) \| (.+) \|$", text, re.MULTILINE):
+        folders = [ROOT / folder for folder in re.findall(r"`([\w/]+/)`", place)] or [ROOT]
+        files = "".join((ROOT / path).read_text("utf-8") for path in re.findall(r"[\w/]+\.py", content))
+        missing += [
+            name
+            for name in re.findall(r"`([\w/.-]+)`", content)
+            if not any((folder / f"{name}{suffix}").exists() for folder in folders for suffix in ("", ".py"))
+            and f"def {name}(" not in files
+            and name not in ("bft", "Run")
+        ]
+    source = "".join((ROOT / "replay" / "engine" / f"{file}.py").read_text("utf-8") for file in ("loop", "motion"))
+    event = text.partition("## The way of one event")[2].partition("For `--policy milp`")[0]
+    functions = re.findall(r"`(?:Replay\.|Motion\.)?(\w+)`", event)
+    missing += [name for name in functions if f"def {name}(" not in source]
+    assert functions
+    assert not missing
+
+
 def files_of(folder: str) -> list[Path]:
     """Python files and pages of a folder."""
     return [path for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".py", ".md")]
