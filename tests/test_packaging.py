@@ -210,7 +210,7 @@ def test_the_list_of_commands_loads_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("args", [["--help"], ["--version"], ["replay", "--help"], ["-Tfwd", "0"], ["frobnicate"]])
-def test_help_and_wrong_options_do_not_wait_for_heavy_libraries(args: list[str]) -> None:
+def test_help_and_invalid_options_do_not_load_heavy_libraries(args: list[str]) -> None:
     loaded = set(start(f"from bft.replay.cli.main import run\nrun({args!r})"))
     assert not {"pandas", "numba", "mip", "pyarrow", "rich"} & loaded
 
@@ -251,7 +251,7 @@ def test_the_commands_of_the_readme_exist() -> None:
     assert set(re.findall(r"\bmake ([a-z][\w-]*)", code)) <= targets
 
 
-def test_the_version_is_told_once() -> None:
+def test_the_version_is_reported_once() -> None:
     assert metadata.version("bft-replay") == project()["project"]["version"]
     scripts = project()["project"]["scripts"]
     module, name = scripts["bft-replay"].split(":")

@@ -50,7 +50,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in ("steps.parquet", "jobs.parquet", "allocations.parquet")}
 
 
-def test_paths_frames_and_objects_give_what_the_command_line_gives(
+def test_paths_frames_and_objects_equal_the_command_line(
     example: bft.Example, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_trace(example.trace, "trace.parquet")
@@ -89,7 +89,7 @@ def test_frames_have_names_and_utc_times(example: bft.Example) -> None:
     assert f"{made.metrics['outcome']:,.0f}" in made._repr_html_()
 
 
-def test_a_policy_of_ones_own_is_a_class_an_object_or_a_function(example: bft.Example) -> None:
+def test_a_custom_policy_is_a_class_an_object_or_a_function(example: bft.Example) -> None:
     by_class = bft.replay(*example, policy=Mine, policy_options={"most": 4}, dedicated=False)
     by_object = bft.replay(*example, policy=Mine(4), dedicated=False)
     by_function = bft.replay(*example, policy=lambda: Mine(4), dedicated=False)
@@ -99,7 +99,7 @@ def test_a_policy_of_ones_own_is_a_class_an_object_or_a_function(example: bft.Ex
     assert "mine" not in bft.replay.policies.policy_names()
 
 
-def test_what_is_wrong_is_said_as_on_the_command_line(example: bft.Example, here: Path) -> None:
+def test_invalid_values_are_reported_as_on_the_command_line(example: bft.Example, here: Path) -> None:
     for options, message in [
         ({"tfwdd": 1}, "unknown option 'tfwdd'; did you mean 'tfwd_s'"),
         ({"tfwd": -1}, "-Tfwd: expected a number of seconds > 0"),

@@ -173,7 +173,7 @@ def test_names_stay_names(opened: Any) -> None:
     assert seen.quiet()
 
 
-def test_hovering_tells_the_numbers_of_every_chart(opened: Any) -> None:
+def test_hovering_shows_the_numbers_of_every_chart(opened: Any) -> None:
     seen = opened("demo")
     for key in seen.charts:
         words = hovered(seen, key)

@@ -133,7 +133,7 @@ def test_gurobi_without_a_licence_is_no_crash_but_advice(monkeypatch, tmp_path):
 
 @needs_gurobi
 @pytest.mark.parametrize("limited", [True, False])
-def test_gurobi_tells_its_limits(monkeypatch, limited):
+def test_gurobi_reports_its_limits(monkeypatch, limited):
     monkeypatch.setattr(importlib.import_module("bft.milp.backends.gurobi"), "size_limited", lambda: limited)
     state = describe("gurobi")
     assert state.available
@@ -227,7 +227,7 @@ def test_a_start_is_taken_and_not_believed(process, name):
 
 
 @pytest.mark.parametrize("name", params(name for name in OURS if Feature.START in OURS[name].features))
-def test_a_start_is_what_is_left_when_time_is_short(process, name):
+def test_the_start_is_the_answer_when_time_is_short(process, name):
     # A planted solution of a market split: nobody finds it in time.
     rng = np.random.default_rng(1)
     weights, planted = rng.integers(1, 1000, (6, 60)), rng.integers(0, 2, 60)
@@ -281,7 +281,7 @@ def test_a_row_that_names_a_variable_twice_is_refused(process, name):
 
 @needs_gurobi
 @pytest.mark.skipif(not describe("gurobi").limits, reason="this licence has no size limit")
-def test_gurobi_tells_how_large_a_model_is_too_large_and_what_to_do(process):
+def test_gurobi_reports_the_size_limit_and_what_to_do(process):
     built = node.build(contested(20, 101))
     with pytest.raises(SolverFailure) as told:
         process.solve(built.model, "gurobi", Limits(60.0))

@@ -79,7 +79,7 @@ def flipped(content: bytes) -> bytes:
     ],
     ids=["empty index", "half an index", "three bytes", "noise", "empty kernel", "half a kernel", "a flipped bit"],
 )
-def test_a_damaged_cache_is_compiled_anew_once_and_said(
+def test_a_damaged_cache_is_recompiled_once_with_a_warning(
     cache: Path, suffix: str, damage: Callable[[bytes], bytes]
 ) -> None:
     path = file_of(cache, suffix)
@@ -91,7 +91,7 @@ def test_a_damaged_cache_is_compiled_anew_once_and_said(
 
 
 @pytest.mark.slow
-def test_a_full_disk_under_the_cache_is_said_with_its_path(tmp_path: Path) -> None:
+def test_a_full_disk_under_the_cache_is_reported_with_its_path(tmp_path: Path) -> None:
     # The limit on the size of a file stands for the full disk.
     said = solve(tmp_path / "cache", before="ulimit -f 8;")
     assert "warning: cache of compiled kernels, " in said
@@ -100,7 +100,7 @@ def test_a_full_disk_under_the_cache_is_said_with_its_path(tmp_path: Path) -> No
     assert solve(tmp_path / "cache") == ""
 
 
-def test_without_any_folder_for_a_cache_kernels_are_compiled_and_it_is_said(tmp_path: Path) -> None:
+def test_without_any_folder_for_a_cache_kernels_are_compiled_and_it_is_reported(tmp_path: Path) -> None:
     # Nothing can be made below a file, not even by root; and no other place is looked at.
     (tmp_path / "file").touch()
     said = solve(tmp_path / "file" / "cache", NUMBA_CACHE_LOCATOR_CLASSES="UserProvidedCacheLocator")

@@ -51,7 +51,7 @@ def test_values_at_some_counts_are_those_of_the_table_to_the_bit(problem):
 
 @settings(deadline=None)
 @given(problems(max_jobs=4, max_units=30))
-def test_points_say_all_of_the_table(problem):
+def test_the_points_define_the_whole_table(problem):
     for j, table in enumerate(value_tables(problem)):
         counts, values = value_points(problem, j)
         assert counts[0] == 0
@@ -94,7 +94,7 @@ def test_core_and_plain_reach_the_same_value(problem):
     st.sampled_from([0.0, 0.5, 1.0]),
     st.floats(0.1, 1.1),
 )
-def test_core_and_plain_give_the_same_counts_where_nothing_ties(seed, jobs, jmax, kinks, held, part):
+def test_core_and_plain_give_the_same_counts_without_ties(seed, jobs, jmax, kinks, held, part):
     problem = drawn(jobs, max(1, int(jobs * jmax * part)), jmax, seed, kinks=kinks, held=held)
     assert solve_core(problem) == solve_plain(problem)
 
@@ -121,7 +121,7 @@ def test_jobs_keep_what_they_have_among_equals():
     assert solve_core(problem)[2:] == (5, 2)
 
 
-def test_nobody_in_play_and_nothing_to_give():
+def test_without_jobs_and_units_there_is_nothing_to_decide():
     assert solve_exact(Problem(5, 1.0, (), ())) == ()
     assert solve_core(Problem(0, 1.0, (linear("a", 3, 1.0),), (0,))) == (0,)
 
@@ -176,7 +176,7 @@ def test_no_table_is_made_where_jmax_is_huge():
     assert not any("table" in vars(job) for job in jobs)
 
 
-def test_choices_that_do_not_fit_in_memory_are_found_again_on_the_way_back():
+def test_choices_that_do_not_fit_in_memory_are_computed_again_on_the_way_back():
     # 224 of the large ones and both small ones, first and last, are best: one large one must make room for them.
     # Ties make the window of the programme so wide that choices are computed block by block.
     large = [linear(f"large{j}", 512, 512.0) for j in range(450)]

@@ -350,7 +350,7 @@ def _shared_problem(random: np.random.Generator) -> Problem:
 
 
 @pytest.mark.parametrize("way", [solve_plain, solve_core])
-def test_a_loss_counts_beside_a_cost_that_is_huge(way: Callable[[Problem], tuple[int, ...]]) -> None:
+def test_a_small_loss_counts_even_next_to_a_huge_cost(way: Callable[[Problem], tuple[int, ...]]) -> None:
     """F2: the core answered 120,000, and --verify took it for the truth."""
     a = Job("a", 1, 1500, np.array([0.0, 1, 1500]), np.array([0.0, 1000, 1000]), 0.0, 1e12)
     b = Job("b", 1, 1500, np.array([0.0, 1500]), np.array([0.0, 0.75]), 0.0, 0.0)
@@ -361,7 +361,7 @@ def test_a_loss_counts_beside_a_cost_that_is_huge(way: Callable[[Problem], tuple
 @pytest.mark.parametrize("cost", [1e6, 1e9, 1e12, 1e15, 1e30])
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
-def test_a_cost_that_means_never_hides_nothing_from_the_exact_programme(cost: float, data: st.DataObject) -> None:
+def test_an_extremely_large_cost_does_not_blind_the_exact_dp(cost: float, data: st.DataObject) -> None:
     problem = data.draw(problems(max_jobs=4, max_units=7).filter(lambda problem: problem.jobs))
     jobs = tuple(replace(job, tcdw=cost) if j % 2 else replace(job, tcup=cost) for j, job in enumerate(problem.jobs))
     problem = replace(problem, jobs=jobs, cost_model="bftrainer")

@@ -85,7 +85,7 @@ def test_units_that_are_no_count_are_named(value: object) -> None:
 
 
 @pytest.mark.parametrize("value", [*NOT_A_NUMBER, 0, -1.0], ids=repr)
-def test_a_tfwd_that_is_no_duration_is_named(value: object) -> None:
+def test_an_invalid_tfwd_is_named(value: object) -> None:
     with pytest.raises(ProblemError, match="Tfwd"):
         parse(document(Tfwd=value))
 
@@ -140,7 +140,7 @@ def test_a_missing_field_of_a_job_is_named(field: str) -> None:
     ],
     ids=repr,
 )
-def test_a_wrong_field_of_a_job_is_named(field: str, value: object) -> None:
+def test_an_invalid_field_of_a_job_is_named(field: str, value: object) -> None:
     with pytest.raises(ProblemError, match=rf"^jobs\[1\]\.{field}: "):
         parse(with_job(**{field: value}))
 
@@ -283,7 +283,7 @@ def documents(draw: st.DrawFn) -> Json:
 
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(documents())
-def test_an_answer_says_which_unit_is_whose_and_nobody_migrates(posed: Json) -> None:
+def test_an_answer_names_the_units_of_each_job_without_migration(posed: Json) -> None:
     parsed = parse(json.loads(json.dumps(posed)))
     solution = solve(parsed.problem, backend="exact")
     written = json.loads(json.dumps(answer(parsed, solution), allow_nan=False))
@@ -454,7 +454,7 @@ def test_a_unit_that_left_and_came_back_is_as_young_as_its_return() -> None:
     assert [free.take(), free.take()] == [1, 0]
 
 
-def test_discarding_what_is_not_free_changes_nothing() -> None:
+def test_discarding_units_that_are_not_free_changes_nothing() -> None:
     free = FreeUnits(3)
     free.discard(2)
     free.add(1, 0)
@@ -465,7 +465,7 @@ def test_discarding_what_is_not_free_changes_nothing() -> None:
         free.take()
 
 
-def test_a_machine_without_units_has_none_free() -> None:
+def test_a_machine_without_units_has_no_free_units() -> None:
     free = FreeUnits(0)
     assert (len(free), list(free)) == (0, [])
     with pytest.raises(IndexError):

@@ -112,7 +112,7 @@ def test_tables_are_the_formula_at_every_count(problem: Problem) -> None:
     ("jmin", "held", "kept"),
     [(1, 0, 0), (1, 3, 3), (1, 6, 4), (3, 2, 0), (3, 3, 3), (0, 0, 0), (0, 2, 2)],
 )
-def test_keeping_is_what_bounds_allow_of_what_is_held(jmin: int, held: int, kept: int) -> None:
+def test_keeping_is_limited_by_the_bounds_of_jobs(jmin: int, held: int, kept: int) -> None:
     assert keep(Problem(6, 10.0, (job(jmin=jmin, jmax=4),), (held,))) == (kept,)
 
 
@@ -121,7 +121,7 @@ def test_keeping_is_what_bounds_allow_of_what_is_held(jmin: int, held: int, kept
 
 @settings(max_examples=300, deadline=None)
 @given(problems(max_jobs=4, max_units=7))
-def test_exact_reaches_what_full_enumeration_reaches(problem: Problem) -> None:
+def test_exact_reaches_the_optimum_of_full_enumeration(problem: Problem) -> None:
     tables = [
         [
             (n, v)
@@ -261,14 +261,14 @@ def straight(name: str) -> Job:
         (3, (flat("a", weight=0.0), straight("b")), (0, 3), (0, 3)),
     ],
 )
-def test_among_equals_a_job_keeps_what_it_has_else_takes_least(
+def test_among_equals_a_job_keeps_its_units_or_takes_the_fewest(
     units: int, jobs: tuple[Job, ...], current: tuple[int, ...], expected: tuple[int, ...]
 ) -> None:
     problem = Problem(units, 10.0, jobs, current)
     assert solve(problem, backend="exact").counts == expected
 
 
-def test_a_tie_is_kept_only_if_nobody_else_can_use_the_units() -> None:
+def test_a_tie_is_kept_only_if_no_other_job_can_use_the_units() -> None:
     # c is worth as much on 2 units as on its 5, and the others gain 10/s with each of the 3 that it gives back.
     problem = Problem(8, 10.0, (straight("a"), straight("b"), flat("c", os=[0, 22, 22])), (2, 1, 5))
     solution = solve(problem, backend="exact")
@@ -304,7 +304,7 @@ def tying_problems(draw: st.DrawFn) -> Problem:
 
 @settings(deadline=None, max_examples=400)
 @given(tying_problems())
-def test_nobody_moves_where_keeping_all_is_best(problem: Problem) -> None:
+def test_no_job_moves_if_keeping_everything_is_best(problem: Problem) -> None:
     solution = solve(problem, backend="exact")
     if worth_of(problem, problem.current) == solution.objective:
         assert solution.counts == problem.current
@@ -341,7 +341,7 @@ def test_a_job_whose_jmin_exceeds_the_units_gets_nothing() -> None:
     assert (solution.counts, solution.objective) == ((0, 3), 250.0)
 
 
-def test_a_job_left_below_its_jmin_lets_go_of_what_it_holds() -> None:
+def test_a_job_left_below_its_jmin_releases_its_units() -> None:
     # Two units of a's were taken back: it cannot run on the one left, and there are no more.
     solution = solve(Problem(2, 10.0, (job("a", jmin=3), job("b")), (1, 1)), backend="exact")
     assert (solution.counts, solution.objective) == ((0, 2), 180.0)

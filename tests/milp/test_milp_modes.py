@@ -89,7 +89,7 @@ def test_modes_share_no_count_and_miss_none(jmin: int, held: int, most: int) -> 
         ([0, 1e300], 1, 6, [1, 6]),
     ],
 )
-def test_a_breakpoint_between_whole_numbers_becomes_the_two_beside_it(
+def test_a_fractional_breakpoint_becomes_its_two_whole_neighbours(
     ns: list[float], low: int, high: int, expected: list[int]
 ) -> None:
     assert break_points(np.array(ns, dtype=float), low, high) == expected
@@ -424,7 +424,7 @@ def test_an_absurd_time_limit_yields_an_answer_no_worse_than_keeping(
     assert_fair_under_limits(problem, process, gap=0.0, time_limit=time_limit)
 
 
-def test_no_time_at_all_keeps_what_jobs_have(process: SolverProcess) -> None:
+def test_without_any_time_jobs_keep_their_units(process: SolverProcess) -> None:
     jobs = tuple(shaped(f"j{i}", "convex") for i in range(8))
     problem = Problem(60, 40.0, jobs, (5, 0, 9, 1, 0, 0, 7, 2))
     solution = solve(problem, backend="cbc", ties="solver", process=process, time_limit=1e-9)
@@ -469,7 +469,7 @@ def test_models_of_equal_problems_are_equal(problem: Problem) -> None:
     assert build(problem).model == build(again).model
 
 
-def test_a_table_entry_is_worth_what_the_formula_says_at_the_kinks() -> None:
+def test_a_table_entry_has_the_value_of_the_formula_at_the_kinks() -> None:
     # The model is built at breakpoints only: a job whose kinks lie between whole numbers must not lose the tops.
     job = shaped("a", "step between whole numbers")
     problem = Problem(12, 40.0, (job,), (4,))

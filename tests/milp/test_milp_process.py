@@ -146,7 +146,7 @@ def test_a_worker_killed_between_solves_costs_at_most_one_answer(process: Solver
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
-def test_a_worker_that_dies_during_a_solve_is_told_by_its_signal(process: SolverProcess, number: int) -> None:
+def test_a_worker_that_dies_during_a_solve_is_reported_with_its_signal(process: SolverProcess, number: int) -> None:
     ask(process)
     worker = pid_of(process)
     os.kill(worker, signal.SIGSTOP)  # so that the question waits for sure
@@ -469,7 +469,7 @@ def test_a_negative_answer_is_not_believed() -> None:
 
 @pytest.mark.parametrize("factor", [1.0001, 1e6, float("inf"), float("nan")])
 @pytest.mark.parametrize("status", ["optimal", "feasible"])
-def test_a_wrong_objective_is_not_believed(factor: float, status: str) -> None:
+def test_an_invalid_objective_is_rejected(factor: float, status: str) -> None:
     def lie(model: LinearModel) -> LinearAnswer:
         true = honest(model, feasible_x(PROBLEM, (3, 2)))
         return LinearAnswer(status, true.x, true.objective * factor, true.bound)
@@ -491,7 +491,7 @@ def test_an_answer_worth_more_than_claimed_is_kept(factor: float, status: str) -
     assert solution.bound == pytest.approx(OPTIMUM)
 
 
-def test_a_bound_below_what_the_answer_is_worth_proves_nothing() -> None:
+def test_a_bound_below_the_value_of_the_answer_proves_nothing() -> None:
     def lie(model: LinearModel) -> LinearAnswer:
         true = honest(model, feasible_x(PROBLEM, (3, 2)))
         return LinearAnswer("optimal", true.x, true.objective * 0.9, true.objective * 0.9)
@@ -532,7 +532,7 @@ def test_an_optimum_worse_than_keeping_is_not_believed_however_small_the_objecti
     assert_fell_back(problem, solution, "but keeping has")
 
 
-def test_a_wrong_objective_is_not_believed_however_small() -> None:
+def test_even_a_slightly_invalid_objective_is_rejected() -> None:
     small = tuple(Job(one.name, 1, 4, one.ns, one.os * 1e-12, one.tcup, one.tcdw) for one in PROBLEM.jobs)
     problem = Problem(5, 120.0, small, PROBLEM.current)
     x = feasible_x(problem, (1, 3))
@@ -555,7 +555,7 @@ def test_a_false_infeasibility_is_not_believed(status: str) -> None:
     ],
     ids=["NaN", "inf", "one number", "no numbers"],
 )
-def test_an_answer_that_is_no_answer_is_not_believed(garble: Callable[[np.ndarray], np.ndarray]) -> None:
+def test_an_invalid_answer_is_rejected(garble: Callable[[np.ndarray], np.ndarray]) -> None:
     def lie(model: LinearModel) -> LinearAnswer:
         return LinearAnswer("optimal", garble(feasible_x(PROBLEM, (3, 2))), OPTIMUM, OPTIMUM)
 
@@ -586,7 +586,7 @@ def test_without_an_incumbent_everybody_keeps() -> None:
 
 
 @pytest.mark.parametrize("bound", [float("nan"), float("inf"), 1e300, -1e300, 0.0])
-def test_a_nonsensical_bound_is_replaced_by_one_that_is_finite(bound: float) -> None:
+def test_an_invalid_bound_is_replaced_by_a_finite_one(bound: float) -> None:
     lie = hear(PROBLEM, lambda model: honest(model, feasible_x(PROBLEM, (1, 3)), "feasible", bound), time_limit=1)
     assert lie.objective <= lie.bound <= sum(float(table.max()) for table in value_tables(PROBLEM))
 
@@ -760,7 +760,7 @@ def test_a_forked_child_does_not_end_its_parents_worker() -> None:
     )
 
 
-def test_a_pool_of_forked_workers_solves_alike() -> None:
+def test_a_pool_of_forked_workers_gives_the_same_answers() -> None:
     run(
         """
         import multiprocessing
@@ -796,7 +796,7 @@ def test_a_forked_child_warns_of_nothing() -> None:
 
 
 @pytest.mark.parametrize("path", [None, "", ".", f"{os.pathsep}/nowhere"])
-def test_nothing_beside_the_users_data_is_imported_by_the_solver_process(tmp_path: Path, path: str | None) -> None:
+def test_the_solver_process_imports_nothing_from_the_folder_of_the_users_data(tmp_path: Path, path: str | None) -> None:
     for name in ("mip", "cffi", "bisect", "traceback", "sitecustomize", "usercustomize"):
         code = f"from pathlib import Path; Path({str(tmp_path)!r}, '{name}.ran').touch()\nraise ImportError('stray')\n"
         (tmp_path / f"{name}.py").write_text(code)

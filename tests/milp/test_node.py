@@ -94,7 +94,7 @@ def test_with_the_published_big_m_a_jmin_above_it_makes_all_infeasible(process, 
     assert answered(process, problem, strict=True)[0] == status
 
 
-def test_nobody_gains_and_loses_nodes_at_once(process):
+def test_no_job_gains_and_loses_nodes_at_once(process):
     # Even where that costs nothing: each job keeps all it has or takes nothing new.
     problem = Problem(6, 10.0, (ramp("a", jmax=3), ramp("b", jmax=4)), (3, 1))
     built = node.build(problem)
@@ -126,7 +126,7 @@ def test_the_stalling_cost_model_is_the_same_in_both(process):
     assert answered(process, problem) == ("optimal", solve_exact(problem)) == ("optimal", (8, 2))
 
 
-def test_nobody_pretends_to_grow_or_shrink_where_that_would_pay(process):
+def test_no_job_pretends_to_grow_or_shrink(process):
     # At a negative rate a rescale earns: a would like to be up without gaining, b to be down without losing.
     a = Job("a", 1, 1, np.array([0, 1]), np.array([0, -1]), 12.0, 0.0)
     b = Job("b", 1, 2, np.array([0, 1, 2]), np.array([-9, -1, -1]), 0.0, 0.5)

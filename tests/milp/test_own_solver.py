@@ -104,7 +104,7 @@ def test_a_broken_package_is_named_and_hides_no_other(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_package_whose_look_at_the_machine_raises_is_not_available(
+def test_a_package_whose_available_raises_is_not_available(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     body = WHOLE.format(stated="'own', ('modes',), ()", available="raise OSError('no licence server')", answer="...")

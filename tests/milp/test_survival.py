@@ -86,7 +86,7 @@ def test_a_worker_lost_in_a_replay_costs_one_decision_each_time(worker: SolverPr
 
 
 @pytest.mark.parametrize("lie", ["infeasible", "worse", "claim", "nan", "short"])
-def test_wrong_answers_in_a_replay_are_replaced(
+def test_invalid_answers_in_a_replay_are_replaced(
     worker: SolverProcess, monkeypatch: pytest.MonkeyPatch, lie: Literal["infeasible", "worse", "claim", "nan", "short"]
 ) -> None:
     asked = lied = 0

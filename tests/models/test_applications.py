@@ -119,7 +119,7 @@ def test_bad_folders_name_the_place(folder: Path, file: str, text: str, message:
     assert str(folder) in str(error.value)
 
 
-def test_missing_files_are_told(folder: Path) -> None:
+def test_missing_files_are_reported(folder: Path) -> None:
     for path in folder.glob("validation-*"):
         path.unlink()
     with pytest.raises(InputError, match=r"no validation-M\.csv"):

@@ -359,12 +359,12 @@ def test_messages_are_short_and_do_not_act_on_a_terminal() -> None:
     assert printable("Straße 北京 ق") == "Straße 北京 ق"
 
 
-def test_sizes_are_told_in_units() -> None:
+def test_sizes_are_reported_in_units() -> None:
     assert [readable(size) for size in (5, 2048, 3 * MIB, 1 << 30)] == ["5 bytes", "2 KiB", "3 MiB", "1 GiB"]
 
 
 @pytest.mark.parametrize("args", [["solve", "-"], ["ingest", "auto", "-", "-o", "t.parquet"]])
-def test_a_closed_standard_input_is_told(tmp_path: Path, args: list[str]) -> None:
+def test_a_closed_standard_input_is_reported(tmp_path: Path, args: list[str]) -> None:
     command = [sys.executable, "-c", "from bft.replay.cli import main; main()", *args]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False,
                           preexec_fn=lambda: os.close(0))  # fmt: skip
@@ -427,7 +427,7 @@ def test_few_rows_of_many_nodes_do_not_fill_the_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["name", "id"])
-def test_what_a_problem_names_at_any_length_is_told_in_short(
+def test_long_names_of_a_problem_are_shortened_in_messages(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
     long = "x" * 5_000_000

@@ -640,7 +640,7 @@ def test_tables_of_spreadsheets_are_read(text: str, tmp_path: Path) -> None:
         (SHEET.replace(";xi_b", ";xi_a"), "column xi_a: the header line has two columns of this name"),
     ],
 )
-def test_what_is_wrong_with_a_table_of_a_spreadsheet(text: str, message: str, tmp_path: Path) -> None:
+def test_invalid_tables_of_a_spreadsheet(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "xi.csv"
     path.write_text(text)
     with pytest.raises(InputError) as caught:

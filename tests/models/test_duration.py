@@ -151,7 +151,7 @@ def test_the_order_of_the_past_does_not_matter(jobs: pd.DataFrame, random: Any) 
     np.testing.assert_allclose(inputs(jobs, jobs), inputs(jobs, jobs.iloc[order]), rtol=1e-12)
 
 
-def test_a_job_knows_nothing_of_itself() -> None:
+def test_a_job_has_no_ratio_with_itself() -> None:
     job = pd.DataFrame({"user": ["a"], "gpu_num": [1], "submit_time": [START], "duration": [0]})
     assert inputs(job, job, ())["user_count"].tolist() == [0.0]
 
@@ -164,7 +164,7 @@ def test_finish_times_count_where_they_are_given() -> None:
     assert inputs(soon, queued)["user_count"].iloc[0] == 0
 
 
-def test_dates_seconds_and_zones_say_the_same() -> None:
+def test_dates_seconds_and_zones_give_the_same_instants() -> None:
     jobs = log(50)
     stamps = jobs.assign(submit_time=pd.to_datetime(jobs["submit_time"], unit="s", utc=True))
     shown = jobs.assign(submit_time=stamps["submit_time"].dt.tz_convert("Asia/Tokyo").map(str))
@@ -174,7 +174,7 @@ def test_dates_seconds_and_zones_say_the_same() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_tells_long_users_from_short_ones(kind: str) -> None:
+def test_each_kind_distinguishes_users_with_long_and_short_jobs(kind: str) -> None:
     jobs = log(900)
     later = jobs["submit_time"] > START + 14 * DAY_S
     model = DurationEstimator.train(jobs[~later], kind=kind)
@@ -193,7 +193,7 @@ def test_durations_of_the_jobs_predicted_are_not_looked_at() -> None:
     assert (model.predict(later, past=later) != expected).any()
 
 
-def test_later_jobs_profit_from_what_was_learnt_from() -> None:
+def test_later_jobs_profit_from_earlier_ones() -> None:
     jobs = log(400)
     model = DurationEstimator.train(jobs[:300])
     assert (model.inputs(jobs[300:])[:, model.features.index("user_count")] > 0).all()
@@ -240,7 +240,7 @@ def test_predictions_stay_durations_whatever_a_regressor_says(says: float) -> No
         (lambda t: t[:0], "j.csv: has no rows"),
     ],
 )
-def test_what_cannot_be_learnt_from_is_told_where(change: Any, message: str) -> None:
+def test_unusable_rows_for_learning_are_reported_with_their_place(change: Any, message: str) -> None:
     with pytest.raises(InputError) as caught:
         DurationEstimator.train(change(log()), source="j.csv")
     assert str(caught.value).startswith(message)

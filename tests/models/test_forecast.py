@@ -140,7 +140,7 @@ def test_slots_may_be_counted_from_jobs() -> None:
         (lambda t: t[:160], "11 rows to learn from, expected at least 20"),
     ],
 )
-def test_what_cannot_be_learnt_from_is_told_where(change: Any, message: str) -> None:
+def test_unusable_rows_for_learning_are_reported_with_their_place(change: Any, message: str) -> None:
     with pytest.raises(InputError) as caught:
         Forecaster.train(change(series(400)), source="s.csv")
     assert str(caught.value).startswith(message)

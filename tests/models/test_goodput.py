@@ -158,7 +158,7 @@ def test_the_fit_is_deterministic() -> None:
         ({"gradient_s": [math.nan, 1]}, "gradient_s: expected numbers > 0, but entry 1 is nan"),
     ],
 )
-def test_bad_observations_are_told(change: dict[str, list[float]], message: str) -> None:
+def test_bad_observations_are_reported(change: dict[str, list[float]], message: str) -> None:
     good = {"nodes": [1.0, 1.0], "replicas": [1.0, 2.0], "atomic": [8.0, 8.0], "step_s": [1.0, 1.0]}
     with pytest.raises(ValueError, match=message):
         Observations(**{name: np.array(values) for name, values in {**good, **change}.items()})

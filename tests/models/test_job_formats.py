@@ -119,7 +119,7 @@ def test_jobs_that_need_nothing_are_left_out(tmp_path: Path) -> None:
         ("job_id,num_gpu,submit_time,duration,spread_slowdown\na,2,0,1,0.5\n", "row 1, column spread_slowdown, job a"),
     ],
 )
-def test_what_is_wrong_with_a_trace_of_tiresias(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_traces_of_tiresias(tmp_path: Path, text: str, said: str) -> None:
     assert said in refused(read_tiresias_jobs, written(tmp_path, "t.csv", text))
 
 
@@ -196,7 +196,7 @@ def test_a_workload_may_be_compressed(tmp_path: Path) -> None:
         ("2 10 5 100 1 -1 -1 -1 1 -1 1 7 2 3 4 1 -1 -1", "row 7, job 2: the name appears twice, first in row 6"),
     ],
 )
-def test_what_is_wrong_with_a_workload(tmp_path: Path, line: str, said: str) -> None:
+def test_invalid_workloads(tmp_path: Path, line: str, said: str) -> None:
     lines = SWF.splitlines()
     assert said in refused(read_swf_jobs, written(tmp_path, "log.swf", "\n".join([*lines[:5], line, *lines[6:]])))
 
@@ -270,10 +270,10 @@ def test_clocks_that_are_put_back_do_not_shorten_jobs(tmp_path: Path) -> None:
         (json.dumps([entry("a", attempt("noon", None, 1))]), "row 1, column start_time, job a"),
     ],
 )
-def test_what_is_wrong_with_a_log_of_philly(tmp_path: Path, content: str, said: str) -> None:
+def test_invalid_logs_of_philly(tmp_path: Path, content: str, said: str) -> None:
     assert said in refused(read_philly_jobs, written(tmp_path, "cluster_job_log", content))
 
 
-def test_a_zone_that_is_none(tmp_path: Path) -> None:
+def test_an_invalid_zone(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no time zone 'Mars'"):
         read_philly_jobs(written(tmp_path, "log", "[]"), zone="Mars")

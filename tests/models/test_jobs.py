@@ -390,7 +390,7 @@ WRONG: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("column", "value"), WRONG, ids=lambda value: repr(value)[:40])
-def test_a_wrong_cell_is_named_by_file_row_column_and_job(column: str, value: Any) -> None:
+def test_an_invalid_cell_is_named_by_file_row_column_and_job(column: str, value: Any) -> None:
     frame = table({}, {}, {})
     frame[column] = [*([ROW.get(column, 1 if column == "Jreq" else None)] * 2), value]
     with pytest.raises(InputError) as caught:
@@ -499,7 +499,7 @@ def test_a_job_without_a_curve_is_named(tmp_path: Path) -> None:
     assert (caught.value.file, caught.value.job) == (curves, "job1")
 
 
-def test_a_wrong_bound_is_named_in_the_file_of_the_bounds(tmp_path: Path) -> None:
+def test_an_invalid_bound_is_named_in_the_file_of_the_bounds(tmp_path: Path) -> None:
     bounds, curves = published(tmp_path, table({}, {"Pmax": -3}))
     with pytest.raises(InputError) as caught:
         read_published_jobs(bounds, curves)
@@ -507,7 +507,7 @@ def test_a_wrong_bound_is_named_in_the_file_of_the_bounds(tmp_path: Path) -> Non
     assert (error.file, error.row, error.column, error.job) == (str(bounds), 2, "Pmax", "job1")
 
 
-def test_a_wrong_curve_is_named_in_the_file_and_row_of_the_curves(tmp_path: Path) -> None:
+def test_an_invalid_curve_is_named_in_the_file_and_row_of_the_curves(tmp_path: Path) -> None:
     frame = table({}, {}, {"Ps": [0, -1, 2, 3]})
     bounds, curves = published(tmp_path, frame, frame.set_index("name")[CURVES].iloc[::-1])
     with pytest.raises(InputError) as caught:
@@ -529,7 +529,7 @@ def test_a_name_twice_in_one_of_the_pair_is_named(tmp_path: Path, which: str) ->
     assert (Path(str(caught.value.file)).stem, caught.value.row, caught.value.job) == (which, 3, "job0")
 
 
-def test_a_pair_in_the_wrong_order_is_an_error(tmp_path: Path) -> None:
+def test_a_pair_in_reverse_order_is_an_error(tmp_path: Path) -> None:
     bounds, curves = published(tmp_path, table({}))
     with pytest.raises(InputError, match=r"curves\.pkl: missing columns Tcup"):
         read_published_jobs(curves, bounds)

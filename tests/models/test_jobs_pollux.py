@@ -70,14 +70,14 @@ def test_the_curve_takes_as_long_as_the_training(applications: Path) -> None:
         (",0,toy,1,64", "column name: expected a name"),
     ],
 )
-def test_a_wrong_cell_is_named(applications: Path, row: str, message: str) -> None:
+def test_an_invalid_cell_is_named(applications: Path, row: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         workload(applications, row)
     assert message in str(caught.value)
     assert "row 1" in str(caught.value)
 
 
-def test_wrong_files_are_named(applications: Path, tmp_path: Path) -> None:
+def test_invalid_files_are_named(applications: Path, tmp_path: Path) -> None:
     table = tmp_path / "jobs.csv"
     with pytest.raises(InputError, match="no such file"):
         read_pollux_jobs(table, applications)

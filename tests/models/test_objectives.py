@@ -155,7 +155,7 @@ def test_ageing_takes_at_most_its_cap_of_what_every_other_allocation_is_worth(ca
     st.integers(0, 3),
     st.sampled_from([0.0, 12.0]),
 )
-def test_of_equal_jobs_none_that_waits_is_passed_by_one_submitted_later(
+def test_a_waiting_job_is_not_overtaken_by_an_equal_one_submitted_later(
     jobs: list[tuple[int, int]], free: int, tcdw_s: float
 ) -> None:
     hours, cap, tfwd_s = 4.0, 1.5, 60.0

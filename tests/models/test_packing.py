@@ -75,7 +75,7 @@ def test_features_are_of_the_solo_run_and_not_of_its_score() -> None:
     assert (analyser.scores(frame.drop(columns=["label", "model"])) == told).all()
 
 
-def test_a_rule_is_found_and_shuffled_labels_leave_nothing_to_find() -> None:
+def test_a_rule_is_learned_and_shuffled_labels_teach_nothing() -> None:
     frame = profiles(400)
     assert (leave_one_model_out(frame) == frame["label"]).mean() > 0.9
     mixed = frame.assign(label=np.random.default_rng(1).permutation(frame["label"]))
@@ -142,13 +142,13 @@ def test_steps_that_change_nothing_are_not_told() -> None:
         (lambda t: t[:0], "p.csv: has no rows"),
     ],
 )
-def test_what_cannot_be_learnt_from_is_told_where(change: Any, message: str) -> None:
+def test_unusable_rows_for_learning_are_reported_with_their_place(change: Any, message: str) -> None:
     with pytest.raises(InputError) as caught:
         PackingAnalyser.train(change(profiles()), source="p.csv")
     assert str(caught.value).startswith(message)
 
 
-def test_pairs_that_cannot_be_scored_are_told_where() -> None:
+def test_pairs_that_cannot_be_scored_are_reported_with_their_row() -> None:
     rows = pd.DataFrame([pair(1, 1), pair(1, 1)])
     with pytest.raises(InputError, match="missing column speed2; expected model1"):
         sharing_scores(rows.drop(columns="speed2"))

@@ -56,7 +56,7 @@ def test_what_is_learnt_does_not_depend_on_the_order_of_rows(kind: str) -> None:
     assert learnt.to_document() == again.to_document()
 
 
-def test_data_that_are_none_are_refused() -> None:
+def test_invalid_data_are_refused() -> None:
     x, y = data()
     for wrong in ((x[:, 0], y), (x, y[1:]), (x, np.full(len(y), np.nan))):
         with pytest.raises(ValueError, match="expected finite x of shape"):
@@ -138,7 +138,7 @@ def test_unknown_kind_is_refused() -> None:
 @pytest.mark.parametrize(
     ("kind", "module"), [("ga2m", "interpret.glassbox"), ("lightgbm", "lightgbm"), ("xgboost", "xgboost")]
 )
-def test_a_missing_library_is_told_with_its_remedy(kind: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_reported_with_its_remedy(kind: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, module, None)
     with pytest.raises(InputError, match=r"which is not installed \(pip install interpret-core lightgbm "):
         fit_regressor(kind, *data())

@@ -787,7 +787,7 @@ def test_fixtures_of_every_generation_are_there() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(PICKLES.glob("*.pkl")), ids=lambda path: path.name)
-def test_pickles_of_older_pandas_hold_what_was_put_in(path: Path) -> None:
+def test_pickles_of_older_pandas_keep_their_content(path: Path) -> None:
     frame = read(path.read_bytes())
     expected = EXPECTED[path.name.split("-")[0]]()
     assert list(frame.columns) == list(expected.columns)

@@ -251,7 +251,7 @@ def test_trees_that_lead_in_a_circle_are_refused(name: str, tmp_path: Path) -> N
         ),
     ],
 )
-def test_other_documents_are_refused_by_what_they_are(change: Any, message: str, tmp_path: Path) -> None:
+def test_other_documents_are_refused_by_their_kind(change: Any, message: str, tmp_path: Path) -> None:
     told = document("packing")
     change(told)
     file = tmp_path / "m.json"
@@ -303,7 +303,7 @@ def test_files_that_are_no_models_are_refused(content: bytes, message: str, tmp_
     assert str(caught.value).startswith(f"{file}: {message}")
 
 
-def test_no_file_and_a_folder_are_told(tmp_path: Path) -> None:
+def test_no_file_and_a_folder_are_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nothing: no such file"):
         read_model(tmp_path / "nothing")
     with pytest.raises(InputError, match="is a directory, expected a file"):

@@ -61,7 +61,7 @@ def test_the_piecewise_curve_goes_through_the_medians() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_points_beyond_what_was_measured_are_marked(kind: Kind) -> None:
+def test_points_outside_the_measured_range_are_marked(kind: Kind) -> None:
     fit = fit_scalability(measured([2, 4, 8], [20, 35, 60], batch=32), kind, sizes=[1, 2, 4, 8, 9, 64])
     assert fit.kind == kind
     assert fit.extrapolated.tolist() == [False, True, False, False, False, True, True]
@@ -121,7 +121,7 @@ def test_a_model_that_needs_batch_sizes_says_so() -> None:
         ([1, 1, 2], [10, 10.5, 19], None),
     ],
 )
-def test_doubtful_measurements_are_told(units: list[float], rates: list[float], warning: str | None) -> None:
+def test_doubtful_measurements_are_reported(units: list[float], rates: list[float], warning: str | None) -> None:
     assert fit_scalability(measured(units, rates)).warnings == (() if warning is None else (warning,))
 
 
@@ -144,7 +144,7 @@ def test_fits_with_fewer_sizes_than_parameters_fall_back_to_piecewise(
     assert f"{kind} goes through any {needed} sizes" in just.warnings[0]
 
 
-def test_what_the_throughput_model_did_not_see_is_told() -> None:
+def test_unmeasured_placements_of_the_throughput_model_are_reported() -> None:
     assert (
         "synchronisation was seen at 2 units only"
         in fit_scalability(measured([2, 2], [20, 21], batch=32), "throughput", sizes=[2, 64]).warnings[0]
@@ -250,7 +250,7 @@ def law(p1: float, sigma: float, n: float) -> float:
 
 
 @given(concave, st.lists(st.integers(1, 64), min_size=1, max_size=20))
-def test_hope_never_falls_short_beyond_what_was_seen(truth: tuple[float, float], sizes: list[int]) -> None:
+def test_an_optimistic_curve_never_underestimates_unseen_sizes(truth: tuple[float, float], sizes: list[int]) -> None:
     online = OnlineCurve()
     for size in sizes:
         online.observe(size, law(*truth, size), 60.0)

@@ -26,7 +26,7 @@ SKEWED = {"vgg19", "vgg16", "vgg11", "alexnet"}
 
 
 @pytest.mark.parametrize("model", PUBLISHED)
-def test_published_models_are_told_apart(model: str) -> None:
+def test_published_models_are_distinguished(model: str) -> None:
     assert (largest_share(PUBLISHED[model]) >= THRESHOLD) == (model in SKEWED)
 
 

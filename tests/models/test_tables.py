@@ -122,7 +122,9 @@ def test_a_file_of_noise_is_refused(suffix: str, tmp_path: Path) -> None:
         (gzip.compress(parquet(), mtime=0), "a Parquet file", [".csv.gz", ".pkl.gz"]),
     ],
 )
-def test_what_a_misnamed_file_is_instead_is_said(data: bytes, what: str, suffixes: list[str], tmp_path: Path) -> None:
+def test_the_real_kind_of_a_misnamed_file_is_reported(
+    data: bytes, what: str, suffixes: list[str], tmp_path: Path
+) -> None:
     for suffix in suffixes:
         text = complaint(written(tmp_path / f"jobs{suffix}", data))
         assert what in text
@@ -142,7 +144,7 @@ def test_a_name_without_suffix_means_the_published_file_beside_it(tmp_path: Path
     assert len(read_table(tmp_path / "summit.v1")) == 2
 
 
-def test_missing_directories_and_unknown_suffixes_are_told_apart(tmp_path: Path) -> None:
+def test_missing_directories_and_unknown_suffixes_are_distinguished(tmp_path: Path) -> None:
     text = complaint(tmp_path / "jobs.csv")
     assert "no such file" in text
     assert "beside" not in text
@@ -158,7 +160,7 @@ def test_missing_directories_and_unknown_suffixes_are_told_apart(tmp_path: Path)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+def test_a_file_that_may_not_be_read_is_reported(tmp_path: Path) -> None:
     path = written(tmp_path / "jobs.csv", CSV)
     path.chmod(0)
     assert "cannot be read: Permission denied" in complaint(path)
@@ -185,7 +187,7 @@ def test_an_archive_of_several_tables_is_refused_naming_them(tmp_path: Path) -> 
     assert "a.pkl, folder/b.csv" in text
 
 
-def test_an_archive_of_no_table_is_refused_naming_what_it_holds(tmp_path: Path) -> None:
+def test_an_archive_without_a_table_is_refused_with_a_list_of_its_files(tmp_path: Path) -> None:
     assert "it holds README" in complaint(written(tmp_path / "t.tar.gz", archive({"README": b"x"})))
     assert "it holds nothing" in complaint(written(tmp_path / "t.tgz", archive({})))
 
@@ -283,7 +285,7 @@ def test_csv_from_a_spreadsheet_has_a_mark_and_other_ends_of_lines(tmp_path: Pat
         (b'a,b\n1,"2\n', "not a readable CSV file"),
     ],
 )
-def test_csv_that_is_none_is_refused(data: bytes, what: str, tmp_path: Path) -> None:
+def test_invalid_csv_is_refused(data: bytes, what: str, tmp_path: Path) -> None:
     assert what in complaint(written(tmp_path / "x.csv", data))
     assert what in complaint(written(tmp_path / "x.csv.gz", gzip.compress(data)))
 
@@ -319,7 +321,7 @@ def test_jsonl_keeps_lists_and_nested_objects_and_fills_gaps(tmp_path: Path) -> 
         (b"\n\n", None, "is empty"),
     ],
 )
-def test_jsonl_that_is_none_is_refused_by_row(data: bytes, row: int | None, what: str, tmp_path: Path) -> None:
+def test_invalid_jsonl_is_refused_with_its_row(data: bytes, row: int | None, what: str, tmp_path: Path) -> None:
     text = complaint(written(tmp_path / "x.jsonl", data))
     assert what in text
     assert row is None or f"row {row}" in text

@@ -97,7 +97,7 @@ def test_samples_a_step_follow_from_both_rates() -> None:
     assert read_step_times(["step 3 step_time=2 | global batch size: 256"], warmup=0).throughput()[0] == 128
 
 
-def test_unknown_samples_are_told() -> None:
+def test_unknown_samples_are_reported() -> None:
     with pytest.raises(ValueError, match="give the batch size"):
         read_step_times(["step_time=2"], warmup=0).throughput()
 
@@ -148,7 +148,7 @@ def test_whole_seconds_are_added_up_until_they_tell_a_step() -> None:
     assert "whole seconds" in found.notes[0]
 
 
-def test_a_step_counter_that_starts_anew_makes_no_step() -> None:
+def test_a_step_counter_that_restarts_gives_no_step() -> None:
     lines = [f"2021-02-10 20:2{epoch}:{second:02d}.0 it {second}" for epoch in range(2) for second in range(5)]
     found = read_step_times(lines, warmup=0)
     assert found.seconds.tolist() == [1.0] * 8
@@ -227,7 +227,7 @@ def test_epoch_seconds_are_stamps_too() -> None:
         (r"lost (?P<seconds>\w+)", "tells no step times that the pattern finds"),
     ],
 )
-def test_bad_patterns_are_told(pattern: str, message: str) -> None:
+def test_bad_patterns_are_reported(pattern: str, message: str) -> None:
     with pytest.raises(InputError) as error:
         read_step_times(["took long"], pattern)
     assert message in str(error.value)
@@ -344,7 +344,7 @@ def test_a_time_that_rises_counts_from_the_start() -> None:
     assert "taken as the seconds since the start" in found.notes[0]
 
 
-def test_evaluation_and_epochs_are_told_apart_and_named() -> None:
+def test_evaluation_and_epochs_are_distinguished_and_named() -> None:
     lines = [f"train step {k} step_time=0.5 val_loss 2.3" for k in range(20)]
     lines += [f"Validation: step {k} step_time=0.1" for k in range(30)]
     lines += [f"sanity check step_time=0.1 {k}" for k in range(3)] + ["epoch_time=10.5", "eval_step_time=0.1"]
@@ -354,7 +354,7 @@ def test_evaluation_and_epochs_are_told_apart_and_named() -> None:
     assert found.unused == ("34 with evaluation (line 21)", "1 with the time of an epoch (line 54)")
 
 
-def test_bars_without_a_name_are_told_apart_by_their_ends() -> None:
+def test_bars_without_a_name_are_distinguished_by_their_ends() -> None:
     train = [f" 4%|▌    | {k}/1000 [00:55<01:07,  8.00it/s]" for k in range(20)]
     evaluation = [f" 4%|▌    | {k}/63 [00:55<01:07, 80.00it/s]" for k in range(40)]
     found = read_step_times([*train, *evaluation], warmup=0)
@@ -374,7 +374,7 @@ def test_tokens_are_no_samples() -> None:
     assert "a sample here is a token" in found.notes[0]
 
 
-def test_time_stamps_that_disagree_are_told() -> None:
+def test_time_stamps_that_disagree_are_reported() -> None:
     lines = stamped("step {k} step_time=20")
     assert "by the time stamps a step takes 0.5 s, by step_time 20 s" in read_step_times(lines).notes
     assert not read_step_times(stamped("step {k} step_time=0.4")).notes

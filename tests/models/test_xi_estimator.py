@@ -228,7 +228,7 @@ def test_merged_rows_are_canonical_and_idempotent(rows: list[Measurement]) -> No
     assert all(min(row.xi_a, row.xi_b) >= 1 for row in once)
 
 
-def test_an_estimated_table_keeps_what_was_measured_and_tells_the_rest() -> None:
+def test_an_estimated_table_keeps_measurements_and_flags_estimates() -> None:
     measured = merged([*grid(), Measurement("c", "c", 1.5, 1.6, 32, 32)])
     estimator = XiEstimator(measured)
     kinds = [("a", 48.0), ("a", 32.0), ("b", 32.0), ("c", None)]

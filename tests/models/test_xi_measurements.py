@@ -132,7 +132,7 @@ def test_solo_and_twin_logs_that_time_different_things_are_refused(tmp_path: Pat
         read_measurements([table(tmp_path, "model_a,log_a,model_b,log_b\n" + rows)])
 
 
-def test_what_of_a_log_was_not_used_is_told(tmp_path: Path) -> None:
+def test_unused_lines_of_a_log_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("step_time=0.5\n" * 30 + "Validation: step_time=0.1\n")
     rows = "a,a.log,,\na,a.log,a,a.log\n"
     notes = read_measurements([table(tmp_path, "model_a,log_a,model_b,log_b\n" + rows)]).notes

@@ -45,7 +45,7 @@ def test_the_bound_is_never_below_a_measurement_and_never_falls(
     assert 0 <= low <= high * (1 + 1e-12)
 
 
-def test_one_batch_size_tells_no_slope_so_the_bound_is_the_worst_case() -> None:
+def test_with_one_batch_size_the_memory_bound_is_the_worst_case() -> None:
     table = UnitMemory([("m", 32.0, 4.0)])
     assert [table.bound_gib("m", batch) for batch in (8, 32, 64)] == [4.0, 4.0, 8.0]
     assert table.bound_gib("other", 32) is None
@@ -69,7 +69,7 @@ def test_two_fit_by_their_sum_and_a_margin() -> None:
         ("model,batch,memory_gib\n", "has no rows"),
     ],
 )
-def test_a_table_of_memory_that_is_none_is_named(tmp_path: Path, text: str, told: str) -> None:
+def test_an_invalid_memory_table_is_named(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "memory.csv").write_text(text)
     with pytest.raises(InputError, match=told):
         read_unit_memory(tmp_path / "memory.csv")

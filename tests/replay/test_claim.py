@@ -52,7 +52,7 @@ def test_a_second_run_into_a_folder_fails_while_the_first_is_under_way(here: Pat
     assert set(names(here / "run")) >= FILES
 
 
-def test_of_runs_started_together_one_wins_and_the_others_say_so(here: Path) -> None:
+def test_among_runs_started_together_one_wins_and_the_others_report_it(here: Path) -> None:
     together = [
         subprocess.Popen(
             [*SCRIPT, *ARGS, "-maxJ", str(most)], stderr=subprocess.PIPE, text=True, stdout=subprocess.PIPE
@@ -82,7 +82,7 @@ def test_a_claim_ends_with_its_holder_and_leaves_no_folder_behind(here: Path) ->
     assert names(here) == ["run"]
 
 
-def test_a_run_through_a_link_and_one_beside_it_are_two_into_one_folder(here: Path) -> None:
+def test_runs_through_a_link_and_directly_compete_for_one_folder(here: Path) -> None:
     (here / "real").mkdir()
     (here / "link").symlink_to(here / "real")
     with claimed(here / "link"), pytest.raises(InputError, match="another replay"), claimed(here / "real"):
@@ -123,7 +123,7 @@ def killed_while_replacing(more: str) -> None:
     [(KILLED.format(count=1), True), (KILLED.format(count=2), False), (KILLED.format(count=3), False), (SHUTIL, False)],
     ids=["between the renames", "after them", "notes brought over", "before the earlier run is removed"],
 )
-def test_a_kill_while_an_earlier_run_is_replaced_loses_none(
+def test_a_kill_during_the_replacement_of_a_run_loses_neither_run(
     here: Path, more: str, back: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     killed_while_replacing(more)

@@ -27,13 +27,13 @@ def environment(seed: int, **given: Any) -> ReplayEnv:
 
 
 @pytest.mark.parametrize(("seed", "given"), [(0, {}), (1, {"max_jobs": 20}), (2, {"clairvoyant": True})])
-def test_it_is_what_gymnasium_wants(seed: int, given: dict[str, Any]) -> None:
+def test_it_passes_the_check_of_gymnasium(seed: int, given: dict[str, Any]) -> None:
     check_env(environment(seed, **given), skip_render_check=True)
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("by", ["equal-share", "milp"])
-def test_a_policy_that_drives_it_gets_what_it_gets_in_a_replay(by: str, seed: int) -> None:
+def test_a_policy_that_drives_the_environment_has_the_outcome_of_a_replay(by: str, seed: int) -> None:
     def policy() -> Policy:
         return EqualShare() if by == "equal-share" else MilpPolicy(120.0, SolverOptions("exact"))
 
@@ -55,7 +55,7 @@ def test_a_policy_that_drives_it_gets_what_it_gets_in_a_replay(by: str, seed: in
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3])
-def test_any_action_can_be_carried_out_and_what_is_seen_lies_within_bounds(seed: int) -> None:
+def test_any_action_can_be_carried_out_and_observations_are_within_bounds(seed: int) -> None:
     env = environment(seed, clairvoyant=True)
     env.action_space.seed(seed)
     observation, _ = env.reset()

@@ -127,7 +127,7 @@ def test_spread_submissions_keep_the_first_and_their_order_and_scale_the_distanc
     assert [job.tsub_ns for job in jobs.spread(1.0)] == instants
 
 
-def test_spread_submissions_are_said_and_must_stay_within_the_calendar(
+def test_spread_submissions_are_reported_and_must_stay_within_the_calendar(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     give([elastic("a"), elastic("b", at=600)])
@@ -177,7 +177,7 @@ def test_a_job_that_can_never_run_does_not_starve_those_behind_it(
     assert jobs["start"].isna().to_dict() == {"first": False, "wide": True, "behind": False, "last": False}
 
 
-def test_cap_runs_a_job_that_is_too_large_on_what_there_is(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cap_runs_an_oversized_job_on_the_available_units(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     give(WIDE)
     said = Said([*INPUT, "--policy", "fifo", "--oversized", "cap"], capsys)
     assert said.everywhere("wide (10); they run on 4 (--oversized cap)")
@@ -285,7 +285,7 @@ LEFT_OUT = {
 
 
 @pytest.mark.parametrize("kind", LEFT_OUT)
-def test_rows_that_a_reader_leaves_out_are_said_and_recorded(
+def test_rows_that_a_reader_leaves_out_are_reported_and_recorded(
     here: Path, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text, expected = LEFT_OUT[kind]
@@ -360,7 +360,7 @@ def test_options_of_a_trace_have_no_effect_on_a_cluster(here: Path, capsys: pyte
 # --- backends ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_backend_that_is_not_there_is_refused_before_anything_is_read(
+def test_an_unavailable_backend_is_refused_before_any_file_is_read(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As where the extra is not installed.
@@ -374,7 +374,7 @@ def test_a_backend_that_is_not_there_is_refused_before_anything_is_read(
     assert Said([*INPUT, "--policy", "fifo", "--backend", "highs"], capsys).code == 0
 
 
-def test_formats_have_a_guess_at_what_was_meant_too(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_format_gets_a_suggestion_too(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = Said(["ingest", "slrum", "log.txt", "-o", "trace.parquet"], capsys)
     assert (said.code, "did you mean 'slurm'?" in said.err) == (2, True)
     Path("idle.csv").write_text("node,start,end,state\na,2021-02-10T00:00:00Z,2021-02-10T01:00:00Z,idle\n")

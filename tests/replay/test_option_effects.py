@@ -160,7 +160,7 @@ def said(args: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str,
 
 
 @pytest.mark.parametrize("field", CASES)
-def test_an_option_changes_what_a_run_says_and_is_recorded(
+def test_an_option_changes_the_result_and_is_recorded(
     here: Path, field: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     both, before, after, recorded = CASES[field]

@@ -109,7 +109,7 @@ AT_ODDS: list[tuple[dict[str, Any], list[str], str]] = [
 
 
 @pytest.mark.parametrize(("field", "value", "args", "expected"), WRONG, ids=lambda each: str(each)[:40])
-def test_a_wrong_value_is_the_same_error_in_python_and_on_the_command_line(
+def test_an_invalid_value_is_the_same_error_in_python_and_on_the_command_line(
     field: str, value: Any, args: list[str], expected: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     more = {"policy": "fifo"} if field == "policy_options" and isinstance(value, dict) else {}

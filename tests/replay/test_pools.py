@@ -107,13 +107,13 @@ def test_the_window_of_pools_is_that_of_all_and_each_offers_its_units_throughout
         ("vc,nodes,units_per_node\nq,1,4\n", "virtual cluster 'p' is none of q"),
     ],
 )
-def test_a_wrong_cluster_file_is_told_by_row_and_column(tmp_path: Path, text: str, told: str) -> None:
+def test_an_invalid_cluster_file_is_reported_with_row_and_column(tmp_path: Path, text: str, told: str) -> None:
     job = replace(rigid_job("a", 3), vc="p")
     with pytest.raises(InputError, match=told):
         cluster_pools(sizes(tmp_path, text), JobTable((job,)))
 
 
-def test_a_cluster_of_jsonl_with_numbers_beyond_floats_is_told(tmp_path: Path) -> None:
+def test_a_cluster_of_jsonl_with_numbers_beyond_floats_is_reported(tmp_path: Path) -> None:
     for number in ("1" + "0" * 400, "1e400", "NaN", "null", "[1]", "true"):
         path = tmp_path / "vcs.jsonl"
         path.write_text(f'{{"vc": "p", "nodes": {number}, "units_per_node": 4}}\n')
@@ -134,7 +134,7 @@ def test_a_cluster_beyond_any_machine_is_refused_before_it_is_made(
     assert peak < 32 << 20
 
 
-def test_what_is_neither_a_size_nor_a_file_is_told() -> None:
+def test_a_cluster_that_is_neither_a_size_nor_a_file_is_reported() -> None:
     for cluster in ("8by8", "8x", "no.csv", "-1x3"):
         with pytest.raises(InputError, match="NODESxUNITS"):
             cluster_pools(cluster, JobTable((rigid_job(),)))
@@ -172,6 +172,6 @@ def test_a_cluster_is_replayed_from_the_command_line(tmp_path: Path, capsys: pyt
         (["--jobs", "x.csv", "--jobs-format", "punch-cards"], "--jobs-format"),
     ],
 )
-def test_what_does_not_go_together_is_told(options: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_contradicting_options_are_reported(options: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(options) == 2
     assert told in capsys.readouterr().err

@@ -351,7 +351,7 @@ def test_a_trace_without_events_logs_nothing(tmp_path):
     assert (tmp_path / "step-logs.csv").read_text() == ",".join(STEP_LOG_COLUMNS) + "\n"
 
 
-def test_progress_is_told_and_a_run_can_be_stopped():
+def test_progress_is_reported_and_a_run_can_be_stopped():
     trace, jobs = busy_trace()
     told: list[tuple[int, int]] = []
     run = replay_reference(

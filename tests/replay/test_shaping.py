@@ -166,7 +166,7 @@ def test_each_option_draws_for_itself_and_follows_the_seed() -> None:
     assert instants() == [each.tsub_ns for each in jobs]
 
 
-def test_nobody_is_submitted_beyond_the_calendar() -> None:
+def test_no_job_is_submitted_beyond_the_calendar() -> None:
     jobs = JobTable((job("a", 0), job("b", 1)))
     for options, flag in ((Options(arrival="poisson:1e-9"), "--arrival"), (Options(repeat=9999), "--repeat")):
         far = replace(jobs, jobs=(jobs.jobs[0], job("b", 80 * 365 * 86_400)))
@@ -175,7 +175,7 @@ def test_nobody_is_submitted_beyond_the_calendar() -> None:
     assert jobs_per_hour(Options(arrival="poisson:1e-9").arrival or "") == 1e-9
 
 
-def test_what_shapes_a_workload_is_said_and_recorded(
+def test_changes_to_a_workload_are_reported_and_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

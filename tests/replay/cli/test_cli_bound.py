@@ -14,7 +14,9 @@ from bft.replay.cli.main import run
 EXACT = ["--backend", "exact", "--no-u"]
 
 
-def test_a_replay_says_how_near_it_comes_and_its_page_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replay_and_its_page_report_the_share_of_the_bound(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["bound", "--json", "-maxJ", "0"]) == 0
     bounds = json.loads(capsys.readouterr().out)
     assert bounds["outcome"] == min(bounds["fluid"], bounds["unit_time"])

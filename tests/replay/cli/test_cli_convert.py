@@ -45,7 +45,7 @@ def replayed(name: str, *args: str) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".csv.gz"])
-def test_a_converted_trace_replays_alike(here: Path, capsys: pytest.CaptureFixture[str], suffix: str) -> None:
+def test_a_converted_trace_gives_the_same_replay(here: Path, capsys: pytest.CaptureFixture[str], suffix: str) -> None:
     assert run(["convert", "trace.pkl", "-o", f"native{suffix}"]) == 0
     out, err = capsys.readouterr()
     idle = pd.read_pickle("trace.pkl").to_numpy()
@@ -83,7 +83,7 @@ def test_a_converted_trace_counts_the_rows_that_skip_rows_and_compat_count(
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
-def test_a_converted_pair_replays_alike(here: Path, capsys: pytest.CaptureFixture[str], suffix: str) -> None:
+def test_a_converted_pair_gives_the_same_replay(here: Path, capsys: pytest.CaptureFixture[str], suffix: str) -> None:
     assert run(["convert", "bd.pkl", "sc.pkl", "-o", f"jobs{suffix}"]) == 0
     assert capsys.readouterr() == (f"jobs{suffix}: 4 jobs\n", "")
     pair = replayed("a", "-ndmap", "trace.pkl", "-bdfn", "bd.pkl", "-scfn", "sc.pkl")
@@ -169,7 +169,7 @@ def test_unsorted_rows_need_sort(here: Path, capsys: pytest.CaptureFixture[str])
         (["text.csv", "-o", "x.csv"], ["text.csv", "not a node trace"]),
     ],
 )
-def test_wrong_input_is_told_and_nothing_written(
+def test_invalid_input_is_reported_and_nothing_written(
     here: Path, capsys: pytest.CaptureFixture[str], args: list[str], told: list[str]
 ) -> None:
     Path("text.csv").write_text("a,b\n1,2\n")

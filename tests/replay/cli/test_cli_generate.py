@@ -49,7 +49,7 @@ def test_what_is_generated_can_be_replayed(trace: str, jobs: str, capsys: pytest
     assert metrics["jobs_finished"] > 0
 
 
-def test_all_forms_replay_alike() -> None:
+def test_all_forms_give_the_same_replay() -> None:
     results = []
     for suffix, jobs in ((".parquet", ".parquet"), (".csv", ".jsonl"), (".csv.gz", ".csv")):
         assert run([*TRACE, "-o", f"t{suffix}"]) == 0
@@ -104,7 +104,7 @@ def test_folders_that_lack_are_made(command: list[str]) -> None:
         (["generate", "nodes"], [], ["'nodes'"]),
     ],
 )
-def test_wrong_input_is_told_and_nothing_written(
+def test_invalid_input_is_reported_and_nothing_written(
     here: Path, capsys: pytest.CaptureFixture[str], command: list[str], args: list[str], told: list[str]
 ) -> None:
     Path("file").write_text("")

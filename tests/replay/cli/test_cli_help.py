@@ -134,7 +134,7 @@ def test_the_tab_key_completes_files_where_an_option_takes_one(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_says_nothing_but_completions(shell: str) -> None:
+def test_completion_prints_only_completions(shell: str) -> None:
     def call(instruction: str, **more: str) -> str:
         environment = {**os.environ, "_BFT_REPLAY_COMPLETE": instruction, **more}
         done = subprocess.run([str(BFT)], env=environment, capture_output=True, text=True, timeout=AMPLE_S, check=False)
@@ -163,7 +163,7 @@ def test_completion_says_nothing_but_completions(shell: str) -> None:
         (["--preset", "bets"], "did you mean 'best'?"),
     ],
 )
-def test_an_unknown_word_is_answered_by_what_may_have_been_meant(
+def test_an_unknown_word_gets_a_suggestion(
     args: list[str], message: str, capsys: pytest.CaptureFixture[str], here: Path
 ) -> None:
     assert run(args) == 2

@@ -112,7 +112,7 @@ def test_times_are_local(here: Path) -> None:
     assert Path("b.csv").read_bytes() == Path("u.csv").read_bytes()
 
 
-def test_without_a_zone_the_guess_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_zone_the_guess_is_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["ingest", "slurm", "jobs.sacct", "-o", "t.csv"]) == 0
     assert "--tz names the machine's" in capsys.readouterr().out
 
@@ -149,7 +149,7 @@ def test_without_a_zone_the_guess_is_told(here: Path, capsys: pytest.CaptureFixt
         (["slurm", "jobs.sacct", "--recipe", "moab"], "no recipe for 'moab'"),
     ],
 )
-def test_wrong_input(here: Path, capsys: pytest.CaptureFixture[str], args: list[str], what: str) -> None:
+def test_invalid_input(here: Path, capsys: pytest.CaptureFixture[str], args: list[str], what: str) -> None:
     Path("empty").touch()
     Path("binary").write_bytes(b"\x7fELF" + bytes(range(256)))
     Path("odd").write_text("hello\nworld\n")

@@ -62,7 +62,7 @@ def test_the_report_tells_error_efficiency_and_what_is_beyond(capsys: pytest.Cap
     assert "warning: b: not monotone: 8 units give 30 samples/s, 4 give 36" in told.err.splitlines()
 
 
-def test_jmax_of_a_falling_curve_is_its_peak_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_jmax_of_a_falling_curve_is_its_peak_with_a_note(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["jobs", "fit", "runs.csv", "-o", "jobs.csv", *SUBMIT]) == 0
     assert "note: b: falls beyond its peak, 36 samples/s at 4 units and 30 at 8: Jmax is 4" in capsys.readouterr().err
     table = read_jobs("jobs.csv")
@@ -70,7 +70,7 @@ def test_jmax_of_a_falling_curve_is_its_peak_and_said(capsys: pytest.CaptureFixt
     assert table.jobs[1].scalability.ns.tolist() == [0, 2, 4, 8], "what was measured stays in the curve"
 
 
-def test_a_law_with_too_few_sizes_is_said_not_to_be_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fit_with_too_few_sizes_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     Path("two.csv").write_text("units,throughput\n1,100\n2,150\n")
     assert run(["jobs", "fit", "two.csv", "--model", "usl", "--max", "64", "--curves", "points.csv"]) == 0
     told = capsys.readouterr()
@@ -79,7 +79,7 @@ def test_a_law_with_too_few_sizes_is_said_not_to_be_one(capsys: pytest.CaptureFi
     assert pd.read_csv("points.csv").throughput.tolist() == [100, *[150] * 6]
 
 
-def test_options_without_effect_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_without_effect_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["jobs", "fit", "runs.csv", "--batch-size", "64", "--units-per-node", "4"]) == 0
     told = capsys.readouterr().err
     assert "--batch-size has no effect" in told
@@ -117,7 +117,7 @@ def test_logs_are_measurements(capsys: pytest.CaptureFixture[str]) -> None:
     assert pd.read_csv("points.csv").throughput.tolist() == [128, 512]
 
 
-def test_what_a_log_was_read_by_and_what_was_not_used_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_used_and_unused_lines_of_a_log_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     lines = [f"step {k:,} step_time=0.50 samples/s: 256" for k in range(40)]
     lines += ["Validation: step_time=0.1"] * 7 + ["epoch_time: 20.5", "0 tokens/s"]
     Path("a.log").write_text("\n".join(lines))
@@ -130,7 +130,7 @@ def test_what_a_log_was_read_by_and_what_was_not_used_is_said(capsys: pytest.Cap
     assert "note: a.log: the log states 128 samples a step; 64 were given, and count" in told
 
 
-def test_a_log_in_which_nothing_is_certain_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_without_certain_step_times_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     Path("a.log").write_text("".join(f"2024-03-05 00:00:{k:02d} alive, {10 * k} done\n" for k in range(40)))
     given = ["jobs", "fit", "--log", "a.log", "--units", "2", "--batch-size", "64"]
     assert run(given) == 2
@@ -190,7 +190,7 @@ def test_patterns_of_users_reach_the_log(capsys: pytest.CaptureFixture[str]) -> 
         (["--log", "none.log", "--units", "1"], "none.log: no such file"),
     ],
 )
-def test_bad_input_is_told_and_leaves_nothing(
+def test_bad_input_is_reported_and_leaves_nothing(
     here: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log("train.log", 0.5)
@@ -231,7 +231,7 @@ def test_job_tables_learn_their_skew(capsys: pytest.CaptureFixture[str]) -> None
         (["layers.csv", "--threshold", "nan"], "expected a finite number"),
     ],
 )
-def test_bad_skew_input_is_told_and_leaves_nothing(
+def test_bad_skew_input_is_reported_and_leaves_nothing(
     here: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("other.csv").write_text(RUNS.replace("a,", "x,").replace("b,", "y,"))

@@ -104,7 +104,7 @@ def test_packing_is_evaluated_by_models_left_out(here: Path, capsys: pytest.Capt
         (("durations", "none.csv"), "none.csv: no such file"),
     ],
 )
-def test_bad_tables_are_told_and_leave_nothing(args: tuple[str, str], message: str, here: Path) -> None:
+def test_bad_tables_are_reported_and_leave_nothing(args: tuple[str, str], message: str, here: Path) -> None:
     before = sorted(here.iterdir())
     with pytest.raises(InputError) as caught:
         run("train", *args, "-o", "out/m.json")

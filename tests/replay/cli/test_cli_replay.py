@@ -290,7 +290,7 @@ def test_variables_have_the_long_names_win_over_the_config_and_lose_to_flags(
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_wrong_variable_is_an_error(
+def test_an_invalid_variable_is_an_error(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BFT_REPLAY_REPLAY_MAX_JOBS", "many")
@@ -317,7 +317,7 @@ def test_a_wrong_variable_is_an_error(
         ('name = "a\\u0000b"\n', ["name", "UTF-8"]),
     ],
 )
-def test_a_wrong_config_is_told_by_file_and_key(
+def test_an_invalid_config_is_reported_with_file_and_key(
     here: Path, capsys: pytest.CaptureFixture[str], content: str, told: list[str]
 ) -> None:
     Path("site.toml").write_text(content)
@@ -327,7 +327,7 @@ def test_a_wrong_config_is_told_by_file_and_key(
 @pytest.mark.parametrize(
     ("name", "told"), [("nope.toml", "no such file"), (".", "directory"), ("trace.pkl", "not TOML")]
 )
-def test_a_config_that_cannot_be_read_is_told(
+def test_a_config_that_cannot_be_read_is_reported(
     here: Path, capsys: pytest.CaptureFixture[str], name: str, told: str
 ) -> None:
     refused(capsys, [*INPUT, "--config", name], name, told)
@@ -423,7 +423,7 @@ def test_print_0_writes_the_log_and_is_silent(here: Path, capsys: pytest.Capture
     assert not Path("debug-itrOut/timing.json").read_text().count(str(here))
 
 
-def test_print_0_and_json_give_the_log_and_nothing_but_json(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_0_and_json_write_the_log_and_print_only_json(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*INPUT, "-print", "0", "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out) == summary()
@@ -594,7 +594,7 @@ def test_a_second_interrupt_ends_at_once_and_leaves_nothing_behind(here: Path) -
     assert [path.name for path in here.iterdir() if path.name.startswith(".")] == []
 
 
-def test_an_interrupt_during_the_replay_for_u_is_told_too(here: Path) -> None:
+def test_an_interrupt_during_the_replay_for_u_is_reported_too(here: Path) -> None:
     # The main replay is short, the dedicated one is held until the interrupt has come.
     slow = (
         "import os, signal, bft.replay.results.dedicated as dedicated\n"
@@ -636,7 +636,7 @@ def test_an_interrupt_while_inputs_are_read_ends_at_once_and_leaves_nothing(
     assert sorted(path.name for path in here.iterdir()) == before
 
 
-def test_an_end_of_file_that_nobody_expected_is_no_interrupt(here: Path) -> None:
+def test_an_unexpected_end_of_file_is_no_interrupt(here: Path) -> None:
     broken = (
         "import bft.replay.run as run\n"
         "def load(*_):\n"
@@ -693,13 +693,13 @@ def test_an_end_of_file_that_nobody_expected_is_no_interrupt(here: Path) -> None
         (["extra"], ["extra"]),
     ],
 )
-def test_a_wrong_option_is_named_with_what_was_expected(
+def test_an_invalid_option_is_named_with_what_was_expected(
     here: Path, capsys: pytest.CaptureFixture[str], args: list[str], told: list[str]
 ) -> None:
     refused(capsys, [*INPUT, *args], *told)
 
 
-def test_an_unknown_command_is_told_with_those_that_exist(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_command_is_reported_with_the_existing_ones(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     refused(capsys, ["frobnicate"], "'frobnicate'", "replay", "solve", "trace", "convert", "generate")
     refused(capsys, ["trace.pkl"], "bft-replay -ndmap trace.pkl")
 
@@ -836,7 +836,7 @@ def wrong_trace(case: str) -> tuple[str, list[str]]:
         "truncated parquet", "truncated pickle", "truncated gzip", "truncated tar", "empty matrix",
     ],
 )  # fmt: skip
-def test_a_wrong_trace_is_refused_by_place(here: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
+def test_an_invalid_trace_is_refused_by_place(here: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
     name, told = wrong_trace(case)
     refused(capsys, ["-ndmap", name, "--jobs", "jobs.csv", "--backend", "exact"], name, *told)
 
@@ -929,7 +929,7 @@ def wrong_jobs(case: str) -> tuple[pd.DataFrame, list[str]]:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("pair", [False, True], ids=["native", "pair"])
-def test_wrong_jobs_are_refused_by_row_column_and_job(
+def test_invalid_jobs_are_refused_by_row_column_and_job(
     here: Path, capsys: pytest.CaptureFixture[str], case: str, pair: bool
 ) -> None:
     jobs, told = wrong_jobs(case)
@@ -979,6 +979,6 @@ def test_a_jmax_beyond_the_curve_is_noted_once(here: Path, capsys: pytest.Captur
     assert capsys.readouterr().err.count("5 jobs have a Jmax beyond") == 1
 
 
-def test_a_trace_of_which_nothing_is_left_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_without_remaining_nodes_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     refused(capsys, [*INPUT, "--skip-rows", "40"], "--skip-rows 40", "40 rows")
     refused(capsys, [*INPUT, "--skip-rows", "39"], "no time passes", "2021-02-10T00:39:00")

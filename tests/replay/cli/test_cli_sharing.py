@@ -86,7 +86,7 @@ def test_limits_on_sharing_are_kept(inputs: list[str], never: list[str], capsys:
     assert metrics("never")["outcome"] == metrics("alone")["outcome"]
 
 
-def test_ratios_by_units_are_said(inputs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_ratios_by_units_are_reported(inputs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     Path("sized.csv").write_text("model_a,model_b,units,xi_a,xi_b\na,b,1,1.1,1.1\na,b,8,1.8,1.8\n")
     assert run([*inputs, "-name", "sized", "--xi", "sized.csv"]) == 0
     told = capsys.readouterr().err
@@ -95,7 +95,7 @@ def test_ratios_by_units_are_said(inputs: list[str], capsys: pytest.CaptureFixtu
     assert "as many units" not in capsys.readouterr().err
 
 
-def test_a_pair_of_which_one_ratio_is_beyond_xi_max_is_left_out(inputs: list[str]) -> None:
+def test_a_pair_with_one_ratio_above_xi_max_is_left_out(inputs: list[str]) -> None:
     Path("xi.csv").write_text("model_a,model_b,xi_a,xi_b\na,b,1.3,1.05\n")
     assert run([*inputs, "-name", "alone", "--backend", "exact"]) == 0
     assert run([*inputs, "-name", "beyond", "--xi", "xi.csv", "--xi-max", "1.1"]) == 0
@@ -131,7 +131,7 @@ def test_what_does_not_fit_together_is_refused(
 
 
 @pytest.mark.parametrize("wrong", ["nan", "-1", "0", "much"])
-def test_a_ratio_that_is_none_is_named_with_row_and_column(
+def test_an_invalid_ratio_is_named_with_row_and_column(
     inputs: list[str], wrong: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("xi.csv").write_text(XI + f"b,b,1.1,{wrong}\n")
@@ -147,7 +147,7 @@ def test_ratios_below_one_are_noise_and_told(inputs: list[str], capsys: pytest.C
 
 @pytest.mark.parametrize("formulation", ["modes", "node"])
 @pytest.mark.parametrize("backend", ["cbc", "highs", "scipy", "gurobi"])
-def test_every_backend_and_formulation_replays_alike(inputs: list[str], backend: str, formulation: str) -> None:
+def test_every_backend_and_formulation_gives_the_same_replay(inputs: list[str], backend: str, formulation: str) -> None:
     pytest.importorskip({"highs": "highspy", "gurobi": "gurobipy"}.get(backend, "mip"))
     assert run([*inputs, "-name", "exact", "--backend", "exact"]) == 0
     assert run([*inputs, "-name", "other", "--backend", backend, "--formulation", formulation, "--verify"]) == 0

@@ -188,7 +188,7 @@ def test_what_is_not_json_is_refused(
         (["p.json", "-o", "p.json/answer"], ["p.json/answer", "cannot be written"]),
     ],
 )
-def test_a_wrong_command_is_told(
+def test_an_invalid_command_is_reported(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -60,7 +60,7 @@ def without_backend(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("backend", OTHERS)
-def test_a_part_of_the_bundled_trace_is_replayed_alike_by_all_backends(runs: Path, backend: str) -> None:
+def test_all_backends_give_the_same_replay_of_part_of_the_bundled_trace(runs: Path, backend: str) -> None:
     options = (*PART, "-nN", "60")
     assert_alike_but_for_the_backend(replayed(runs, "exact", *options), replayed(runs, backend, *options))
 
@@ -119,7 +119,7 @@ def test_ties_are_recorded_and_verified_answers_counted(runs: Path) -> None:
         assert found["metrics"]["verify_mismatches"] == 0
 
 
-def test_where_ties_canonical_has_no_effect_that_is_said(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ties_canonical_without_effect_is_reported(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = [*PART, "-nN", "25", "--gap", "0.01"]
     assert run([*given, "--out", str(runs / "gap")]) == 0
     assert "--ties canonical has no effect with --gap" in capsys.readouterr().err

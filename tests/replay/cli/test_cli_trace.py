@@ -48,7 +48,7 @@ def test_info_as_json_counts_right(trace: str, capsys: pytest.CaptureFixture[str
     assert found["notes"] == ["1 rows equal to their predecessor were dropped"]
 
 
-def test_info_for_people_tells_the_same(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_for_people_shows_the_same(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["trace", "info", trace]) == 0
     out = capsys.readouterr().out
     for text in ("3 (1 never idle)", "4 (3 joins, 1 leaves)", "50.0% of all", "mean 1.5, max 2", "33.3%", "dropped"):
@@ -88,7 +88,7 @@ def test_part_of_the_nodes_and_rows(trace: str, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("command", ["info", "show"])
 @pytest.mark.parametrize("form", [[], ["--json"]])
-def test_a_trace_that_is_never_idle_is_shown_all_the_same(
+def test_a_trace_that_is_never_idle_is_shown_too(
     trace: str, capsys: pytest.CaptureFixture[str], command: str, form: list[str]
 ) -> None:
     assert run(["trace", command, trace, "-nis", "2", *form]) == 0
@@ -109,7 +109,7 @@ def test_a_trace_that_is_never_idle_is_shown_all_the_same(
         (["{backwards}"], ["row 2", "order of time", "--sort"]),
     ],
 )
-def test_wrong_input_is_told(
+def test_invalid_input_is_reported(
     trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, args: list[str], told: list[str]
 ) -> None:
     backwards = tmp_path / "backwards.csv"

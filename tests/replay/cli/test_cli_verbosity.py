@@ -77,7 +77,7 @@ def test_quiet_leaves_errors_only(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_checkpoints_are_said_with_v(capsys: pytest.CaptureFixture[str]) -> None:
+def test_checkpoints_are_reported_with_v(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(replay("--checkpoint-every", "1e9", "-v")) == 0
     assert re.search(r"^info: checkpoint written: .*out\.checkpoint\.json, \d+ bytes$", capsys.readouterr().err, re.M)
     assert run(replay("--checkpoint-every", "1e9")) == 0
@@ -89,7 +89,7 @@ def test_both_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "give either --verbose or --quiet" in capsys.readouterr().err
 
 
-def test_fallbacks_and_solver_processes_are_said_with_v(tmp_path: Path) -> None:
+def test_fallbacks_and_solver_processes_are_reported_with_v(tmp_path: Path) -> None:
     body = """
 import os
 from bft.milp import Availability
@@ -113,7 +113,7 @@ class own:
     assert "info:" not in call("solve", "problem.json", "--backend", "own").stderr
 
 
-def test_a_solver_process_that_grew_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_solver_process_that_grew_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     curve = {"ns": np.array([0.0, 4.0]), "os": np.array([0.0, 40.0]), "tcup": 1.0, "tcdw": 1.0}
     process = SolverProcess(recycle_bytes=-1)
     with caplog.at_level(logging.INFO, logger="bft"):

@@ -95,7 +95,7 @@ def test_build_merges_both_sides_and_repeats_byte_by_byte(folder: Path, capsys: 
         (["measure", "--", "no-such-program", "--", "b"], "no-such-program) cannot be started: No such file"),
     ],
 )
-def test_bad_input_is_told_and_writes_nothing(
+def test_bad_input_is_reported_and_writes_nothing(
     folder: Path, command: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("wrong.csv").write_text(MEASUREMENTS.replace("0.5", "fast"))
@@ -196,7 +196,7 @@ def test_a_picture_has_the_same_bytes_each_time(folder: Path) -> None:
     assert Path("one.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_picture_without_matplotlib_tells_what_to_install(
+def test_a_picture_without_matplotlib_names_the_package_to_install(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
@@ -235,7 +235,7 @@ def test_measure_runs_both_and_adds_a_row(folder: Path, capsys: pytest.CaptureFi
     ],
     ids=["fails", "ends early", "says nothing of use", "says nothing", "hangs", "floods"],
 )
-def test_a_command_that_cannot_be_measured_is_told_with_the_end_of_its_output(
+def test_a_command_that_cannot_be_measured_is_reported_with_the_end_of_its_output(
     folder: Path, a: list[str], b: list[str], told: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = [*QUICK[:-1], "5"] if "time limit" in told else QUICK

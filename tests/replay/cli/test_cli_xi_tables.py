@@ -133,9 +133,7 @@ def test_memory_counts_above_what_was_in_use_before() -> None:
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def test_measure_reads_what_the_gpu_says_of_each_command_alone(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_measure_reads_the_gpu_for_each_command_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gpu(folder)
     commands = ["--", *loop(folder, 1024).split(), "--", *loop(folder, 512).split()]
     options = [*QUICK, "--gpu", "nvidia-smi", "--devices", "0", "--sample-every", "0.2"]

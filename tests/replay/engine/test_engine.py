@@ -368,7 +368,7 @@ def test_a_stall_that_the_end_cuts_leaves_nothing_done() -> None:
         assert record.work == 0.0
 
 
-def test_a_change_during_a_stall_stalls_anew() -> None:
+def test_a_change_during_a_stall_starts_a_new_stall() -> None:
     policy = Asks(at_times({0: [1], 3: [2]}))
     trace = world([(0, "a", 1), (3, "b", 1)], 20)
     (record,) = replay(trace, [make(up=5)], policy, cost_model="stall").records

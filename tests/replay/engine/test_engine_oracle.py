@@ -400,7 +400,7 @@ def agree(trace: NodeTrace, jobs: JobTable, policy: Policy, rules: Rules) -> Non
 
 @settings(max_examples=150, deadline=None)
 @given(traces(), tables(), rules, st.integers(0, 9))
-def test_a_whimsical_replay_is_what_the_second_simulator_finds(
+def test_a_random_replay_equals_that_of_the_second_simulator(
     trace: NodeTrace, jobs: JobTable, rules: Rules, seed: int
 ) -> None:
     agree(trace, jobs, Whimsical(seed), rules)
@@ -408,7 +408,7 @@ def test_a_whimsical_replay_is_what_the_second_simulator_finds(
 
 @settings(max_examples=150, deadline=None)
 @given(traces(), tables(), rules, st.integers(0, 9))
-def test_a_whimsical_replay_of_rigid_jobs_is_what_the_second_simulator_finds(
+def test_a_random_replay_of_rigid_jobs_equals_that_of_the_second_simulator(
     trace: NodeTrace, jobs: JobTable, rules: Rules, seed: int
 ) -> None:
     agree(trace, jobs, WhimsicalRigid(seed), rules)
@@ -416,7 +416,7 @@ def test_a_whimsical_replay_of_rigid_jobs_is_what_the_second_simulator_finds(
 
 @settings(max_examples=100, deadline=None)
 @given(traces(), tables(), rules)
-def test_an_equal_share_replay_is_what_the_second_simulator_finds(
+def test_an_equal_share_replay_equals_that_of_the_second_simulator(
     trace: NodeTrace, jobs: JobTable, rules: Rules
 ) -> None:
     agree(trace, jobs, EqualShare(), rules)
@@ -424,13 +424,13 @@ def test_an_equal_share_replay_is_what_the_second_simulator_finds(
 
 @settings(max_examples=100, deadline=None)
 @given(traces(), tables(), rules, st.sampled_from([1.0, 10.0, 120.0]))
-def test_an_optimal_replay_is_what_the_second_simulator_finds(
+def test_an_optimal_replay_equals_that_of_the_second_simulator(
     trace: NodeTrace, jobs: JobTable, rules: Rules, tfwd: float
 ) -> None:
     agree(trace, jobs, MilpPolicy(tfwd, SolverOptions("exact"), cost_model=rules.cost_model), rules)
 
 
-def test_the_second_simulator_notices_a_wrong_finish() -> None:
+def test_the_second_simulator_notices_an_invalid_finish() -> None:
     """It can fail: an engine that charges nothing is found out."""
     trace = from_changes(
         ["a"], np.array([START]), np.array([0], dtype=np.int32), np.array([True]), end=START + 99 * SECOND

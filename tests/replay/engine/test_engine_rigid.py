@@ -99,7 +99,7 @@ def test_the_checkpoint_interval_says_how_much_is_lost(interval: float, lost: fl
     assert outcome.records[0].lost_to_preemption == pytest.approx(lost)
 
 
-def test_checkpoints_are_counted_anew_from_each_start() -> None:
+def test_checkpoints_are_counted_from_each_start() -> None:
     rules = Rules(checkpoint_interval_s=300)
     rows = [(0, "ab", 1), (350, "b", 0), (400, "b", 1), (750, "b", 0)]
     outcome = replayed(rows, 5000, [rigid_job()], Scripted(start_all, kind=Kind(rigid=True)), rules)
@@ -107,7 +107,7 @@ def test_checkpoints_are_counted_anew_from_each_start() -> None:
     assert outcome.records[0].work == pytest.approx(600)
 
 
-def test_a_job_that_its_policy_stops_loses_nothing_and_restarts_at_a_price() -> None:
+def test_a_job_stopped_by_its_policy_loses_nothing_but_pays_for_the_restart() -> None:
     def pause(state: State) -> Decision:
         seconds = (state.time_ns - START) / SECOND
         if seconds == 450:
@@ -124,7 +124,7 @@ def test_a_job_that_its_policy_stops_loses_nothing_and_restarts_at_a_price() -> 
     assert (record.starts, record.stops, record.rescales) == (2, 1, 1)
 
 
-def test_a_checkpoint_during_a_restart_saves_nothing_that_was_not_done() -> None:
+def test_a_checkpoint_during_a_restart_saves_only_work_that_was_done() -> None:
     rules = Rules(checkpoint_interval_s=100, start_overhead_s=150)
     outcome = replayed(
         [(0, "ab", 1), (190, "b", 0)], 5000, [rigid_job()], Scripted(start_all, kind=Kind(rigid=True)), rules
@@ -241,7 +241,7 @@ def test_only_a_clairvoyant_policy_sees_progress() -> None:
         assert seen == [0, 400, 800] if clairvoyant else all(math.isnan(p) for p in seen)
 
 
-def test_a_view_tells_what_has_been_done_for_a_job() -> None:
+def test_a_view_shows_the_work_and_service_of_a_job() -> None:
     policy = Scripted(lambda s: start_all(s).waking(s.time_ns + 400 * SECOND))
     clustered(1, 2, [rigid_job()], policy)
     last = policy.seen[-1].jobs[0]
@@ -249,14 +249,14 @@ def test_a_view_tells_what_has_been_done_for_a_job() -> None:
     assert (last.started_ns, last.since_ns, last.held) == (START, START, (0, 1))
 
 
-def test_a_policy_learns_once_who_has_finished_though_nobody_was_left_to_decide_about() -> None:
+def test_a_policy_is_informed_once_of_a_finish_without_other_jobs() -> None:
     policy = Scripted(start_all)
     clustered(1, 2, [rigid_job("a", 2, 100), rigid_job("b", 1, 50, at=500), rigid_job("c", 1, 50, at=510)], policy)
     told = [[(view.job.name, view.executed_s, view.unit_seconds) for view in state.finished] for state in policy.seen]
     assert told == [[], [("a", 100, 200)], [], [("b", 50, 50)]]
 
 
-def test_a_policy_learns_who_has_finished_though_nothing_was_idle_then() -> None:
+def test_a_policy_is_informed_of_a_finish_without_idle_units() -> None:
     jobs = [rigid_job("done", 1, 10), rigid_job("waits", 1, 100)]
     policy = Scripted(start_all)
     replayed([(0, "a", 1), (10, "a", 0), (20, "a", 1), (30, "b", 1)], 60, jobs, policy)
@@ -264,7 +264,7 @@ def test_a_policy_learns_who_has_finished_though_nothing_was_idle_then() -> None
     assert finished == {0: [], 20: ["done"], 30: []}
 
 
-def test_a_view_tells_when_a_leave_changed_its_units() -> None:
+def test_a_view_shows_when_a_leave_changed_its_units() -> None:
     policy = Scripted(lambda state: Decision(tuple(view.units or min(2, state.idle) for view in state.jobs)))
     replayed([(0, "ab", 1), (10, "b", 0), (20, "c", 1)], 30, [make(rates=[0, 1, 1])], policy)
     since = [view.since_ns for state in policy.seen for view in state.jobs]
@@ -298,7 +298,7 @@ def test_the_grid_of_checkpoints_begins_with_the_run_whatever_its_rates(
     assert record.work == pytest.approx(work)
 
 
-def test_a_job_may_sit_on_several_partners_and_goes_at_the_slowest_ones_pace() -> None:
+def test_a_job_may_share_with_several_partners_and_runs_at_the_slowest_rate() -> None:
     import pandas as pd
 
     rows = [("m", "a", 1.0, 2.0), ("m", "b", 1.0, 4.0), ("a", "b", 1.0, 1.0)]
@@ -345,7 +345,7 @@ class StepsProfile:
         return self.started[-1]
 
 
-def test_a_rate_that_changes_by_itself_wakes_nobody() -> None:
+def test_a_rate_that_changes_by_itself_triggers_no_decision() -> None:
     profile = StepsProfile()
     job = replace(rigid_job(), profile=profile)
     policy = Scripted(start_all)

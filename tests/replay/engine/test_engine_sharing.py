@@ -215,7 +215,7 @@ def test_a_pair_may_share_on_few_units_that_may_not_on_many() -> None:
         assert outcome.steps["rate"][0] == pytest.approx(rate)
 
 
-def test_after_a_leave_a_pair_is_charged_what_its_size_costs() -> None:
+def test_after_a_leave_a_pair_pays_the_ratio_of_its_new_size() -> None:
     """Both hold two units at 1.1; a unit leaves, and on one unit it is 2.0, which no decision might choose."""
     frame = pd.DataFrame(
         [("a", "b", 1.1, 1.1, 2), ("a", "b", 2.0, 2.0, 1)], columns=["model_a", "model_b", "xi_a", "xi_b", "units"]
@@ -319,7 +319,7 @@ def test_a_preemption_hits_both_that_share_and_each_pays_at_its_shared_rate() ->
     assert b.lost_to_preemption == pytest.approx(3.0 * 20 / 2.0)
 
 
-def test_nobody_shares_what_the_ratios_make_a_loss() -> None:
+def test_no_pair_shares_at_a_loss() -> None:
     between = rates(2.5, 2.5)
     outcome = Replay(
         always_idle(4, 0, 1000 * SECOND_NS),

@@ -109,7 +109,7 @@ def test_a_shrinking_job_leaves_the_nodes_that_it_uses_least() -> None:
 
 
 @pytest.mark.parametrize("per", [1, 4])
-def test_holdings_give_what_is_free_and_no_more(per: int) -> None:
+def test_holdings_give_only_free_units(per: int) -> None:
     holdings = Holdings(8, per)
     holdings.join(range(8), 0)
     taken = holdings.take(6)

@@ -118,7 +118,7 @@ def test_any_text_is_expanded_or_refused(text: str) -> None:
 
 
 @given(st.lists(lists() | st.text("n0123456789[]-,/ ", max_size=12), min_size=1))
-def test_looking_up_gives_what_expanding_gives_in_bounded_memory(texts: list[str]) -> None:
+def test_lookup_equals_expansion_in_bounded_memory(texts: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bft.replay.logs.hostlists.CACHE_BYTES", 2_000)
         collector = Collector()

@@ -171,7 +171,7 @@ def test_outages_in_a_log_of_intervals_do_not_widen_its_window(here: Path, capsy
     assert read_trace("t.parquet").duration_s == 20
 
 
-def test_events_that_do_not_touch_the_window_are_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_that_do_not_touch_the_window_are_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("jobs").write_text(
         f"{HEADER}\n1|n1|1|{stamp(0)}|{stamp(60)}|COMPLETED\n2|n1|1|{stamp(70)}|{stamp(90)}|COMPLETED\n"
     )
@@ -328,7 +328,7 @@ def test_what_makes_another_job(here: Path, capsys: pytest.CaptureFixture[str], 
     assert account["coverage"]["busy"] == pytest.approx(1 if what != "start" else 0.95)
 
 
-def test_two_ends_of_one_job_are_said_and_the_later_counts(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_ends_of_one_job_are_reported_and_the_later_counts(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     jobs = [("1", "n1", 0, 50), ("1", "n1", 0, 80), ("2", "n1", 90, 100)]
     Path("jobs").write_text(sacct_rows(jobs))
     Path("counts").write_text(sacct_counts(jobs))
@@ -453,7 +453,7 @@ def test_a_list_of_nodes_is_the_machine_of_counted_jobs(here: Path, capsys: pyte
     assert "--machine-nodes: 5, but --nodes lists 4" in err
 
 
-def test_another_size_in_the_header_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_size_in_the_header_is_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("w.swf").write_text(
         f"; UnixStartTime: {BEGIN_S}\n; MaxNodes: 9\n; MaxProcs: 9\n1 0 0 100 5 -1 -1 -1 -1 -1 1 1 1 -1 -1 1 -1 -1\n"
     )
@@ -478,7 +478,7 @@ def test_counted_jobs_keep_clear_of_nodes_that_are_down(here: Path, capsys: pyte
     assert account["coverage"]["idle"] == pytest.approx(45 / 300)
 
 
-def test_machine_nodes_without_effect_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_machine_nodes_without_effect_is_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("jobs").write_text(sacct_rows([("1", "n1", 0, 60)]))
     _, err = ingest(capsys, "slurm", "jobs", "--machine-nodes", "9", "--from", stamp(0), "--to", stamp(90))
     assert "warning: --machine-nodes has no effect: the logs name the nodes" in err
@@ -525,7 +525,7 @@ def test_no_job_on_a_listed_node_is_refused(
     assert why in err
 
 
-def test_how_many_nodes_are_not_in_the_list_is_said_loudly(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_number_of_unlisted_nodes_gives_a_warning(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("jobs").write_text(sacct_rows([(str(k), f"cn{k}", 0, 10 * k) for k in range(1, 5)]))
     account, err = ingest(capsys, "slurm", "jobs", "--nodes", "cn[1-2]", "--from", stamp(0), "--to", stamp(40))
     assert (
@@ -535,7 +535,7 @@ def test_how_many_nodes_are_not_in_the_list_is_said_loudly(here: Path, capsys: p
     assert account["coverage"]["foreign_nodes"] == 2
 
 
-def test_events_of_which_no_node_is_listed_are_said_loudly(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_without_a_listed_node_give_a_warning(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("jobs").write_text(sacct_rows([("1", "cn1", 0, 60)]))
     Path("down.csv").write_text(f"node,start,end,state\ncn001,{stamp(0)},{stamp(50)},down\n")
     args = ("slurm", "jobs", "--nodes", "cn[1-2]", "--events", "down.csv", "--from", stamp(0), "--to", stamp(60))

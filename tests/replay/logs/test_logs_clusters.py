@@ -65,7 +65,7 @@ def test_equal_names_of_nodes_of_two_clusters_are_refused(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_clusters_with_names_of_their_own_are_one_machine_and_that_is_told(form: str) -> None:
+def test_clusters_with_distinct_names_are_one_machine_with_a_note(form: str) -> None:
     kind, write = FORMS[form]
     collected, diagnosis = told(write("m1"), kind=kind)
     assert {"n1", "m1"} <= set(collected.names)
@@ -82,7 +82,7 @@ def test_one_cluster_is_selected(form: str) -> None:
     assert not diagnosis.notes
 
 
-def test_clusters_are_told_apart_over_files_and_formats(
+def test_clusters_are_distinguished_over_files_and_formats(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -112,7 +112,7 @@ def test_too_many_nodes_in_json_are_refused() -> None:
         read_into(Collector(most_nodes=1), Diagnosis(), "slurm-json", jobs_json("n3"))
 
 
-def test_counts_of_several_clusters_are_told() -> None:
+def test_counts_of_several_clusters_are_reported() -> None:
     collected, diagnosis = told(COUNTS, kind="slurm")
     assert collected.counted()[0].tolist() == [2, 3]
     assert TOLD in diagnosis.notes
@@ -126,7 +126,7 @@ def test_counts_of_several_clusters_are_told() -> None:
         ("swf", f"1 {A} 0 600 4 -1 -1 4 9 -1 1 1 1 -1 -1 1 -1 -1\n"),
     ],
 )
-def test_a_cluster_that_cannot_be_selected_is_told(
+def test_a_cluster_that_cannot_be_selected_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], log_format: str, text: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -156,7 +156,7 @@ def test_joined_tables_may_repeat_the_header() -> None:
         (row('x1"'), "is no row of CSV"),
     ],
 )
-def test_what_cannot_be_used_is_told(text: str, reason: str) -> None:
+def test_unusable_rows_are_reported(text: str, reason: str) -> None:
     found, diagnosis = busy(HEADER, text)
     assert not found
     assert [reason in told for told in diagnosis.skipped] == [True], diagnosis.skipped

@@ -39,7 +39,7 @@ def clock(zone: str | None = "UTC") -> tuple[Clock, Diagnosis]:
     times=st.lists(st.integers(31_700_000, 4_000_000_000) | st.integers(1_603_500_000, 1_603_800_000), min_size=1),
     zone=st.sampled_from(ZONES),
 )
-def test_local_stamps_are_what_the_zone_says(times: list[int], zone: str) -> None:
+def test_local_stamps_follow_their_zone(times: list[int], zone: str) -> None:
     read, _ = clock(zone)
     for time in times:
         naive = datetime.fromtimestamp(time, ZoneInfo(zone)).replace(tzinfo=None)
@@ -232,7 +232,7 @@ def idle(trace: NodeTrace) -> list[tuple[str, int, int]]:
     return [(trace.nodes[node], start, end) for node, start, end in zip(*columns, strict=True)]
 
 
-def test_idle_is_what_jobs_and_outages_leave() -> None:
+def test_idle_time_is_the_time_without_jobs_and_outages() -> None:
     into = collected([("n2", 100, 200), ("n10", 120, 150), ("n2", 205, 300), ("n10", 290, None)])
     into.unavailable(["n10"], 200 * S, 250 * S)
     into.known(["n2", "n10", "n1"])
@@ -262,7 +262,7 @@ def test_jobs_that_run_on_hold_their_nodes_to_the_end() -> None:
     assert not any("running" in note for note in diagnosis.notes)
 
 
-def test_nodes_that_are_not_the_machines_are_left_out_and_told() -> None:
+def test_nodes_of_other_machines_are_left_out_with_a_note() -> None:
     into, diagnosis = collected([("a", 0, 50), ("login", 0, 400), ("a", 60, 400)]), Diagnosis()
     into.known(["a"])
     trace, coverage = node_trace(into, diagnosis)
@@ -301,7 +301,7 @@ def test_counted_jobs_keep_as_many_nodes_busy(jobs: list[tuple[int, int, int]]) 
     assert at.tolist() == [coverage.nodes - n for n in needed]
 
 
-def test_a_machine_too_small_for_its_jobs_is_told() -> None:
+def test_a_machine_too_small_for_its_jobs_is_reported() -> None:
     into, diagnosis = Collector(), Diagnosis()
     into.count(5, 0, 100 * S)
     trace, coverage = node_trace(into, diagnosis, start_ns=0, end_ns=200 * S, machine_nodes=3)
@@ -310,7 +310,7 @@ def test_a_machine_too_small_for_its_jobs_is_told() -> None:
     assert idle(trace) == [(f"n{k:05}", 100, 200) for k in range(3)]
 
 
-def test_a_reader_that_loses_count_is_found_out() -> None:
+def test_a_reader_that_loses_count_is_detected() -> None:
     diagnosis = Diagnosis()
     diagnosis.lines = diagnosis.rows = 1
     with pytest.raises(RuntimeError, match="1 rows"):

@@ -98,7 +98,7 @@ def test_of_mixed_rows_idle_holds_where_no_other_row_contradicts(
     assert shares == pytest.approx([6 / 12, 3 / 12, 3 / 12])
 
 
-def test_idle_rows_beside_outages_only_leave_the_rest_busy(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_idle_rows_and_outages_all_other_time_is_busy(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("idle.csv").write_text(f"{IDLE_LOG}n1,1612903600,1612907200,down\n")
     assert run(["ingest", "intervals", "idle.csv", "-o", "t.parquet"]) == 0
     assert "busy 40.0%, unavailable 10.0%, idle 50.0%" in capsys.readouterr().out

@@ -59,7 +59,7 @@ def test_round_trip(name, write, jobs: list[SyntheticJob]) -> None:  # type: ign
 
 
 @given(job_lists(), st.integers(0, 40))
-def test_events_cut_into_files_say_the_same(jobs: list[SyntheticJob], cut: int) -> None:
+def test_events_split_into_files_give_the_same_trace(jobs: list[SyntheticJob], cut: int) -> None:
     lines = lsb_events(jobs).split("\n")
     trace = ingest("lsf-events", "\n".join(lines[:cut]), "\n".join(lines[cut:]))
     assert np.array_equal(idle_seconds_of(trace), idle_seconds(jobs))
@@ -111,7 +111,7 @@ def test_jobs_that_never_started_are_left_out() -> None:
         (finish(tail=' "open'), "quote is not closed"),
     ],
 )
-def test_what_cannot_be_used_is_told(text: str, reason: str) -> None:
+def test_unusable_rows_are_reported(text: str, reason: str) -> None:
     found, diagnosis = busy("lsf", text)
     assert not found
     assert [reason in told for told in diagnosis.skipped] == [True], diagnosis.skipped
@@ -164,7 +164,7 @@ def test_closed_hosts_are_unavailable() -> None:
         (event(0, "JOB_STATUS", "1 64"), "ends before ru"),
     ],
 )
-def test_events_that_cannot_be_used_are_told(text: str, reason: str) -> None:
+def test_events_that_cannot_be_used_are_reported(text: str, reason: str) -> None:
     found, diagnosis = busy("lsf-events", text)
     assert not found
     assert [reason in told for told in diagnosis.skipped] == [True], diagnosis.skipped

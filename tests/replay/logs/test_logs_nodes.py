@@ -133,14 +133,14 @@ def test_lists_of_nodes(text: str) -> None:
         ('{"nodes": [{"name": "n2"}, {"cpus": 4}]}', ["n2"], "is no JSON of nodes"),
     ],
 )
-def test_rows_that_name_no_node_are_told(text: str, nodes: list[str], reason: str) -> None:
+def test_rows_that_name_no_node_are_reported(text: str, nodes: list[str], reason: str) -> None:
     found, diagnosis = machine(text)
     assert found == nodes
     (told,) = diagnosis.skipped
     assert told.startswith(reason)
 
 
-def test_what_is_not_read_is_told() -> None:
+def test_unread_columns_are_reported() -> None:
     _, diagnosis = machine("ClusterName=c\nInclude more.conf\nNodeName=n1\n")
     assert [(tally.line, tally.detail) for tally in diagnosis.notes.values()] == [(2, "'Include more.conf'")]
     _, diagnosis = machine("n1 n2\nn3\n")

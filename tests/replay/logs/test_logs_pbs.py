@@ -45,7 +45,7 @@ def test_round_trip(jobs: list[SyntheticJob]) -> None:
 
 
 @given(job_lists(), st.integers(0, 30))
-def test_a_log_cut_into_files_says_the_same(jobs: list[SyntheticJob], cut: int) -> None:
+def test_a_log_split_into_files_gives_the_same_trace(jobs: list[SyntheticJob], cut: int) -> None:
     lines = pbs(jobs).split("\n")
     texts = ("\n".join(lines[:cut]), "\n".join(lines[cut:]))
     assert np.array_equal(idle_seconds_of(ingest("pbs", *texts)), idle_seconds(jobs))
@@ -194,7 +194,7 @@ def test_stamps_are_local_and_used_where_epochs_are_missing() -> None:
         (record(1, "S", "1", "exec_host=a/0").replace("02/09", "02/31"), "does not exist"),
     ],
 )
-def test_what_cannot_be_used_is_told(text: str, reason: str) -> None:
+def test_unusable_rows_are_reported(text: str, reason: str) -> None:
     found, diagnosis = busy(text)
     assert not found
     assert [reason in told for told in diagnosis.skipped] == [True]
@@ -202,7 +202,7 @@ def test_what_cannot_be_used_is_told(text: str, reason: str) -> None:
         read_into(Collector(), Diagnosis(strict=True), "pbs", text)
 
 
-def test_a_line_of_something_else_is_told_and_a_file_of_something_else_refused() -> None:
+def test_a_foreign_line_is_reported_and_a_foreign_file_refused() -> None:
     _, diagnosis = busy(record(1, "Q", "1", "queue=q") + "\nhello")
     assert ["is no record of PBS" in told for told in diagnosis.skipped] == [True]
     with pytest.raises(InputError, match=r"log\.0: is no log of this format: line 2 is no record of PBS"):

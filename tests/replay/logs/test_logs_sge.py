@@ -83,7 +83,7 @@ def test_a_parallel_job_of_one_record_may_have_more_hosts() -> None:
         (record(host=""), "no name of a host"),
     ],
 )
-def test_what_cannot_be_used_is_told(text: str, reason: str) -> None:
+def test_unusable_rows_are_reported(text: str, reason: str) -> None:
     found, diagnosis = busy(text)
     assert not found
     assert [reason in told for told in diagnosis.skipped] == [True], diagnosis.skipped

@@ -112,7 +112,7 @@ def test_requeued_jobs_count_each_time() -> None:
     assert diagnosis.used == 3
 
 
-def test_a_number_of_nodes_that_is_another_is_told() -> None:
+def test_a_contradicting_number_of_nodes_is_reported() -> None:
     _, diagnosis = read_text(f"{HEADER}\n1|j|n1|2|{T}1:00|{T}2:00|COMPLETED\n")
     assert [note.line for note in diagnosis.notes.values()] == [2]
 
@@ -198,7 +198,7 @@ def test_a_quoted_row_that_is_cut_off_does_not_swallow_the_next() -> None:
     assert reasons(diagnosis) == {"has another number of fields than columns": (3, 2)}
 
 
-def test_a_spreadsheet_quotes_what_it_likes() -> None:
+def test_any_quoting_of_a_spreadsheet_is_read() -> None:
     collected, _ = read_text(f'JobID,NodeList,Start,End\n1,"n1",{T}1:00,{T}2:00\n"2","n[2,3]","{T}1:00",{T}2:00\n')
     assert busy(collected) == [(f"n{k}", 60, 120) for k in (1, 2, 3)]
 
@@ -222,7 +222,7 @@ def test_another_order_of_fields_is_refused(fields: str, what: str) -> None:
         read_text(text, settings=Settings(fields=tuple(fields.split(","))))
 
 
-def test_columns_in_an_odd_order_that_are_not_read_are_told() -> None:
+def test_columns_in_an_odd_order_that_are_not_read_are_reported() -> None:
     fields = ("JobID", "NodeList", "Elapsed", "Start", "End", "State")
     _, diagnosis = read_text(f"{ROW}\n", settings=Settings(fields=fields))
     ((reason, tally),) = [item for item in diagnosis.notes.items() if "--fields" in item[0]]
@@ -284,7 +284,7 @@ def test_json_of_any_release() -> None:
         }
 
 
-def test_json_that_is_cut_off_or_another() -> None:
+def test_truncated_or_foreign_json() -> None:
     whole = '{"jobs": [\n{"nodes": "n1", "time": {"start": 1612915260, "end": 1612915320}},\n{"nodes": "n2", "ti'
     collected, diagnosis = read_text(whole, "slurm-json")
     assert busy(collected) == [("n1", 60, 120)]
@@ -354,7 +354,7 @@ def test_lists_of_nodes(text: str) -> None:
         ("hello world", None),
     ],
 )
-def test_formats_that_the_first_line_tells(line: str, kind: str | None) -> None:
+def test_formats_recognised_by_the_first_line(line: str, kind: str | None) -> None:
     assert detect(line) == kind
 
 

@@ -184,7 +184,7 @@ def test_what_no_snapshot_says_is_not_idle() -> None:
     assert idle["n2"] == {begin, begin + 60, begin + 180}
 
 
-def test_a_pause_of_the_snapshots_is_not_idle_and_is_said() -> None:
+def test_a_pause_of_the_snapshots_is_not_idle_and_is_reported() -> None:
     stamps = [BEGIN_S + 60 * k for k in (0, 1, 2, 3, 13, 14)]
     diagnosis = Diagnosis()
     trace = trace_of(table({stamp: {"n1": "idle"} for stamp in stamps}), diagnosis=diagnosis)

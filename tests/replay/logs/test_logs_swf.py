@@ -72,7 +72,7 @@ def test_epoch_submit_times_stay_as_they_are() -> None:
     assert not diagnosis.notes
 
 
-def test_without_a_header_times_count_from_1970_and_that_is_told() -> None:
+def test_without_a_header_times_count_from_1970_and_that_is_reported() -> None:
     jobs, collected, diagnosis = counted(line())
     assert jobs == [(4, 5, 15)]
     assert any("UnixStartTime" in note for note in diagnosis.notes)
@@ -114,7 +114,7 @@ def test_requested_processors_where_allocated_ones_are_unknown() -> None:
         (line(procs=1e18), "how many processors"),
     ],
 )
-def test_what_cannot_be_used_is_told(text: str, reason: str) -> None:
+def test_unusable_rows_are_reported(text: str, reason: str) -> None:
     jobs, _, diagnosis = counted(text)
     assert not jobs
     assert [reason in told for told in diagnosis.skipped] == [True], diagnosis.skipped
@@ -151,7 +151,7 @@ TAKEN = "each processor is taken for a node"
         ((), 4, False),
     ],
 )
-def test_a_processor_taken_for_a_node_is_told(header: tuple[str, ...], per_node: int | None, told: bool) -> None:
+def test_processors_counted_as_nodes_are_reported(header: tuple[str, ...], per_node: int | None, told: bool) -> None:
     _, _, diagnosis = counted(*header, line(), settings=Settings(processors_per_node=per_node))
     assert any(TAKEN in note and "--processors-per-node" in note for note in diagnosis.notes) == told
 
@@ -184,7 +184,7 @@ def test_once_field_19_lists_nodes_a_job_without_is_skipped() -> None:
 
 
 @pytest.mark.parametrize("beyond", ["-1", "7", "0,1,2,3", "linux:gpu", "cpu,gpu", "n[1-5]", "0.25 3", "n[1-"])
-def test_field_19_that_is_something_else_is_told_and_counts_are_read(beyond: str) -> None:
+def test_an_unexpected_field_19_is_reported_and_counts_are_read(beyond: str) -> None:
     jobs, collected, diagnosis = counted(line(beyond=beyond), line())
     assert [nodes for nodes, _, _ in jobs] == [4, 4]
     assert not collected.names
@@ -192,7 +192,7 @@ def test_field_19_that_is_something_else_is_told_and_counts_are_read(beyond: str
     assert (tally.count, tally.line) == (1, 1)
 
 
-def test_a_short_line_is_told() -> None:
+def test_a_short_line_is_reported() -> None:
     jobs, _, diagnosis = counted(line(), "1 2 3")
     assert len(jobs) == 1
     (tally,) = diagnosis.skipped.values()

@@ -45,7 +45,7 @@ def test_so_does_one_with_other_constants(make: Callable[[], Policy]) -> None:
     check_policy(make)
 
 
-def test_an_instance_is_left_as_it_is() -> None:
+def test_an_instance_is_not_changed() -> None:
     policy = MilpPolicy(120.0, SolverOptions("exact"))
     check_policy(policy, worlds=1)
     assert policy == MilpPolicy(120.0, SolverOptions("exact"))

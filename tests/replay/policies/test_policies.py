@@ -86,9 +86,7 @@ def test_equal_share_gives_everybody_the_quota_that_bounds_allow(idle: int, jobs
 
 @settings(deadline=None)
 @given(st.integers(0, 40), st.lists(st.tuples(bounds, st.integers(0, 6)), max_size=6))
-def test_equal_share_looks_at_nothing_but_bounds_and_idle_units(
-    idle: int, jobs: list[tuple[tuple[int, int], int]]
-) -> None:
+def test_equal_share_uses_only_bounds_and_idle_units(idle: int, jobs: list[tuple[tuple[int, int], int]]) -> None:
     views = tuple(view(*b, units, name=f"j{k}") for k, (b, units) in enumerate(jobs))
     assert EqualShare().decide(State(77, idle, views)).counts_in(State(77, idle, views)) == share(
         idle, *(b for b, _ in jobs)
@@ -147,7 +145,7 @@ def test_the_milp_policy_weighs_a_rescale_against_its_window() -> None:
     assert MilpPolicy(26.0, SolverOptions("exact")).decide(State(0, 2, jobs)).counts == (2,)
 
 
-def test_cbc_and_exact_answer_alike() -> None:
+def test_cbc_and_exact_give_the_same_answer() -> None:
     jobs = (view(1, 3, 2, name="a", rates=[0, 10, 18, 24]), view(2, 3, 0, name="b", rates=[0, 1, 15, 40]))
     answers = [MilpPolicy(60.0, SolverOptions(backend)).decide(State(0, 4, jobs)) for backend in ("cbc", "exact")]
     assert answers[0].counts == answers[1].counts
@@ -188,7 +186,7 @@ def test_curves_that_are_learned_and_straight_are_what_efficiency_maximises() ->
     assert one.steps.equals(other.steps)
 
 
-def test_a_policy_that_learns_curves_finds_out_who_does_not_scale() -> None:
+def test_a_policy_that_learns_curves_detects_jobs_that_do_not_scale() -> None:
     flat = Curve(np.array([0.0, 1.0, 8.0]), np.array([0.0, 100.0, 101.0]))
     late = replace(straight("grows", 1.0), pmax=1e5, tsub_ns=600 * 10**9)
     jobs = (replace(straight("stays", 1.0), scalability=flat, pmax=1e7), late)

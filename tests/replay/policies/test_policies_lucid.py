@@ -186,7 +186,7 @@ def test_larger_jobs_do_not_share() -> None:
     assert spans(play(jobs, busy(pair_units=3)))["new"][0] == 100
 
 
-def test_nobody_shares_without_known_ratios() -> None:
+def test_no_pair_shares_without_known_ratios() -> None:
     jobs = [job("runs", 4), job("new", 4, submit=1)]
     assert spans(play(jobs, busy(interference=None)))["new"][0] == 100
 

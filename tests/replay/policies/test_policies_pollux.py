@@ -189,7 +189,7 @@ def test_pollux_leaves_a_job_alone_that_has_restarted_often(starts: int, rescale
     assert decision.counts_in(state) == ((2,) if grows else (1,))
 
 
-def test_between_rounds_jobs_keep_what_is_left() -> None:
+def test_between_rounds_jobs_keep_their_remaining_units() -> None:
     """Nodes b and c leave at 90 s: the job that needs two gives back its second at once, no round needed."""
     jobs = JobTable((curve_job("pair", [0.0, 2.0], jmin=2), curve_job("single", [1.0, 1.0])))
     times = np.array([0, 0, 0, 90, 90]) * SECOND_NS

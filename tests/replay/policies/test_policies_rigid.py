@@ -188,7 +188,7 @@ def test_who_gives_way_is_the_least_urgent_that_makes_room() -> None:
     assert run(state, [4, 0, 1, 2, 3, 5], spreads=consolidated).placement == {}
 
 
-def test_nobody_gives_way_in_vain() -> None:
+def test_no_job_gives_way_in_vain() -> None:
     # Two of six units are free, scattered; job 3 needs a node, which the most urgent jobs leave to nobody.
     state = moment([(0,), (2,), (4,), ()], [1, 1, 1, 2])
     assert run(state, [0, 1, 2, 3], spreads=consolidated).placement == {}

@@ -586,7 +586,7 @@ def test_no_decision_breaks_a_rule_and_the_books_hold(
 @settings(max_examples=40)
 @pytest.mark.parametrize("policy", SHARING)
 @given(pools(), job_lists(), ratio_tables(), st.randoms(use_true_random=False))
-def test_names_change_nothing_and_two_runs_are_alike(
+def test_names_change_nothing_and_two_runs_are_equal(
     policy: Any, pool: tuple[Rows, int], jobs: list[Job], between: Interference, random: Any
 ) -> None:
     names = [job.name for job in jobs]
@@ -616,7 +616,7 @@ def test_where_nobody_may_share_bsbf_is_sjf_with_backfill(per: int, jobs: list[J
 
 
 @given(job_lists(most=7, largest=4), st.sampled_from([1, 2]))
-def test_bsbf_leaves_nobody_waiting_who_could_join(jobs: list[Job], per: int) -> None:
+def test_bsbf_leaves_no_job_waiting_that_could_join(jobs: list[Job], per: int) -> None:
     between = known({("a", "a"): (1.2, 1.2), ("a", "b"): (1.3, 1.1), ("b", "b"): (1.0, 1.0)})
     watched = Watched(SjfBestSharing(interference=between, consolidate=False), between)
     replayed(([(0.0, "abcd", 1)], per), jobs, watched, between, CLUSTER)

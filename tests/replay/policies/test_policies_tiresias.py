@@ -109,7 +109,7 @@ def test_promotion_ends_a_job_that_starved(k: float) -> None:
 
 @settings(max_examples=50)
 @given(workloads(longest=60), st.sampled_from([0.5, 1.0, 3.0]))
-def test_nobody_waits_longer_than_the_knob_allows_in_a_lower_queue(jobs: list[Job], k: float) -> None:
+def test_no_job_waits_longer_than_the_knob_allows_in_a_lower_queue(jobs: list[Job], k: float) -> None:
     policy = TiresiasL(limits=(10.0, 30.0), promote=k)
 
     def look(state: State, decision: Decision) -> None:
@@ -348,7 +348,7 @@ def test_rigid_jobs_have_one_size() -> None:
     assert (job.jmin, job.request, job.jmax, job.rates[3], job.pmax) == (3, 3, 3, 1.0, 10.0)
 
 
-def test_compat_spends_the_quota_on_who_finds_no_place() -> None:
+def test_compat_spends_the_quota_on_a_job_without_a_place() -> None:
     """`wide` fits by number (2 of 8 units are free) but by no node (1 free on each), and so keeps out `late`."""
     jobs = table([Job(0, 3, 100), Job(0, 3, 50), Job(10, 2, 20), Job(20, 1, 30)], ["a", "b", "wide", "late"])
     ends = [(0, 100), (0, 50), (50, 70)]
@@ -356,7 +356,7 @@ def test_compat_spends_the_quota_on_who_finds_no_place() -> None:
     assert seconds(replay(TiresiasL(limits=(1e6,), placement="all", compat=True), jobs, 2, 4)) == [*ends, (50, 80)]
 
 
-def test_compat_puts_who_was_submitted_first_ahead_of_who_runs() -> None:
+def test_compat_orders_by_submission_before_running() -> None:
     """When the blocker ends, `second` runs and `first`, submitted before it, needs both units."""
     jobs = table([Job(0, 1, 20), Job(5, 2, 30), Job(6, 1, 50)], ["blocker", "first", "second"])
     policy = TiresiasL(limits=(1e6,), placement="none")
@@ -365,7 +365,7 @@ def test_compat_puts_who_was_submitted_first_ahead_of_who_runs() -> None:
     assert seconds(replay(compat, jobs, 1, 2)) == [(0, 20), (20, 50), (6, 86)]
 
 
-def test_compat_demotes_who_is_beyond_a_limit_not_who_is_at_it() -> None:
+def test_compat_demotes_a_job_above_a_limit_but_not_at_it() -> None:
     """At the round at 60 s `a` has just 60 unit-seconds."""
     jobs = table([Job(0, 1, 100), Job(1, 1, 10)])
     policy = TiresiasL(limits=(60.0,), placement="none", interval_s=60)

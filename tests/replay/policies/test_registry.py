@@ -53,7 +53,7 @@ def knobs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", registry.BUILT_IN)
-def test_every_built_in_policy_can_be_made_and_tells_what_it_is(name: str) -> None:
+def test_every_built_in_policy_can_be_made_and_describes_itself(name: str) -> None:
     policy = make_policy(name, policy_settings(Options()))
     assert policy.name == name
     assert (policy_factory(name).__doc__ or "").splitlines()[0].endswith(".")
@@ -83,12 +83,12 @@ def test_texts_become_what_the_fields_are() -> None:
         ("_memory", "1", "no option '_memory'"),
     ],
 )
-def test_a_wrong_constant_is_told_with_what_was_expected(key: str, text: str, told: str) -> None:
+def test_an_invalid_constant_is_reported_with_what_was_expected(key: str, text: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
         make_policy("knobs", {"seed": 9}, {key: text})
 
 
-def test_an_unknown_policy_is_told_with_those_that_there_are() -> None:
+def test_an_unknown_policy_is_reported_with_the_existing_ones() -> None:
     with pytest.raises(InputError, match=r"'magic'.*milp.*equal-share"):
         make_policy("magic", {})
 
@@ -109,7 +109,7 @@ def test_the_command_lists_policies_and_their_constants(capsys: pytest.CaptureFi
     assert run(["policies", "magic"]) == 2
 
 
-def test_a_broken_package_is_told_and_hides_no_other(
+def test_a_broken_package_is_reported_and_hides_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.syspath_prepend(plant({}, {registry.GROUP: {"broken": "nowhere.at_all:Policy"}}, tmp_path / "site"))

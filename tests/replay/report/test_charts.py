@@ -78,7 +78,7 @@ def test_what_a_page_says_of_its_origin_is_no_path(page: str, hostile: Path) -> 
     assert "trace.csv" in page
 
 
-def test_a_title_of_ones_own(hostile: Path, tmp_path: Path) -> None:
+def test_a_custom_title(hostile: Path, tmp_path: Path) -> None:
     assert run(["report", str(hostile), "-o", str(tmp_path / "p.html"), "--title", "Blue <Whale>"]) == 0
     assert "<h1>What training jobs get out of the idle nodes of Blue &lt;Whale&gt;</h1>" in (
         (tmp_path / "p.html").read_text("utf-8")

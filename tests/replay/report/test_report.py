@@ -81,7 +81,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_a_page_tells_what_the_summary_tells_and_runs_nothing(finished: Path, tmp_path: Path) -> None:
+def test_a_page_shows_the_figures_of_the_summary_and_executes_nothing(finished: Path, tmp_path: Path) -> None:
     target = tmp_path / "deep" / "page.html"
     assert run(["report", "--static", str(finished), "-o", str(target)]) == 0
     text = " ".join(checked(target).words)
@@ -169,7 +169,7 @@ def test_a_damaged_file_of_a_run_is_named(
         ("jobs.parquet", lambda f: f.assign(submit=1.5), "column submit: expected instants, not float64"),
     ],
 )
-def test_a_table_with_other_columns_is_told_by_file_and_column(
+def test_a_table_with_other_columns_is_reported_with_file_and_column(
     finished: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -224,7 +224,7 @@ REST = {"Jmin": 1, "Jmax": 4, "Pmax": 1e4, "Tsub": "2021-02-10T00:00:00Z", "Tcup
         "Ns": [0, 1, 4], "Ps": [0, 10, 38], "Os": [0, 10, 38]}  # fmt: skip
 
 
-def test_names_cannot_hide_or_turn_what_a_page_says(tmp_path: Path) -> None:
+def test_names_cannot_hide_or_reverse_text_of_a_page(tmp_path: Path) -> None:
     name = "a\u202egnp.exe\x01\u0007\u200b"
     (tmp_path / "jobs.jsonl").write_text(json.dumps({"name": name, **REST}) + "\n")
     args = ["--cluster", "2x2", "--jobs", str(tmp_path / "jobs.jsonl"), "--policy", "equal-share"]

@@ -295,7 +295,7 @@ def least_sum(remaining: tuple[int, ...], submits: tuple[int, ...], idle: tuple[
     st.lists(st.booleans(), min_size=1, max_size=12),
     st.lists(st.tuples(st.integers(1, 5), st.integers(0, 8)), min_size=1, max_size=3),
 )
-def test_on_one_unit_completions_are_the_least_that_enumeration_makes(
+def test_on_one_unit_the_bound_of_completions_equals_enumeration(
     idle: list[bool], given_jobs: list[tuple[int, int]]
 ) -> None:
     pieces = Supply(np.arange(len(idle) + 1.0), np.array(idle, dtype=np.float64))
@@ -360,7 +360,7 @@ def test_virtual_clusters_share_nothing() -> None:
     assert bounds_of(pools, without=["j1", "j3"]) == Bounds(0.0, 0.0, 0.0, 0.0, None, None, None)
 
 
-def test_of_jobs_that_follow_no_curve_nothing_is_known() -> None:
+def test_jobs_without_a_curve_have_no_bound() -> None:
     class Measured:
         def start(self, *, tunes: bool) -> Any:
             raise AssertionError("nobody runs it")

@@ -43,7 +43,7 @@ def test_figures_are_those_of_the_units_that_were_idle_and_held(
     assert result["value_used"] + result["value_unused"] == pytest.approx(price * offered, **about)
 
 
-def test_only_what_follows_from_what_is_stated_is_derived() -> None:
+def test_only_figures_defined_by_stated_values_are_derived() -> None:
     outcome = replay(world([(0, "a", 1)], 60), [make()], EqualShare())
     hours = {"used_node_h", "unused_node_h"}
     energy = {"additional_kwh", "total_kwh"}

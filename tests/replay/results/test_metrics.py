@@ -193,7 +193,7 @@ def test_equal_shares_are_perfectly_fair(n: int, share: float) -> None:
 
 @settings(deadline=None)
 @given(st.integers(1, 20), st.integers(0, 19), st.floats(1e-3, 1e6))
-def test_one_who_has_all_is_fair_to_one_in_n(n: int, who: int, share: float) -> None:
+def test_if_one_job_has_everything_fairness_is_one_over_n(n: int, who: int, share: float) -> None:
     shares = np.zeros(n)
     shares[who % n] = share
     assert jain_fairness(shares) == pytest.approx(1 / n)
@@ -506,7 +506,7 @@ def test_a_summary_of_nothing_is_plain_json() -> None:
     json.dumps(found, allow_nan=False)
 
 
-def test_plain_makes_null_of_what_json_lacks() -> None:
+def test_plain_turns_nan_and_infinity_into_null() -> None:
     assert plain({"a": [math.nan, (math.inf, -math.inf)], 1: {"b": 1.5}}) == {
         "a": [None, [None, None]],
         "1": {"b": 1.5},

@@ -292,7 +292,7 @@ def test_two_runs_give_the_same_bytes(bundled: Path, tmp_path: Path) -> None:
 NAMES = ("steps", "jobs", "allocations")
 
 
-def test_forcing_a_run_over_itself_changes_nothing_but_timing(bundled: Path) -> None:
+def test_forcing_a_run_over_itself_changes_only_timing(bundled: Path) -> None:
     before = tree(bundled)
     execute(BUNDLED, bundled, force=True)
     after = tree(bundled)

@@ -124,7 +124,7 @@ def test_work_by_day_adds_up_and_is_linear_between_decisions(files: list[str]) -
     assert by_day == pytest.approx(expected)
 
 
-def test_a_run_that_is_there_is_used_again(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_existing_run_is_reused(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     args = ["compare", *files, *HERE, "--policy", "fifo,srtf"]
     first = document(capsys, *args)
     stamps = {path: path.stat().st_mtime_ns for path in Path("compare-study").rglob("summary.json")}
@@ -204,7 +204,9 @@ def test_run_directories_are_compared_as_they_are(files: list[str], capsys: pyte
     assert "is not a run directory" in capsys.readouterr().err
 
 
-def test_what_fails_is_said_and_the_rest_is_compared(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_failures_are_reported_and_the_other_variants_compared(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     wide = small_jobs()
     jobs = [*wide, Job("wide", 0, 9, 9, 1.0, 0, 0, Curve([0, 9], [0, 9]), Curve([0, 9], [0, 9]))]
     write_jobs(JobTable(tuple(jobs)), "jobs.parquet")  # rigid policies refuse it
@@ -230,7 +232,7 @@ def test_what_fails_is_said_and_the_rest_is_compared(files: list[str], capsys: p
         (["--plan", "none.toml"], "none.toml: no such file"),
     ],
 )
-def test_wrong_input_is_named(here: Path, capsys: pytest.CaptureFixture[str], args: list[str], said: str) -> None:
+def test_invalid_input_is_named(here: Path, capsys: pytest.CaptureFixture[str], args: list[str], said: str) -> None:
     assert run(["compare", "--workers", "0", *args]) == 2
     assert said in capsys.readouterr().err
     assert not list(here.iterdir())
@@ -254,7 +256,7 @@ def test_in_python_from_what_is_in_memory(here: Path) -> None:
 # --- intervals against what is known ---------------------------------------------------------------------
 
 
-def test_an_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+def test_an_interval_covers_the_truth_about_as_often_as_promised() -> None:
     rng = np.random.default_rng(1)
     covered = 0
     for _ in range(60):

@@ -152,7 +152,7 @@ def test_the_best_value_is_that_of_the_largest_mean(files: list[str], capsys: py
     assert "does not vary 'seed'" in capsys.readouterr().err
 
 
-def test_no_plan_and_wrong_executors_are_named(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_plan_and_invalid_executors_are_named(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sweep", "collect", "--out", "none"]) == 2
     assert "no plan of a sweep" in capsys.readouterr().err
     assert run(["sweep", *files, "--dask", "tcp://127.0.0.1:1", "--parsl", "x.py"]) == 2
@@ -207,7 +207,7 @@ def _pool() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("kind", ["once", "always"])
-def test_a_dead_worker_costs_one_more_try_and_who_kills_each_time_fails(here: Path, kind: str) -> None:
+def test_a_dead_worker_costs_one_retry_and_a_point_that_kills_twice_fails(here: Path, kind: str) -> None:
     names = ["a", f"{kind}-b", "c", "d"]
     done: dict[str, str | None] = {}
     tasks = [Task(name, Options(), here) for name in names]

@@ -48,7 +48,7 @@ def idle_seconds(draw: st.DrawFn, nodes: int = 3) -> NDArray[np.bool_]:
 
 
 @given(idle=idle_seconds(), bounds=st.sets(st.integers(0, LENGTH_S), min_size=2, max_size=2))
-def test_a_window_holds_what_the_trace_holds_of_it(idle: NDArray[np.bool_], bounds: set[int]) -> None:
+def test_a_window_has_the_content_of_the_trace(idle: NDArray[np.bool_], bounds: set[int]) -> None:
     first, last = sorted(bounds)
     part = cut(of_seconds(idle), first * SECOND_NS, last * SECOND_NS)
     assert np.array_equal(seconds_of(part), idle[:, first:last])
@@ -62,7 +62,7 @@ def test_some_nodes_are_idle_when_they_were(idle: NDArray[np.bool_], chosen: set
 
 
 @given(idle=idle_seconds(), at=st.integers(1, LENGTH_S - 1), pause=st.integers(0, 5))
-def test_merging_what_was_cut_gives_the_whole(idle: NDArray[np.bool_], at: int, pause: int) -> None:
+def test_merging_the_parts_of_a_trace_gives_the_trace(idle: NDArray[np.bool_], at: int, pause: int) -> None:
     one, two = of_seconds(idle[:, :at]), of_seconds(idle[:, at:], at + pause)
     whole = merged([two, one])
     expected = np.concatenate([idle[:, :at], np.zeros((3, pause), dtype=bool), idle[:, at:]], axis=1)

@@ -61,7 +61,7 @@ row_lists = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 4), st.booleans
 
 @settings(deadline=None)
 @given(row_lists)
-def test_changes_mean_what_a_dictionary_of_states_says(rows: list[Row]) -> None:
+def test_changes_equal_those_of_a_dictionary_of_states(rows: list[Row]) -> None:
     trace = make(5, rows)
     assert events(trace) == naive_events(rows)
     assert (trace.start - EPOCH, trace.end - EPOCH) == (rows[0][0], rows[-1][0])
@@ -261,7 +261,7 @@ def test_a_sorted_matrix_is_what_sort_makes_of_a_shuffled_one(matrix: Matrix, da
     assert events(one) == events(trace_from_frame(frame, skip_rows=skipped))
 
 
-def test_a_selection_beyond_the_last_node_takes_all_and_says_so() -> None:
+def test_a_selection_beyond_the_last_node_takes_all_with_a_note() -> None:
     trace = trace_from_frame(frame_of([(1, [1, 0, 1])]))
     selected = select_nodes(trace, 1, 9)
     assert selected.nodes == ("n1", "n2")

@@ -174,14 +174,14 @@ WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_a_matrix_reads_alike_from_every_kind_of_file(tmp_path: Path, suffix: str) -> None:
+def test_a_matrix_gives_the_same_trace_from_every_kind_of_file(tmp_path: Path, suffix: str) -> None:
     frame = matrix([[1, 0, 1], [1, 0, 1], [0, 1, 1], [0, 0, 0]])
     WRITERS[suffix](frame, tmp_path / f"m{suffix}")
     assert content(read_trace(tmp_path / f"m{suffix}")) == content(trace_from_frame(frame))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int64", "uint8", "bool", "float64", "Int64", "boolean", "object"])
-def test_a_matrix_reads_alike_whatever_its_cells_are_stored_as(dtype: str) -> None:
+def test_a_matrix_gives_the_same_trace_for_every_cell_type(dtype: str) -> None:
     rows = [[1, 0], [0, 0], [1, 1]]
     assert content(trace_from_frame(matrix(rows, dtype))) == content(trace_from_frame(matrix(rows)))
 
@@ -265,7 +265,7 @@ def test_extra_columns_are_let_be() -> None:
 
 
 @pytest.mark.parametrize("words", [(True, False), (1, 0), ("true", "false"), ("True", "FALSE"), (1.0, 0.0), ("1", "0")])
-def test_idle_may_be_said_in_several_ways(words: tuple[Any, Any]) -> None:
+def test_idle_may_be_stated_in_several_ways(words: tuple[Any, Any]) -> None:
     trace = trace_from_frame(native([(at(0), "a", words[0]), (at(1), "a", words[1])]))
     assert (len(trace.joined), len(trace.left)) == (1, 1)
 
@@ -364,7 +364,7 @@ NATIVE = [at(0) + ",a,1", at(1) + ",b,0", at(2) + ",b,1", at(3) + ",a,0"]
         (at(2) + ",a,nan", "idle"),
     ],
 )
-def test_a_wrong_cell_of_the_native_form_is_named(tmp_path: Path, row: int, line: str, column: str) -> None:
+def test_an_invalid_cell_of_the_native_form_is_named(tmp_path: Path, row: int, line: str, column: str) -> None:
     lines = list(NATIVE)
     lines[row - 1] = line
     path = tmp_path / "t.csv"
@@ -377,7 +377,7 @@ def test_a_wrong_cell_of_the_native_form_is_named(tmp_path: Path, row: int, line
 
 @pytest.mark.parametrize("row", [1, 2, 4])
 @pytest.mark.parametrize("cell", ["", "2", "-1", "0.5", "nan", "idle", "inf"])
-def test_a_wrong_cell_of_a_matrix_is_named(tmp_path: Path, row: int, cell: str) -> None:
+def test_an_invalid_cell_of_a_matrix_is_named(tmp_path: Path, row: int, cell: str) -> None:
     lines = [f"{at(minute)},1,0,1" for minute in range(4)]
     lines[row - 1] = f"{at(row - 1)},1,{cell},1"
     path = tmp_path / "m.csv"
@@ -386,7 +386,7 @@ def test_a_wrong_cell_of_a_matrix_is_named(tmp_path: Path, row: int, cell: str) 
     assert (error.file, error.row, error.column) == (str(path), row, "b")
 
 
-def test_the_row_of_a_wrong_cell_counts_skipped_and_sorted_rows() -> None:
+def test_the_row_of_an_invalid_cell_counts_skipped_and_sorted_rows() -> None:
     frame = matrix([[1, 0], [0, 1], [1, 7], [0, 0], [1, 1]])
     with pytest.raises(InputError) as caught:
         trace_from_frame(frame, skip_rows=1)

@@ -55,7 +55,7 @@ def scan(trace: NodeTrace) -> list[tuple[int, int, int, bool]]:
 
 @settings(deadline=None)
 @given(traces())
-def test_fragments_are_what_a_scan_of_every_node_finds(trace: NodeTrace) -> None:
+def test_fragments_equal_those_of_a_scan_of_every_node(trace: NodeTrace) -> None:
     found = fragments(trace)
     told = zip(
         found.node.tolist(), found.start_ns.tolist(), found.end_ns.tolist(), found.censored.tolist(), strict=True
