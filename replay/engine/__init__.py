@@ -1,1 +1,1 @@
-"""Time: the loop, what a policy sees and answers, and the books."""
+"""Simulation of time: the event loop, the interface of policies, and the ledger."""

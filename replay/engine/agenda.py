@@ -1,4 +1,4 @@
-"""What will happen to running jobs by itself, in one total order."""
+"""Future events of running jobs, in one total order."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Entry = tuple[int, int, int, int]
 
 
 class Agenda:
-    """When running jobs finish, and when their rate must be found anew: a heap of (time, kind, turn).
+    """The finishes of running jobs, and the times when a rate must be computed again: a heap of (time, kind, turn).
 
-    An entry is never removed when a job's rate changes: it no longer says what the job says, and is skipped. When more
-    than half of the entries are such, the heap is made anew, so that a change costs O(log jobs).
+    An entry is not removed when a job's rate changes: it no longer agrees with the job, and is skipped. When more
+    than half of the entries are outdated, the heap is rebuilt, so that a change costs O(log jobs).
 
     Parameters
     ----------
     active
-        The jobs that hold units, by position in the table; kept by whoever made it.
+        The jobs that hold units, by position in the table; maintained by the caller.
     """
 
     def __init__(self, active: Mapping[int, Running]) -> None:
@@ -30,7 +30,7 @@ class Agenda:
         self._early_ns = 0  # no job finishes by rounding (see `Running.due_ns`) longer than this before its time
 
     def put(self, running: Running) -> None:
-        """Note what a job now says."""
+        """Add the next events of a job."""
         if running.finish_ns != NEVER:
             self._early_ns = max(self._early_ns, running.finish_ns - running.due_ns)
             heappush(self._heap, (running.finish_ns, FINISH, running.turn, running.index))
@@ -47,7 +47,7 @@ class Agenda:
         return self._heap[0][0] if self._heap else NEVER
 
     def due(self, now: int) -> tuple[list[Running], list[Running]]:
-        """Take out the jobs that finish now, and the others that are to be asked, both in order of admission."""
+        """Remove the jobs that finish now, and those whose rate must be computed again; both in order of admission."""
         if not self._heap or self._heap[0][0] > now + self._early_ns:
             return [], []
         finished: dict[int, Running] = {}
@@ -71,7 +71,7 @@ class Agenda:
         ]
 
     def _holds(self, entry: Entry) -> bool:
-        """Whether the job still says so."""
+        """Whether an entry still agrees with its job."""
         time, kind, _, index = entry
         running = self._active.get(index)
         return running is not None and time == (running.finish_ns if kind == FINISH else running.ask_ns)

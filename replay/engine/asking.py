@@ -1,4 +1,4 @@
-"""Ask a policy, and trust nothing: neither that it answers, nor that it leaves the programme running."""
+"""Ask a policy, and guard the replay: the policy may fail to answer, or end the program."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ logger = logging.getLogger(__name__)
 
 
 class _TimeUp(BaseException):
-    """The policy's time is up; no `except Exception` of the policy's may swallow it."""
+    """The policy's time is up; an `except Exception` in the policy must not catch it."""
 
 
 class asking:  # noqa: N801  # a context manager, read as a word
-    """A block that calls a policy: whatever goes wrong in it is a PolicyError that names the policy.
+    """A block that calls a policy: every failure inside becomes a PolicyError with the policy's name.
 
     Parameters
     ----------
     name
-        The policy's.
+        The name of the policy.
     policy
-        The policy or its class, to name the line of its source at which it failed.
+        The policy or its class, to name the line of its source that failed.
     limit_s
-        Wall time after which it counts as hanging; None for no limit. It is kept by a signal, so only in a process's
-        main thread, and Python must get its turn: a compiled loop is interrupted when it returns.
+        Wall time after which it counts as hanging; None for no limit. A signal enforces it, so it works only in the
+        main thread, and a compiled loop is interrupted when it returns to Python.
     under_way
-        Whether something has been replayed that is to be kept; before, what names the wrong input itself passes.
+        Whether part of a replay is to be kept. Before that, errors that name an invalid input are passed on unchanged.
 
     Raises
     ------
     PolicyError
-        When the block raises, ends the programme, or takes longer than `limit_s`.
+        When the block raises, ends the program, or takes longer than `limit_s`.
     """
 
     __slots__ = ("_before", "_limit_s", "_name", "_policy", "_under_way")
@@ -66,7 +66,7 @@ class asking:  # noqa: N801  # a context manager, read as a word
         if error is None or isinstance(error, PolicyError):
             return
         stopped = f"policy {self._name!r} was stopped"
-        if isinstance(error, (InputError, ProblemError)):  # these name what is wrong themselves
+        if isinstance(error, (InputError, ProblemError)):  # these name the invalid input themselves
             if self._under_way:
                 raise PolicyError(f"{stopped}: {error}") from error
         elif isinstance(error, _TimeUp):

@@ -1,4 +1,4 @@
-"""Tables that only grow, kept by column: a few bytes a cell."""
+"""Tables that only grow, stored by column: a few bytes per cell."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-# So many rows are put into columns at once.
+# Number of rows that are moved into columns at a time.
 ROWS = 256
 
 
 class Columns:
-    """A table of numbers and texts to which rows are added at the end.
+    """A table of numbers and texts; rows are added at the end.
 
     Parameters
     ----------
@@ -39,24 +39,24 @@ class Columns:
         return len(self._first) + len(self._rows)
 
     def append(self, row: Sequence[Any]) -> None:
-        """Add a row: one value a column, in their order."""
+        """Add a row: one value per column, in order."""
         self._rows.append(row)
         if len(self._rows) == ROWS:
             self._settle()
 
     def since(self, row: int) -> dict[str, list[Any]]:
-        """The rows from this one on, by column, as values that JSON can hold."""
+        """The rows from this one on, by column, as JSON values."""
         self._settle()
         return {name: list(column[row:]) for name, column in self._columns.items()}
 
     def restore(self, columns: Mapping[str, list[Any]]) -> None:
-        """Have these rows and no others."""
+        """Replace all rows by these."""
         self._rows.clear()
         for name, column in self._columns.items():
             column[:] = array(column.typecode, columns[name]) if isinstance(column, array) else columns[name]
 
     def arrays(self) -> dict[str, Any]:
-        """Columns by name: numbers as arrays on the same memory, so that no row can be added while one is in use."""
+        """Columns by name: numbers as arrays on the same memory, so no row can be added while one is in use."""
         self._settle()
         return {
             name: np.asarray(memoryview(column)) if isinstance(column, array) else column

@@ -1,4 +1,4 @@
-"""How much work had been done at any instant of a replay."""
+"""The work done up to any instant of a replay."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bft.replay.engine.memory import NOT_KEPT
 from bft.replay.trace.node_trace import SECOND_NS
 
 Stall = tuple[int, float]
-"""Until when (UTC ns) a job makes no progress, and the samples/s that it then lacks."""
+"""The instant (UTC ns) until which a job makes no progress, and the samples/s that are missing until then."""
 
 
 @dataclass
 class Course:
-    """The work of all jobs over time: between two instants of a replay the rates are constant, but for stalls that end.
+    """The work of all jobs over time. Between two instants of a replay the rates are constant, apart from stalls.
 
     Attributes
     ----------
@@ -37,22 +37,22 @@ class Course:
 
     @property
     def history(self) -> dict[str, Columns]:
-        """What has been recorded and only ever grows."""
+        """The recorded history, which only grows."""
         return {"spans": self._spans, "stalls": self._stalls}
 
     def went(self, begin: int, end: int, work: float, rate: float, stalls: Sequence[Stall]) -> None:
-        """From `begin` to `end`, `work` samples having been done before, jobs went at `rate` samples/s less stalls."""
+        """From `begin` to `end`, with `work` samples done before, jobs ran at `rate` samples/s minus stalls."""
         for until, lacking in stalls:
             self._stalls.append((len(self._spans), until, lacking))
         self._spans.append((begin, work, rate))
         self.end = end
 
     def closed(self, end: int, work: float) -> None:
-        """The replay ended at `end` with so much work done."""
+        """The replay ended at `end` with this much work done."""
         self.end, self._final = end, work
 
     def at(self, instant: int) -> float:
-        """Samples done by all jobs until an instant (UTC ns), the costs of that instant included.
+        """Samples done by all jobs up to an instant (UTC ns), with the costs of that instant deducted.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Which free unit is taken next, where a unit is a whole node."""
+"""The order in which free units are taken, if a unit is a whole node."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from collections.abc import Iterator
 class FreeUnits:
     """The free units of a machine, those idle longest first.
 
-    Idle fragments have a decreasing hazard: what has been idle long stays idle longer (docs/decisions/0003), so
-    jobs take the oldest and release the newest. They are kept as one sorted array of (event since which a unit is idle)
+    Idle fragments have a decreasing hazard: a node that has been idle for long stays idle longer (docs/decisions/0003),
+    so jobs take the oldest and release the newest. They are kept as one sorted array of (event since which a unit is
+    idle)
     x (units of the machine) + unit, so that a copy for a policy is one copy of memory.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Who holds which idle unit: nobody, one job, or two that share it."""
+"""The holders of each idle unit: none, one job, or two that share it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Holdings:
     Attributes
     ----------
     idle, used
-        Idle units, and how many of them somebody holds.
+        Idle units, and how many of them are held.
     """
 
     def __init__(self, units: int, units_per_node: int = 1) -> None:
@@ -38,17 +38,17 @@ class Holdings:
         self._clear()
 
     def _clear(self) -> None:
-        """Nothing is free, and nothing idle."""
+        """A machine without idle units."""
         self._line = FreeUnits(len(self) if self.units_per_node == 1 else 0)
         self._rooms = Rooms(self.units_per_node)
         self._idle_on = [0] * (len(self) // self.units_per_node)
 
     def state(self) -> dict[str, Any]:
-        """All there is to know, for a checkpoint."""
+        """The complete state, for a checkpoint."""
         return {"first": self._first, "second": list(self._second.items()), "since": self._since}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Become what `state` says."""
+        """Restore `state`."""
         self._first, self._since = list(state["first"]), list(state["since"])
         self._second = dict(state["second"])
         self._clear()
@@ -74,7 +74,7 @@ class Holdings:
 
     @property
     def free(self) -> int:
-        """Idle units that nobody holds."""
+        """Idle units without a holder."""
         return self.idle - self.used
 
     def __len__(self) -> int:
@@ -101,7 +101,7 @@ class Holdings:
         return self._idle_on.copy()
 
     def places(self) -> Places:
-        """The free units, to be handed out on paper: nothing here changes by it."""
+        """A copy of the free units, to be handed out tentatively; nothing here changes."""
         return Places(self._line if self.units_per_node == 1 else self._rooms, self.units_per_node)
 
     def join(self, units: Iterable[int], event: int) -> None:
@@ -115,7 +115,7 @@ class Holdings:
             self._free_again(unit)
 
     def take_back(self, units: Sequence[int]) -> dict[int, set[int]]:
-        """Units are no longer idle; return those that each job loses."""
+        """Units are no longer idle; return the units that each job loses."""
         first = self._first
         lost: dict[int, set[int]] = {}
         for unit in units:
@@ -133,7 +133,7 @@ class Holdings:
         return lost
 
     def release(self, job: int, units: Iterable[int]) -> None:
-        """A job gives units back; what nobody else holds becomes free."""
+        """A job gives units back; those without another holder become free."""
         first = self._first
         for unit in units:
             second = self._second.pop(unit, None)
@@ -145,9 +145,9 @@ class Holdings:
                 first[unit] = second
 
     def take(self, count: int, near: Sequence[int] = ()) -> list[int]:
-        """Units that nobody holds; they are no longer free, so grant them.
+        """Take units without a holder; they are no longer free, so they must be granted.
 
-        Those idle longest first; where a node has several units, those near each other and near `near`.
+        The units idle longest come first; on nodes with several units, those near each other and near `near`.
         """
         if self.units_per_node == 1:
             return [self._line.take() for _ in range(count)]
@@ -157,7 +157,7 @@ class Holdings:
         return [unit for node, of in nodes for unit in self._rooms.take(node, of)]
 
     def newest(self, held: Sequence[int], count: int) -> list[int]:
-        """Of the units that a job holds (oldest first), those to release: the newest, of the nodes it uses least."""
+        """Which of a job's units (oldest first) to release: the newest, on the nodes where it has the fewest units."""
         if self.units_per_node == 1:
             return list(held[len(held) - count :])
         on: dict[int, int] = {}
@@ -167,7 +167,7 @@ class Holdings:
         return [held[at] for at in order[:count]]
 
     def grant(self, job: int, units: Iterable[int]) -> None:
-        """A job gets units: free or taken ones, or such as one other job holds."""
+        """A job gets units: free or taken ones, or units that one other job holds."""
         first = self._first
         for unit in units:
             if first[unit] < 0:

@@ -1,4 +1,4 @@
-"""The jobs in play, and what is known of all of them without looking at each."""
+"""The jobs in play, with sums and arrays over them that need no loop over all jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HELD, LEAST, MOST = range(3)
 
 
 class InPlay:
-    """The jobs in play in order of admission; sums and arrays over them follow each change, so that waiting is free.
+    """The jobs in play in order of admission. Sums and arrays follow each change, so waiting jobs cost nothing.
 
     Attributes
     ----------
@@ -29,9 +29,9 @@ class InPlay:
     sized
         Those that run on some sizes only.
     held, twice
-        Units that they hold, and how many of these two of them hold.
+        Units that they hold, and how many of these have two holders.
     rate
-        Samples/s that they do while not stalled.
+        Samples/s of all of them while not stalled.
     """
 
     def __init__(self) -> None:
@@ -64,17 +64,17 @@ class InPlay:
 
     @property
     def rate(self) -> float:
-        """The sum of their rates, correctly rounded."""
+        """The correctly rounded sum of their rates."""
         return self._rate.value
 
     @property
     def twice(self) -> int:
-        """Units that two of them hold."""
+        """Units with two holders."""
         return self._shared // 2
 
     @property
     def sharing(self) -> bool:
-        """Whether any of them has a partner."""
+        """Whether any job has a partner."""
         return self._shared > 0
 
     @property
@@ -83,7 +83,7 @@ class InPlay:
         return self._numbers[HELD, : len(self._line)]
 
     def copy(self, row: int) -> IntArray:
-        """Units that each holds (HELD), or fewest (LEAST, at least 1) or most (MOST) on which each runs: read-only."""
+        """Units per job: held (HELD), fewest (LEAST, at least 1) or most (MOST) on which it runs; read-only."""
         copy = self._copies.get(row)
         if copy is None:
             copy = self._copies[row] = self._numbers[row, : len(self._line)].copy()
@@ -98,18 +98,18 @@ class InPlay:
         return self._running
 
     def position(self, running: Running) -> int:
-        """How many in play were admitted before it."""
+        """Number of jobs in play admitted before this one."""
         return bisect_left(self._turns, running.turn)
 
     @property
     def positions(self) -> Mapping[str, int]:
-        """Position by name; made anew when somebody has come or gone."""
+        """Position by name; rebuilt after a job has come or gone."""
         if self._positions is None:
             self._positions = {running.job.name: position for position, running in enumerate(self._line)}
         return self._positions
 
     def of(self, indices: Iterable[int]) -> list[Running]:
-        """Those at these positions of the table, in order of admission; who is not in play is left out."""
+        """The jobs in play among these positions of the table, in order of admission."""
         found = [self._by_index[index] for index in set(indices) if index in self._by_index]
         return sorted(found, key=lambda running: running.turn)
 
@@ -127,7 +127,7 @@ class InPlay:
         self._come_or_gone()
 
     def remove(self, running: Running) -> None:
-        """A job that holds no units any more leaves the play."""
+        """A job without units leaves the jobs in play."""
         position, last = self.position(running), len(self._line) - 1
         del self._line[position], self._turns[position], self._by_index[running.index]
         self._numbers[:, position:last] = self._numbers[:, position + 1 : last + 1]
@@ -139,7 +139,7 @@ class InPlay:
         self._positions = self._running = None
 
     def hold(self, running: Running, units: list[int]) -> None:
-        """A job holds these units, and no others."""
+        """A job holds exactly these units."""
         count, before = len(units), len(running.units)
         running.units, running.waiting_view = units, None
         self.held += count - before
@@ -150,7 +150,7 @@ class InPlay:
         self._sort_in(running)
 
     def _sort_in(self, running: Running) -> None:
-        """Note whether a job holds units, and whether these are enough."""
+        """Record whether a job holds units, and whether they are enough to run."""
         index, count = running.index, len(running.units)
         if count:
             self.active[index] = running
@@ -163,7 +163,7 @@ class InPlay:
             self.short.pop(index, None)
 
     def go(self, running: Running, rate: float, now: int) -> None:
-        """A job goes at another rate."""
+        """The rate of a job changes."""
         if rate != running.rate:
             if running.rate:
                 self._rate.add(-running.rate)
@@ -172,12 +172,12 @@ class InPlay:
         running.set_rate(rate, now)
 
     def share(self, running: Running, partners: dict[int, int]) -> None:
-        """A job shares so many units with each of these."""
+        """A job shares this many units with each of these jobs."""
         self._shared += sum(partners.values()) - sum(running.partners.values())
         running.partners = partners
 
     def restored(self, running: Running) -> None:
-        """A job is in play again as it was."""
+        """Restore a job in play."""
         self.add(running)
         self.held += len(running.units)
         self._sort_in(running)
@@ -186,9 +186,9 @@ class InPlay:
 
 
 class Window(Jobs):
-    """The jobs in play at an instant: a view is made when somebody looks at it.
+    """The jobs in play at an instant; the view of a job is made when it is first used.
 
-    Who keeps it beyond the decision keeps what was to be seen then: the engine has `keep` called before it changes
+    A policy may keep this beyond the decision: `keep`, called before the engine changes anything, makes it permanent.
     anything.
     """
 

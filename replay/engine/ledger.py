@@ -1,4 +1,4 @@
-"""What a replay records: steps, jobs, who held which unit when, and that nothing was lost (docs/results.md)."""
+"""The records of a replay: steps, jobs, holders of units; and a check that nothing was lost (docs/results.md)."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 if TYPE_CHECKING:
     import pandas as pd
 
-# Books must balance to this, relative.
+# Totals must agree to this, relatively.
 BALANCE = 1e-9
 
 
 class ConservationError(AssertionError):
-    """Something was given twice or came from nothing: a bug of ours, never of the input."""
+    """A unit was given twice, or work does not add up: a bug in this package, never an error of the input."""
 
 
-# Work is lost to: what rescales deduct; what preemptions cost; stalls of the cost model `stall`; the overhead of first
-# starts; that of later starts and of moves.
+# Causes of lost work: deductions for rescales; preemptions; stalls of the cost model `stall`; overhead of first starts;
+# overhead of later starts and of moves.
 BOOKS = ("rescale", "preemption", "stall", "start", "restart")
 Loss = Literal["preemption", "rescale", "stall", "start stall", "start", "restart", "move"]
-"""Why work is lost. A `start stall` is one of a job that had no unit, a `move` is to other units."""
+"""The kinds of losses. A `start stall` is the stall of a job without units before, a `move` goes to other units."""
 _BOOK_OF: dict[str, str] = {**{book: book for book in BOOKS}, "start stall": "stall", "move": "restart"}
 _PRICE_OF_RESCALES = frozenset({"rescale", "stall", "move"})
 
 
 class Standing(NamedTuple):
-    """How a replay stands at a decision: units idle and used, jobs in play and running, and samples/s that these do."""
+    """The state after a decision: units idle and used, jobs in play and running, and their samples/s."""
 
     idle: int
     used: int
@@ -47,7 +47,7 @@ class Standing(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One row of steps.parquet: a decision and what happened since the one before; work in samples, rate a second."""
+    """One row of steps.parquet: a decision, and the time since the one before; work in samples, rate per second."""
 
     time: int
     idle: int
@@ -78,7 +78,7 @@ STEP_COLUMNS = Step._fields
 
 @dataclass(slots=True)
 class JobRecord:
-    """One job's account. Work in samples, times in UTC ns or seconds as named."""
+    """The record of one job. Work in samples, times in UTC ns or seconds as named."""
 
     job: Job = field(metadata=NOT_KEPT)
     left_out: bool = field(default=False, metadata=NOT_KEPT)  # never admitted
@@ -91,7 +91,7 @@ class JobRecord:
     lost_to_start: float = 0.0
     lost_to_restart: float = 0.0
     rescales: int = 0
-    stops: int = 0  # of the rescales, those that left it no unit
+    stops: int = 0  # rescales that left it without units
     preemptions: int = 0
     starts: int = 0
     unit_seconds: float = 0.0
@@ -100,7 +100,7 @@ class JobRecord:
 
     @property
     def lost(self) -> float:
-        """Work lost, whatever to."""
+        """Work lost, for any reason."""
         return math.fsum(getattr(self, f"lost_to_{book}") for book in BOOKS)
 
 
@@ -121,37 +121,37 @@ class _Since:
 
     @property
     def net(self) -> float:
-        """Work gained, less what was lost."""
+        """Work gained minus work lost."""
         return self.gained - self.rescale - self.preemption - self.stall - self.start - self.restart
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a replay yielded.
+    """The outcome of a replay.
 
     Parameters
     ----------
     trace
-        What was replayed.
+        The trace that was replayed.
     start_ns, end_ns
         The window of evaluation: from the first instant at which a job is in the system (submitted, and the trace has
         begun) to the replay's end, which is the last finish or the trace's end.
     records
-        One a job, in the order of the table.
+        One per job, in the order of the table.
     steps
-        One row a decision and one at the end; columns STEP_COLUMNS.
+        One row per decision and one at the end; columns STEP_COLUMNS.
     allocations
-        Who held which units when: job (position), first_unit, last_unit, start_ns, end_ns.
+        The holders of units over time: job (position), first_unit, last_unit, start_ns, end_ns.
     idle_unit_seconds, used_unit_seconds
         Units offered and units held, integrated over the window.
     extra_gain, paid
-        Work gained through rescales until the next decision, and what they cost.
+        Work gained through rescales until the next decision, and the cost of the rescales.
     decision_seconds
-        Wall time of each decision for which the policy was asked.
+        Wall time of each call of the policy.
     interrupted
         Whether it was stopped before its end.
     course
-        How much work had been done when; None of several pools.
+        The work done up to any instant; None for several pools.
 
     Examples
     --------
@@ -180,7 +180,7 @@ class Outcome:
 
     @property
     def work(self) -> float:
-        """The training outcome: samples done, costs deducted."""
+        """The training outcome: samples done, with costs deducted."""
         return math.fsum(record.work for record in self.records)
 
     @property
@@ -194,12 +194,12 @@ class Outcome:
         return self.trace.idle_node_seconds() * self.trace.units_per_node
 
     def work_at(self, instant: int) -> float:
-        """Samples done until an instant (UTC ns) of the window, costs deducted.
+        """Samples done up to an instant (UTC ns) of the window, with costs deducted.
 
         Raises
         ------
         ValueError
-            After the replay's end, and of several pools.
+            After the replay's end, and for several pools.
         """
         if self.course is None:
             raise ValueError("what several pools had done at an instant is not known")
@@ -207,7 +207,7 @@ class Outcome:
 
 
 def relative_gap(objective: float, bound: float) -> float:
-    """How far an answer may be from the best, relative to the bound: NaN where nobody knows a bound."""
+    """Upper bound of an answer's distance from the optimum, relative to the bound; NaN without a bound."""
     if not (math.isfinite(objective) and math.isfinite(bound)):
         return math.nan
     return max(0.0, bound - objective) / max(1.0, abs(bound))
@@ -215,23 +215,23 @@ def relative_gap(objective: float, bound: float) -> float:
 
 @dataclass
 class Ledger:
-    """The books of a replay under way; the engine tells it what happens.
+    """The records of a running replay; the engine reports every event to it.
 
     Parameters
     ----------
     trace, jobs
-        What is replayed.
+        The inputs of the replay.
     without
         Positions of jobs that are left out.
 
     Attributes
     ----------
     records
-        One account a job, in the order of the table.
+        One per job, in the order of the table.
     course
-        How much work had been done when.
+        The work done up to any instant.
     work
-        Samples done so far, costs deducted.
+        Samples done so far, with costs deducted.
     """
 
     trace: NodeTrace = field(metadata=NOT_KEPT)
@@ -248,7 +248,7 @@ class Ledger:
     _lost: float = 0.0
     _idle_unit_seconds: float = 0.0
     _used_unit_seconds: float = 0.0
-    # The last decision's rise in rate, and how long it has lasted: what its rescales bring in.
+    # The last decision's rise in rate, and how long it has lasted: the gain of its rescales.
     _rise: float = 0.0
     _risen_s: float = 0.0
     _extra_gain: float = 0.0
@@ -263,34 +263,34 @@ class Ledger:
         hints = get_type_hints(Step)
         self._steps = Columns({name: {int: "q", float: "d", str: ""}[hints[name]] for name in STEP_COLUMNS})
         self._seconds = Columns({"seconds": "d"})
-        # A row for each run of neighbouring units that a job has had as long and releases together.
+        # One row for each run of neighbouring units that a job received together and releases together.
         self._held = Columns({"job": "i", "first_unit": "i", "last_unit": "i", "start_ns": "q", "end_ns": "q"})
 
     @property
     def work(self) -> float:
-        """Samples done so far, costs deducted."""
+        """Samples done so far, with costs deducted."""
         return self._gained - self._lost
 
     @property
     def decisions(self) -> int:
-        """Decisions so far."""
+        """Number of decisions so far."""
         return len(self._steps)
 
     @property
     def history(self) -> dict[str, Columns]:
-        """What has been recorded and only ever grows."""
+        """The recorded history, which only grows."""
         own = {"steps": self._steps, "seconds": self._seconds, "held": self._held}
         return own | self.course.history
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps beside the history."""
+        """The state for a checkpoint, without the history."""
         accounts = {at: kept(record) for at, record in enumerate(self.records) if record.starts}
         columns = list(kept(JobRecord(self.records[0].job))) if self.records else []
         rows = [[at, *account.values()] for at, account in accounts.items()]
         return {**kept(self), "columns": columns, "records": rows, "course": kept(self.course)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Become what `state` says."""
+        """Restore `state`."""
         remember(self, state)
         for at, *values in state["records"]:
             remember(self.records[at], dict(zip(state["columns"], values, strict=True)))
@@ -299,20 +299,20 @@ class Ledger:
     # --- called by the engine -------------------------------------------------------------------------------------
 
     def passed(self, begin: int, end: int, idle: int, used: int, rate: float, stalls: Sequence[Stall] = ()) -> None:
-        """From `begin` to `end` (UTC ns) so many units were idle, so many of them used; jobs did `rate` samples/s.
+        """From `begin` to `end` (UTC ns): idle units, used units, and `rate` samples/s of the jobs.
 
-        `stalls`: until when jobs stalled then make no progress, and what each lacks of that rate.
+        `stalls`: until when stalled jobs make no progress, and how much of that rate each lacks.
         """
         seconds = (end - begin) / SECOND_NS
         self.course.went(begin, end, self.work, rate, stalls)
         self._done(rate * seconds)
-        if begin >= self._window_ns:  # which begins with an instant of the replay
+        if begin >= self._window_ns:  # the window begins at an instant of the replay
             self._idle_unit_seconds += idle * seconds
             self._used_unit_seconds += used * seconds
         self._risen_s += seconds
 
     def corrected(self, record: JobRecord, work: float) -> None:
-        """A job has done so much more, or less, than its rate says."""
+        """Correct the work of a job relative to its rate."""
         record.gained += work
         self._done(work)
 
@@ -348,16 +348,16 @@ class Ledger:
         self._since.rescaled += 1
 
     def finished(self, record: JobRecord, now: int) -> None:
-        """A job has done all its work."""
+        """A job has finished."""
         record.finish_ns = now
         record.work = record.job.pmax
 
     def asked(self, seconds: float) -> None:
-        """The policy has been asked, and took so long (wall time) to answer."""
+        """The policy was called, and took this long (wall time) to answer."""
         self._seconds.append((seconds,))
 
     def granted(self, job: int, units: list[int], now: int) -> None:
-        """Units have gone to a job."""
+        """A job got units."""
         self._granted_at.setdefault(job, {}).update(dict.fromkeys(units, now))
 
     def released(self, job: int, units: Collection[int], now: int) -> None:
@@ -378,20 +378,20 @@ class Ledger:
     def decided(
         self, now: int, stands: Standing, rise: float, *, solution: Solution | None = None, status: str = "decided"
     ) -> None:
-        """A decision has been taken and carried out.
+        """A decision has been made and carried out.
 
         Parameters
         ----------
         now
             The instant, UTC ns.
         stands
-            How the replay stands from now on.
+            The state from now on.
         rise
-            By how much more those jobs do, samples/s, that were rescaled.
+            Increase in samples/s of the rescaled jobs.
         solution
-            What a solver answered, if one was asked.
+            The solver's answer, if one was asked.
         status
-            What the step says otherwise.
+            Status of the step otherwise.
         """
         self._settle_rise()
         self._rise = rise
@@ -403,23 +403,23 @@ class Ledger:
             self._step(now, stands, solution.status, solution.backend, solution.note, (value, bound, gap))
 
     def close(self, now: int, stands: Standing, progress: Mapping[int, float], *, interrupted: bool) -> Outcome:
-        """Balance the books and return what they hold.
+        """Check the totals and return the outcome.
 
         Parameters
         ----------
         now
             The instant at which the replay ended.
         stands
-            How it stood then; nobody runs any more.
+            The state at that instant; no job runs any more.
         progress
-            That of the jobs in play, by position in the table.
+            Progress of the jobs in play, by position in the table.
         interrupted
-            Whether somebody stopped it.
+            Whether the replay was stopped before its end.
 
         Raises
         ------
         ConservationError
-            When the books do not balance.
+            When the totals do not agree.
         """
         import pandas as pd
 
@@ -506,7 +506,7 @@ class Ledger:
             raise ConservationError(f"{self._used_unit_seconds!r} unit-seconds used of {self._idle_unit_seconds!r}")
 
     def _allocations(self) -> pd.DataFrame:
-        """Units held, in order; runs of neighbours that were held alike, though released in turn, made one."""
+        """Units held, in order; neighbouring runs with equal times, though released one by one, are joined."""
         import pandas as pd
 
         held = self._held.arrays()

@@ -29,13 +29,13 @@ from bft.replay.engine.running import NEVER, Running, finished_view
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
-# Status of a step at which there was nothing to give, so that nobody was asked.
+# Status of a step without idle units, where no policy was asked.
 NOTHING_IDLE = "nothing idle"
 
 
 @dataclass(slots=True)
 class _Place:
-    """How far a replay has come: jobs submitted and admitted, node events, decisions."""
+    """The position of a replay: jobs submitted and admitted, node events, decisions."""
 
     submitted: int = 0
     admitted: int = 0  # of those submitted, in their order
@@ -57,16 +57,16 @@ class Replay:
     Parameters
     ----------
     trace, jobs, policy, rules
-        What is replayed, and how.
+        The inputs and rules of the replay.
     interference
-        What it costs two jobs to share units; None, and no policy may let them.
+        How much two jobs on a unit slow each other down; None: no policy may let them share.
     without
-        Positions of jobs that are never admitted; they count as jobs that never started.
+        Positions of jobs that are never admitted; they count as never started.
 
     Attributes
     ----------
     ledger
-        What has been recorded so far.
+        The records so far.
 
     Examples
     --------
@@ -95,14 +95,14 @@ class Replay:
         self._traits = Traits.of(policy)
         self._held = Holdings(len(trace.nodes) * trace.units_per_node, trace.units_per_node)
         self._machine = Machine(self._held)
-        # All that are to be admitted, in their order.
+        # All jobs to be admitted, in order.
         self._queue = [index for index in jobs.by_submit() if index not in without]
         self._in_play = InPlay()
         self._motion = Motion(trace.start, self._in_play, self.ledger, rules, self._traits, trace.units_per_node)
         self._partners = Partners(jobs, self._in_play, self._held, self._motion, self._traits, interference)
         self._place = _Place()
         self._next: int | None = None  # the next instant, once it is known
-        self._asked: State | None = None  # what is to be decided now
+        self._asked: State | None = None  # the state to be decided now
         self._profiled = any(job.profile is not None for job in jobs)
         self._asking = asking(self._traits.name, policy, limit_s=rules.policy_time_limit_s)
         self._min_interval_ns = round(rules.min_interval_s * SECOND_NS)
@@ -130,14 +130,14 @@ class Replay:
         on_step
             Called with the instant after each step, to show progress.
         should_stop
-            Asked before each step; when true, the replay ends there and its outcome says so.
+            Called before each step; when it returns true, the replay ends there and its outcome is marked.
         before_close
-            Called after the last step, while `state` is still one to go on from.
+            Called after the last step, while a replay could still continue from `state`.
 
         Raises
         ------
         PolicyError
-            When the policy fails; `outcome` of the error is what had been replayed until then.
+        When the policy fails; `outcome` of the error holds the results up to then.
         """
         try:
             interrupted = self._run(on_step, should_stop)
@@ -149,7 +149,7 @@ class Replay:
         return self._close(interrupted=interrupted)
 
     def _run(self, on_step: Callable[[int], None] | None, should_stop: Callable[[], bool] | None) -> bool:
-        """Replay to the end; whether somebody stopped it before."""
+        """Replay to the end; returns whether it was stopped before."""
         while self.peek() is not None:
             if should_stop is not None and should_stop():
                 return True
@@ -184,12 +184,12 @@ class Replay:
             self.decide(self._answer())
 
     def advance(self) -> State | None:
-        """Handle the next instant up to its decision, for those who decide themselves instead of the policy.
+        """Handle the next instant up to its decision, for callers that decide instead of the policy.
 
         Returns
         -------
         State or None
-            What the policy is to be asked: `decide` must follow. None where nobody is asked at this instant.
+            The state to be decided: `decide` must follow. None if there is no decision at this instant.
 
         Raises
         ------
@@ -211,14 +211,14 @@ class Replay:
         return None
 
     def decide(self, decision: Decision) -> None:
-        """Carry out what has been decided on the state that `advance` returned.
+        """Carry out a decision on the state that `advance` returned.
 
         Raises
         ------
         PolicyError
-            When the decision is one that no scheduler may take.
+            When the decision is not allowed.
         RuntimeError
-            When nothing is to be decided.
+            When there is no state to decide.
         """
         if self._asked is None:
             raise RuntimeError("nothing is to be decided: advance() returned no state")
@@ -239,7 +239,7 @@ class Replay:
         self.ledger.decided(now, self._stands(), rise, solution=decision.solution)
 
     def _close(self, *, interrupted: bool) -> Outcome:
-        for running in self._in_play:  # who holds units now held them to the end
+        for running in self._in_play:  # present holders held their units to the end
             self._motion.settle(running)
             self.ledger.released(running.index, running.units, self.now)
         progress = {running.index: running.progress for running in self._in_play}
@@ -248,13 +248,13 @@ class Replay:
 
     @property
     def history(self) -> dict[str, Columns]:
-        """What has been recorded and only ever grows."""
+        """The recorded history, which only grows."""
         return self.ledger.history
 
     def state(self, *, history: bool = True) -> dict[str, Any]:
-        """Where the replay stands between two steps, as values that JSON can hold, for a checkpoint.
+        """The position of the replay between two steps as JSON values, for a checkpoint.
 
-        `history`: with what has been recorded and only ever grows; False: it is kept elsewhere.
+        `history`: include the recorded history, which only grows; False: it is stored elsewhere.
         """
         past = {"history": {name: table.since(0) for name, table in self.history.items()}} if history else {}
         return {
@@ -268,7 +268,7 @@ class Replay:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Stand where `state` says; only for a new replay of the same trace, jobs, policy and rules."""
+        """Restore `state`; only in a new replay of the same trace, jobs, policy and rules."""
         remember(self._place, state["place"])
         if isinstance(self.policy, Remembers):
             with self._asking:
@@ -285,7 +285,7 @@ class Replay:
         self._motion.restored(state["now"])
 
     def _memory(self) -> dict[str, Any] | None:
-        """What the policy remembers."""
+        """The internal state of the policy."""
         if not isinstance(self.policy, Remembers):
             return None
         with self._asking:
@@ -294,7 +294,7 @@ class Replay:
             return memory
 
     def _happens(self, instant: int) -> bool:
-        """Handle everything that happens at an instant, in its order; whether a decision is due."""
+        """Handle all events of an instant, in order; return whether a decision is due."""
         place = self._place
         self._motion.pass_to(instant, self._held.idle, self._held.used)
         finished = self._finish()
@@ -334,7 +334,7 @@ class Replay:
         for running in done:
             beside.update(running.partners)
             self._motion.settle(running)
-            # A finish is rounded up to a nanosecond: what was done beyond the work is not counted.
+            # A finish is rounded up to a nanosecond: work beyond the total is not counted.
             self.ledger.corrected(running.record, running.job.pmax - running.progress)
             running.progress = running.job.pmax
             self.ledger.finished(running.record, self.now)
@@ -366,7 +366,7 @@ class Replay:
     def _leave(self, leaving: list[int]) -> None:
         """Take units back: a job that loses some keeps the rest and pays Tcdw x its rate before, once.
 
-        Where the policy is rigid it stops instead, and loses its work since the last checkpoint.
+        If the policy is rigid, the job stops instead, and loses its work since the last checkpoint.
         """
         lost = self._held.take_back(leaving)
         if not lost:
@@ -389,7 +389,7 @@ class Replay:
         self._partners.refresh(losers, beside)
 
     def _stop(self, running: Running) -> None:
-        """A rigid job has lost a unit: it goes back to its last checkpoint, and waits."""
+        """A rigid job has lost a unit: it returns to its last checkpoint, and waits."""
         self._motion.save(running)
         if running.progress > running.saved:
             self.ledger.lost(running.record, running.progress - running.saved, "preemption")
@@ -403,7 +403,7 @@ class Replay:
         self._give_up(running, units)
 
     def _give_up(self, running: Running, units: Collection[int]) -> None:
-        """A settled job holds some units no longer."""
+        """A settled job no longer holds some units."""
         self.ledger.released(running.index, units, self.now)
         gone = set(units)
         self._in_play.hold(running, [unit for unit in running.units if unit not in gone])
@@ -424,7 +424,7 @@ class Replay:
     # --- the decision ---------------------------------------------------------------------------------------------
 
     def _answer(self) -> Decision:
-        """What the policy decides."""
+        """The policy's decision."""
         began = time.perf_counter()
         with self._asking:
             answer: object = self.policy.decide(self._asked)  # type: ignore[arg-type]  # there is a state
@@ -439,7 +439,7 @@ class Replay:
         return State(self.now, self._held.idle, jobs, self._machine, finished)
 
     def _let_go(self) -> None:
-        """The state has been answered. Who keeps it nonetheless keeps what was to be seen in it."""
+        """The state has been decided. If the policy keeps it, it must not change any more."""
         jobs = None if self._asked is None else ref(self._asked.jobs)
         self._asked = None
         window = None if jobs is None else jobs()
@@ -451,14 +451,14 @@ class Replay:
         return Standing(self._held.idle, self._held.used, len(play), len(play.active), play.rate)
 
     def _ask_rates(self) -> None:
-        """Find the rates of jobs anew whose policy may have changed how they run."""
+        """Compute the rates of jobs again whose running the policy may have changed."""
         for running in self._in_play.of(self._in_play.active):
             if running.dynamics is not None:
                 self._motion.settle(running)
                 self._motion.set_rate(running)
 
     def _move(self, found: list[Change]) -> None:
-        """Move units as the decision says: all are released before any is granted, then each job pays."""
+        """Move units as decided: all releases come before any grant, then each job pays."""
         beside: set[int] = set()
         for change in found:
             self._motion.settle(change.running)
@@ -480,7 +480,7 @@ class Replay:
         self._partners.refresh([change.running for change in found], beside, decided=True)
 
     def _pay(self, running: Running, before: int) -> None:
-        """A decision has changed the units of a job that had `before`; it pays for that at its rate before."""
+        """A decision changed the units of a job that had `before`; it pays at its rate before."""
         record, job, rules, motion, now = running.record, running.job, self.rules, self._motion, self.now
         running.since_ns = now
         if before:
@@ -490,7 +490,7 @@ class Replay:
         seconds = job.tcdw_s if len(running.units) < before else job.tcup_s
         motion.charge(running, seconds, "rescale" if before else "start stall")
         if not running.units:
-            running.saved = running.progress  # who is asked to stop saves its work
+            running.saved = running.progress  # a job that is asked to stop saves its work
             motion.end_run(running)
             record.stops += 1
         elif not before:
@@ -504,7 +504,7 @@ class Replay:
         motion.set_rate(running)
 
     def _conserve(self) -> None:
-        """Every idle unit is free or held, and held once unless it is shared."""
+        """Check that every idle unit is free or held, and held once unless it is shared."""
         held, twice = self._in_play.held, self._in_play.twice
         if held - twice != self._held.used:
             raise ConservationError(f"{held} units held, {twice} of them twice, but {self._held.used} in use")

@@ -1,4 +1,4 @@
-"""What a checkpoint keeps of an object: its dataclass fields, so that a new one cannot be forgotten."""
+"""The state of an object for a checkpoint: its dataclass fields, so that a new field cannot be forgotten."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-# Metadata of a field that follows from the others, or is given anew: no checkpoint keeps it.
+# Metadata of a field that is not stored, because it follows from others or is passed in again.
 NOT_KEPT = MappingProxyType({"kept": False})
 
 
 def kept(thing: Any, *, inner: bool = False) -> dict[str, Any]:
-    """The fields of a dataclass as values that JSON can hold.
+    """The fields of a dataclass as JSON values.
 
     Parameters
     ----------
     thing
-        The object; what its fields hold may be numbers, texts, containers and arrays of these, dataclasses, and objects
+        The object. Its fields may hold numbers, texts, containers and arrays of these, dataclasses, and objects
         with a `state()` of their own.
     inner
-        Only the fields that its constructor does not take: of a policy, all but its constants.
+        Only the fields that its constructor does not take: for a policy, all but its constants.
     """
     return {name: _plain(getattr(thing, name)) for name in _names(thing.__class__, inner=inner)}
 
 
 def remember(thing: Any, state: Mapping[str, Any], *, inner: bool = False) -> None:
-    """Set the fields of a dataclass to what `kept` returned.
+    """Set the fields of a dataclass to values from `kept`.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON can hold it; `_restored` knows from the field's type what it was."""
+    """A value as JSON; `_restored` recovers it from the field's type."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, np.ndarray):
@@ -71,7 +71,7 @@ def _plain(value: Any) -> Any:
 
 
 def _restored(hint: Any, value: Any, present: Any = None) -> Any:
-    """The value of type `hint` of which `_plain` made `value`; `present` is what there is."""
+    """The value of type `hint` from which `_plain` made `value`; `present` is the present one."""
     if hasattr(present, "restore"):
         present.restore(value)
         return present

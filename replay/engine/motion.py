@@ -1,4 +1,4 @@
-"""How the jobs in play get on: what they do, what costs them work, and when they are done."""
+"""The progress of the jobs in play: their rates, their losses, and their finishes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from bft.replay.trace.node_trace import SECOND_NS
 
 
 class Motion:
-    """Lets time pass. A job's amounts are brought up to date when its rate or its units change, not at every instant.
+    """Lets time pass. The amounts of a job are updated when its rate or its units change, not at every instant.
 
     Parameters
     ----------
     now
         The instant at which it begins, UTC ns.
     in_play, ledger
-        Whose amounts, and where they are booked.
+        The jobs, and where their amounts are recorded.
     rules, traits, units_per_node
         Of the replay, its policy and its machine.
 
@@ -42,10 +42,10 @@ class Motion:
         self._in_play, self._ledger, self._rules, self._traits = in_play, ledger, rules, traits
         self._units_per_node = units_per_node
         self._save_every_ns = round(rules.checkpoint_interval_s * SECOND_NS)
-        self._stalled: dict[int, Running] = {}  # who still has stalls to pay for, by position in the table
+        self._stalled: dict[int, Running] = {}  # jobs with stalls that are not charged yet, by position
 
     def restored(self, now: int) -> None:
-        """The jobs in play are again as they were at an instant."""
+        """The jobs in play are restored to their state at an instant."""
         self.now = now
         for running in self._in_play:
             self.agenda.put(running)
@@ -53,7 +53,7 @@ class Motion:
                 self._stalled[running.index] = running
 
     def pass_to(self, instant: int, idle: int, used: int) -> None:
-        """Let time pass to an instant: so many units are idle, and so many of them used, meanwhile."""
+        """Let time pass up to an instant, with these numbers of idle and used units."""
         if instant > self.now:
             begin, self.now = self.now, instant
             if not self._stalled:
@@ -66,7 +66,7 @@ class Motion:
                 self.settle(running)
 
     def settle(self, running: Running) -> None:
-        """Bring a job's amounts up to date: what it did at its rate since they were, less what stalls cost it."""
+        """Update a job's amounts: add its work since the last update, subtract the cost of stalls."""
         if running.units and self.now > running.settled_ns:
             record, seconds = running.record, (self.now - running.settled_ns) / SECOND_NS
             record.unit_seconds += len(running.units) * seconds
@@ -80,7 +80,7 @@ class Motion:
         running.settled_ns = self.now
 
     def _charge_stalls(self, running: Running) -> None:
-        """Charge a job what its stalls have cost it, each up to its end."""
+        """Charge a job for its stalls, each up to its end."""
         begin = running.settled_ns
         for until, kind in running.stalls:
             end = min(until, self.now)
@@ -102,7 +102,7 @@ class Motion:
             self._ledger.lost(running.record, cost, kind)
 
     def stall(self, running: Running, seconds: float, kind: Loss) -> None:
-        """Let a settled job make no progress for so long."""
+        """Stop a settled job's progress for this long."""
         running.stall(self.now + round(seconds * SECOND_NS), kind)
         if running.stalls:
             self._stalled[running.index] = running
@@ -136,7 +136,7 @@ class Motion:
         self.agenda.put(running)
 
     def _rate_on_its_units(self, running: Running) -> float:
-        """Samples/s of a job that shares nothing; and note until when it goes at that rate."""
+        """Samples/s of a job that shares nothing; also sets until when that rate holds."""
         job = running.job
         if running.dynamics is None:
             rate = float(job.rates[len(running.units)])

@@ -1,4 +1,4 @@
-"""From a policy's decision to the units that each job releases and gets; whatever no scheduler may do is refused."""
+"""From a policy's decision to the units that each job releases and gets; forbidden moves are refused."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class Traits:
 
     @classmethod
     def of(cls, policy: Policy) -> Traits:
-        """As the policy's `Kind` states them."""
+        """From the policy's `Kind`."""
         kind = Kind.of(policy)
         return cls(policy.name, kind.rigid, kind.migrates, kind.clairvoyant, kind.tunes)
 
     def refusal(self, what: str) -> PolicyError:
-        """Why the policy is stopped."""
+        """The error with which the policy is stopped."""
         return PolicyError(f"policy {self.name!r} was stopped: {what}")
 
 
 @dataclass(slots=True)
 class Change:
-    """What becomes of one job: units it releases, then units it gets, named or (`wanted`) any free ones."""
+    """The change of one job: units it releases, then units it gets, named ones or any `wanted` free ones."""
 
     running: Running
     released: list[int] = field(default_factory=list)
@@ -51,12 +51,12 @@ class Change:
 
 
 def changes(decision: Decision, idle: int, in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
-    """What a decision changes, those that only release first, in order of admission.
+    """The changes of a decision: jobs that only release come first, then in order of admission.
 
     Raises
     ------
     PolicyError
-        When the policy answers what it may not: unknown jobs, sizes out of bounds, more than there is, three jobs on a
+        For an invalid answer: unknown jobs, sizes out of bounds, more units than there are, three jobs on a
         unit, a migration where it is forbidden, another size for a running job where the policy is rigid.
     """
     found: list[Change] = []
@@ -78,7 +78,7 @@ def changes(decision: Decision, idle: int, in_play: InPlay, held: Holdings, trai
 
 
 def _whole(counts: Sequence[object] | IntArray, in_play: InPlay, traits: Traits) -> IntArray:
-    """The counts that a policy answered, of which a third party's may be anything: int64 of shape (jobs,)."""
+    """The counts in a policy's answer, which may be of any type: int64 of shape (jobs,)."""
     if len(counts) != len(in_play):
         raise traits.refusal(f"it answered {len(counts)} counts for {len(in_play)} jobs")
     try:
@@ -106,7 +106,7 @@ def _check_size(running: Running, count: int, traits: Traits) -> None:
 def _counted(answer: IntArray, idle: int, in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
     """Shrinking jobs release their newest units, growing ones take free ones."""
     differs = (answer != in_play.counts).nonzero()[0]
-    if in_play.short:  # who has lost so much cannot go on
+    if in_play.short:  # these have too few units to continue
         differs = np.union1d(differs, [in_play.position(running) for running in in_play.short.values()])
     total = in_play.held
     found = []
@@ -129,7 +129,7 @@ def _placed(placement: Mapping[int, Sequence[int]], in_play: InPlay, held: Holdi
     found = []
     machine = len(held)
     holders: dict[int, int] = {}  # of the units that somebody gets
-    for running in in_play.short.values():  # who has lost so much cannot go on
+    for running in in_play.short.values():  # these have too few units to continue
         if in_play.position(running) not in placement:
             _check_size(running, len(running.units), traits)
     for position, units in sorted(placement.items()):

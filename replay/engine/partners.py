@@ -1,4 +1,4 @@
-"""Who shares units with whom, and how much that slows each down."""
+"""Which jobs share units, and how much that slows each down."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Partners:
     jobs, in_play, held, motion, traits
         Of the replay.
     interference
-        What it costs two jobs to share units; None, and no policy may let them.
+        How much two jobs on a unit slow each other down; None: no policy may let them share.
     """
 
     def __init__(
@@ -39,21 +39,21 @@ class Partners:
         self._interference = interference
 
     def refresh(self, changed: Iterable[Running], beside: Iterable[int] = (), *, decided: bool = False) -> None:
-        """Find anew with whom jobs share units whose units have changed, and with them those that did or do.
+        """Update the partners of jobs whose units have changed, and of their former and new partners.
 
         Parameters
         ----------
         changed
             The jobs whose units have changed.
         beside
-            Those that shared units with them before, by position in the table.
+            Former partners, by position in the table.
         decided
-            By the policy, which may only let jobs share that are allowed to, on as many units.
+            Whether the policy caused the change: then only allowed pairs may share, at allowed sizes.
 
         Raises
         ------
         PolicyError
-            When they are not.
+        When a pair or size is not allowed.
         """
         if not self._held.shared and not self._in_play.sharing:
             return
@@ -77,7 +77,7 @@ class Partners:
             return
         xi = max((self._xi(running, index) for index in partners), default=1.0)
         if not same or xi != running.xi:
-            # What a leave makes of a pair is charged as it is; a decision may not choose what is not allowed.
+            # A pair that a leave has changed is charged at its ratio; a decision may not choose a forbidden one.
             if decided and self._interference is not None and xi > self._interference.xi_max:
                 raise self._not_allowed(running, next(iter(partners)))
             self._motion.settle(running)
@@ -85,7 +85,7 @@ class Partners:
             self._motion.set_rate(running)
 
     def _xi(self, running: Running, beside: int) -> float:
-        """The ratio of a job beside another, on as many units as it has."""
+        """The ratio of a job with its partner, on the units that it has."""
         sides = None if self._interference is None else self._interference.sides(running.job, self._jobs.jobs[beside])
         if sides is None:
             raise self._not_allowed(running, beside)

@@ -1,4 +1,4 @@
-"""Free units to be handed out on paper, and which of them a job should get: consolidated on the fewest nodes."""
+"""Tentative bookkeeping of free units, and which of them a job should get: consolidated on the fewest nodes."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from itertools import islice
 from bft.replay.engine.free_units import FreeUnits
 from bft.replay.engine.rooms import Rooms
 
-# Larger than any unit: what is divided by it remains.
+# Larger than any unit, so that dividing by it leaves the unit as remainder.
 _NO_KEYS = 2**62
 
 
 class Places:
-    """Free units that can be handed out and taken back without touching anything else.
+    """Free units that can be handed out and taken back without changing anything else.
 
     Parameters
     ----------
     free
-        The free units, those to be given first ahead: where a unit is a whole node, that is the order of handing out.
+        The free units, in the order of preference; if a unit is a whole node, they are handed out in this order.
     units_per_node
         Units of a node; unit u lies on node u // units_per_node.
     """
 
     def __init__(self, free: Iterable[int] | FreeUnits | Rooms, units_per_node: int = 1) -> None:
         self._per = units_per_node
-        # Where a unit is a node: the line, of which the first `_next` are taken, and what was given back since.
+        # If a unit is a node: the order, of which the first `_next` are taken, and units given back since.
         self._line, self._modulus, self._next = array("q"), _NO_KEYS, 0
         self._back: list[int] = []
         self._rooms = Rooms(units_per_node)
@@ -45,18 +45,18 @@ class Places:
         return len(self._rooms)
 
     def take(self, units: int, *, spread: bool = False, near: Iterable[int] = ()) -> tuple[int, ...] | None:
-        """Remove and return so many free units, None (and nothing is removed) when they are not to be had.
+        """Remove and return this many free units; None, without removing any, when they are not available.
 
         Parameters
         ----------
         units
             How many, at least 1.
         spread
-            False: consolidated. What fits on one node goes to the node with the least room that suffices; more takes
-            whole free nodes and the remainder on the fullest other node that suffices. True: any units will do, on as
+            False: consolidated. A job that fits on one node gets the fullest node with room; a larger one gets
+            whole free nodes and the remainder on the fullest other node with room. True: any units, on as
             few nodes as possible.
         near
-            Units that the job has already: `spread` fills up their nodes first.
+            Units that the job already holds: `spread` fills their nodes first.
         """
         if units > len(self):
             return None
@@ -70,7 +70,7 @@ class Places:
         return tuple(unit for node, count in nodes for unit in self._rooms.take(node, count))
 
     def give_back(self, units: Iterable[int]) -> None:
-        """Units are free again; they are handed out before others."""
+        """Units become free again; they are handed out before others."""
         if self._per == 1:
             self._back.extend(units)
         else:

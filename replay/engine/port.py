@@ -1,4 +1,4 @@
-"""What a policy sees and what it answers (docs/policies.md)."""
+"""The interface of a policy: the state it sees and the decision it returns (docs/policies.md)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from bft.replay.engine.holdings import Holdings
 from bft.replay.engine.places import Places
 
 IntArray = NDArray[np.int64]
-# Positions that `Zeros` looks at together.
+# Number of positions that `Zeros` examines at a time.
 _AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job in play as a scheduler sees it: no future, and its progress only where the policy is clairvoyant.
+    """A job in play as a scheduler sees it: without the future, and with its progress only for clairvoyant policies.
 
     Parameters
     ----------
@@ -37,19 +37,19 @@ class JobView:
     held
         The units, oldest first; unit u lies on node u // units_per_node.
     partners
-        With whom it shares units now: positions in `State.jobs`, and how many units they share.
+        The jobs with which it shares units now: positions in `State.jobs`, and the number of shared units.
     executed_s
         Seconds during which it held units.
     starts, rescales
-        How often it got units having had none, and how often a decision changed those it had and left it some.
+        How often it got units after having none, and how often a decision changed its units and left it some.
     started_ns, since_ns
         When it first got units, and when its units last changed; UTC nanoseconds, None before that.
     progress
-        Samples done; NaN unless the policy says that it is `clairvoyant`.
+        Samples done; NaN unless the policy's kind is `clairvoyant`.
     rate
-        Samples/s it does now, as its log would tell; 0 while it waits.
+        Samples/s at present, as its log would show; 0 while it waits.
     dynamics
-        How its rate follows from its placement and progress, where a curve does not tell; None where it does.
+        How its rate follows from placement and progress, if not from a curve; otherwise None.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class JobView:
 
     @property
     def shared(self) -> int:
-        """How many units it shares."""
+        """Number of shared units."""
         return sum(units for _, units in self.partners)
 
 
@@ -139,7 +139,7 @@ class Jobs(Sequence[JobView]):
 
     @property
     def waiting(self) -> Sequence[int]:
-        """Positions of the jobs that hold none, ascending."""
+        """Positions of the jobs without units, ascending."""
         return Zeros(self.counts)
 
     @cached_property
@@ -170,14 +170,14 @@ class Jobs(Sequence[JobView]):
 
 
 def _fixed(numbers: Iterable[int]) -> IntArray:
-    """An array that nobody may change."""
+    """A read-only copy of an array."""
     array = np.fromiter(numbers, dtype=np.int64)
     array.setflags(write=False)
     return array
 
 
 class Zeros(Sequence[int]):
-    """Where numbers are 0, ascending; looked for only as far as somebody asks.
+    """Positions where numbers are 0, ascending; computed only as far as needed.
 
     Examples
     --------
@@ -206,7 +206,7 @@ class Zeros(Sequence[int]):
 
 
 class Machine:
-    """The machine as a policy sees it: which units are idle, and which of them are free."""
+    """The machine as a policy sees it: which units are idle, and which are free."""
 
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings
@@ -230,7 +230,7 @@ class Machine:
         return self._holdings.is_idle(unit)
 
     def places(self) -> Places:
-        """The free units, to be handed out on paper before an answer names them."""
+        """A copy of the free units, to be handed out tentatively before an answer names them."""
         return self._holdings.places()
 
 
@@ -238,24 +238,24 @@ _NO_MACHINE = Machine(Holdings(0))
 
 
 def _whole(value: object) -> TypeGuard[int | Integral]:
-    """Whether a value is a whole number; that of the abstract class is asked last, as it takes longer."""
+    """Whether a value is a whole number; the abstract class is checked last, because that is slow."""
     return isinstance(value, (int, Integral))
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The moment of a decision.
+    """The input of a decision.
 
     Parameters
     ----------
     time_ns
         UTC nanoseconds.
     idle
-        Idle units, those that jobs hold included.
+        Idle units, including those that jobs hold.
     jobs
         The jobs in play, in order of admission; any sequence of views becomes `Jobs`.
     machine
-        Where the units are; for policies that place jobs.
+        The idle and free units; for policies that place jobs.
     finished
         Jobs that have finished since the policy was last asked.
 
@@ -291,7 +291,7 @@ class State:
 
     @property
     def waiting(self) -> Sequence[int]:
-        """Positions in `jobs` of those that hold none, ascending: in order of admission."""
+        """Positions in `jobs` of those without units, ascending: in order of admission."""
         return self._looked_up.waiting
 
     @property
@@ -312,7 +312,7 @@ class State:
 
     @property
     def free(self) -> int:
-        """Idle units that nobody holds."""
+        """Idle units without a holder."""
         return self.idle - self._looked_up.used
 
     @property
@@ -322,27 +322,27 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a policy decides, as one of three answers; the engine finds out what that changes.
+    """The answer of a policy, in one of three forms; the engine derives the changes.
 
     Parameters
     ----------
     counts
-        How many units each job in play shall have, in the order of `State.jobs`: whole numbers, or an integer array.
+        Future number of units of each job in play, in the order of `State.jobs`: whole numbers, or an integer array.
         The engine chooses the units.
     placement
-        For each job whose units change (position in `State.jobs`), all units that it shall hold, none to stop it; the
-        others keep theirs. A unit that another job keeps is then shared.
+        For each job whose units change (position in `State.jobs`), all its future units, none to stop it; the
+        others keep theirs. A unit that another job keeps becomes shared.
     transfers
-        How many units of which class of holders go to which.
+        How many units move from which class of holders to which.
     solution
-        What a solver answered, where one was asked: its status, objective, bound, backend and note are recorded.
+        The solver's answer, if one was asked: its status, objective, bound, backend and note are recorded.
     wake_ns
-        When to ask again even if nothing happens, UTC nanoseconds; what an earlier decision asked for lapses.
+        When to ask again even without an event, UTC nanoseconds; replaces the time of an earlier decision.
 
     Raises
     ------
     TypeError
-        When it is none of the three, or several, or something in it is of another type.
+        When there is none of the three, or several, or a value has another type.
 
     Examples
     --------
@@ -362,7 +362,7 @@ class Decision:
     wake_ns: int | None = None
 
     def __post_init__(self) -> None:
-        # A third party's policy may have put in anything.
+        # A third party's policy may have stored anything.
         counts: object = self.counts
         placement: object = self.placement
         wake_ns: object = self.wake_ns
@@ -398,17 +398,17 @@ class Decision:
 
     @classmethod
     def solved(cls, solution: Solution) -> Decision:
-        """Do as a solver answered."""
+        """The decision in a solver's answer."""
         if solution.transfers:
             return cls(transfers=solution.transfers, solution=solution)
         return cls(solution.counts, solution=solution)
 
     def waking(self, at_ns: int | None) -> Decision:
-        """The same decision, and ask me again at an instant."""
+        """The same decision, with a request to be asked again at an instant."""
         return replace(self, wake_ns=at_ns)
 
     def counts_in(self, state: State) -> tuple[int, ...]:
-        """Units of each job once the decision on `state` is carried out."""
+        """Units of each job after the decision on `state`."""
         if self.counts is not None:
             return tuple(int(count) for count in self.counts)
         counts = [view.units for view in state.jobs]
@@ -424,26 +424,26 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What kind of policy it is: the engine plays by it.
+    """The kind of a policy, which the engine respects.
 
     Parameters
     ----------
     rigid
-        A job runs with the units it got, or not at all. One that loses a unit to the batch scheduler stops, loses its
+        A job runs with the units it got, or not at all. A job that loses a unit to the batch scheduler stops, loses its
         work since the last checkpoint, and waits again.
     migrates
-        A running job may be moved to other units in one decision, for the overhead of a restart.
+        A decision may move a running job to other units, for the overhead of a restart.
     clairvoyant
         It sees the jobs' progress.
     shares
-        It lets two jobs share units, and so needs to know xi.
+        It may let two jobs share units, and so needs to know xi.
     tunes
-        Jobs may choose their batch size themselves, where their profile knows how.
+        Jobs may choose their batch size themselves, if their profile allows it.
 
     Raises
     ------
     TypeError
-        For another word, or a value that is neither True nor False.
+        For an unknown word, or a value that is neither True nor False.
 
     Examples
     --------
@@ -467,17 +467,17 @@ class Kind:
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """What a policy may be."""
+        """The words of a kind."""
         return tuple(field.name for field in fields(cls))
 
     @property
     def stated(self) -> tuple[str, ...]:
-        """What it is."""
+        """The words that are true."""
         return tuple(name for name in self.names() if getattr(self, name))
 
     @classmethod
     def of(cls, policy: object) -> Kind:
-        """The kind that a policy, or its class, states; that of an elastic one where it states none.
+        """The kind that a policy, or its class, states; that of an elastic one by default.
 
         Raises
         ------
@@ -505,7 +505,7 @@ class Policy(Protocol):
 
     @property
     def name(self) -> str:
-        """What the command line and the results call it."""
+        """Its name on the command line and in results."""
 
     def decide(self, state: State) -> Decision:
         """Allocate the idle units: for each job 0 or a number within [Jmin, Jmax], in total at most `state.idle`."""
@@ -513,22 +513,22 @@ class Policy(Protocol):
 
 @runtime_checkable
 class Remembers(Protocol):
-    """A policy whose decisions or counts depend on what it has seen: a checkpoint must keep that too."""
+    """A policy whose decisions or counts depend on earlier states: a checkpoint must store its memory too."""
 
     def state(self) -> dict[str, Any]:
-        """What it remembers, as values that JSON can hold."""
+        """The internal state as JSON values."""
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Remember what `state` says."""
+        """Restore `state`."""
 
 
 class PolicyError(RuntimeError):
-    """A policy answered what no scheduler may, such as too many units, or did not answer at all.
+    """A policy gave an invalid answer, such as too many units, or no answer at all.
 
     Attributes
     ----------
     outcome
-        What had been replayed until then, an `Outcome`; None where nothing had.
+        The results up to then, an `Outcome`; None if there are none.
     """
 
     outcome: Any = None

@@ -1,4 +1,4 @@
-"""Free units by node, where nodes have several."""
+"""Free units by node, for nodes with several units."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 NodeUnits: TypeAlias = list[tuple[int, int]]
-"""How many units of which nodes: (node, units)."""
+"""Numbers of units per node: (node, units)."""
 
 
 class Rooms:
-    """The free units of each node, and the nodes by how many are free: what fits best is found without a search.
+    """The free units of each node, and the nodes by number of free units: the best fit needs no search.
 
     Parameters
     ----------
@@ -29,28 +29,28 @@ class Rooms:
         return self._count
 
     def copy(self) -> Rooms:
-        """The same rooms once more, to be changed independently."""
+        """An independent copy."""
         other = Rooms(self._per)
         other._free, other._count = self._free.copy(), self._count
         other._with = [nodes.copy() for nodes in self._with]
         return other
 
     def by_node(self) -> dict[int, int]:
-        """How many units of each node are free, where any are."""
+        """Number of free units of each node with any."""
         return {node: free.bit_count() for node, free in self._free.items()}
 
     def add(self, unit: int) -> None:
-        """A unit is free."""
+        """A unit becomes free."""
         node, place = divmod(unit, self._per)
         self._set(node, self._free.get(node, 0) | 1 << place)
 
     def discard(self, unit: int) -> None:
-        """A unit is not free, or no longer."""
+        """A unit is not free any more."""
         node, place = divmod(unit, self._per)
         self._set(node, self._free.get(node, 0) & ~(1 << place))
 
     def take(self, node: int, count: int) -> list[int]:
-        """Remove and return so many free units of a node, the lowest."""
+        """Remove and return this many free units of a node, the lowest numbers."""
         free = self._free[node]
         units = []
         for _ in range(count):
@@ -61,7 +61,7 @@ class Rooms:
         return units
 
     def consolidated(self, units: int) -> NodeUnits | None:
-        """Whole nodes, and the rest on the node with the least room that suffices; None when they are not to be had."""
+        """Whole nodes, and the remainder on the fullest node with room; None when they are not available."""
         whole, rest = divmod(units, self._per)
         chosen = [(node, self._per) for node in self._with[self._per][:whole]]
         if len(chosen) < whole:
@@ -76,7 +76,7 @@ class Rooms:
     def scattered(self, units: int, near: Iterable[int]) -> NodeUnits:
         """On few nodes: those of the units `near`, most of them first; then the emptiest, the rest where it fits best.
 
-        So many units must be free.
+        At least that many units must be free.
         """
         own: dict[int, int] = {}
         for unit in near:
@@ -103,7 +103,7 @@ class Rooms:
         return chosen
 
     def _fitting(self, units: int, but: set[int]) -> int | None:
-        """The node with the least room that suffices."""
+        """The fullest node with enough room."""
         for free in range(units, self._per + 1):
             for node in self._with[free]:
                 if node not in but:

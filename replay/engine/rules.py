@@ -1,4 +1,4 @@
-"""How the world of a replay works, whatever the policy: who is in play, what changes cost, when decisions are taken."""
+"""The rules of a replay that hold for every policy: jobs in play, costs of changes, times of decisions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CostModel = Literal["bftrainer", "stall"]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How the world of a replay works, whatever the policy.
+    """The rules of a replay that hold for every policy.
 
     Parameters
     ----------
@@ -24,9 +24,9 @@ class Rules:
         `all`: node events, submits, finishes and the policy's timers. `node`: node events only, as the published
         replayer does.
     min_interval_s
-        Least time between two decisions; what happens meanwhile is decided together.
+        Smallest time between two decisions; events in between are decided together.
     checkpoint_interval_s
-        A rigid job saves its work so often while it runs, at no cost, and when a policy stops it; 0: all the time.
+        A rigid job saves its work at this interval while it runs, at no cost, and when a policy stops it; 0: always.
     start_overhead_s
         Seconds without progress after a job's first start.
     restart_overhead
@@ -62,7 +62,7 @@ class Rules:
         check_fields(self)
 
     def restart_s(self, units: int) -> float:
-        """Seconds that a restart on so many units takes."""
+        """Seconds of a restart on this many units."""
         if not self.restart_overhead:
             return 0.0
         return next((s for most, s in self.restart_overhead if units <= most), self.restart_overhead[-1][1])

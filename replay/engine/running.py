@@ -1,4 +1,4 @@
-"""A job in play: what the engine knows of it."""
+"""The state of a job in play."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ from bft.replay.engine.port import JobView
 from bft.replay.trace.node_trace import SECOND_NS
 
 NEVER = 2**63 - 1
-# At an instant, a job that lacks at most this part of its work is done: what many changes of its rate may round off.
+# At an instant, a job with at most this part of its work left is done: many changes of its rate may round off that
+# much.
 FINISHED = 1e-12
-# Rounding of doubles, relative: a finish due at a whole nanosecond must not come one late.
+# Relative rounding of floats: a finish due at a whole nanosecond must not come one nanosecond late.
 ROUNDING = 1e-14
 
 
 @dataclass(slots=True, eq=False)
 class Running:
-    """A job in play. Its amounts are those of `settled_ns`; since then they grow at a rate that has not changed.
+    """A job in play. Its amounts are valid at `settled_ns`; since then they grow at a constant rate.
 
     Attributes
     ----------
     index, turn
-        Position in the table, and how many were admitted before it.
+        Position in the table, and the number of jobs admitted before it.
     units
-        What it holds, oldest first; none while it waits.
+        Its units, oldest first; none while it waits.
     progress, rate, settled_ns
         Samples done at an instant, and samples/s since then while not stalled.
     finish_ns, due_ns
-        When it will have done all of them at that rate; and from when on it counts as finished if something happens.
+        When its work will be done at that rate; and from when on it counts as finished if an event occurs.
     ask_ns
-        When its rate must be found anew though nothing has happened to it.
+        When its rate must be computed again even without an event.
     stalled_until, stalls
-        Until when it makes no progress; and up to when which kind of loss that is (see `ledger`), in ascending order.
+        Until when it makes no progress; and up to when each kind of loss lasts (see `ledger`), in ascending order.
     partners, xi
-        With whom it shares units (position in the table -> how many), and how many times longer its iterations take.
+        Its partners (position in the table -> number of shared units), and how many times longer its iterations take.
     saved, begun_ns, rated_ns
         Progress at its last checkpoint, when it was started, and when its present rate was set.
     since_ns
@@ -70,28 +71,28 @@ class Running:
 
     @classmethod
     def admitted(cls, index: int, turn: int, record: JobRecord, *, tunes: bool) -> Running:
-        """A job that has just come into play."""
+        """A job that has just been admitted."""
         profile = record.job.profile
         return cls(index, turn, record.job, record, None if profile is None else profile.start(tunes=tunes))
 
     def stall(self, until: int, kind: str) -> None:
-        """Let it make no progress until then; of several stalls the latest end counts."""
+        """Stop its progress until then; the latest end of several stalls counts."""
         if until > self.stalled_until:
             self.stalls.append((until, kind))
             self.stalled_until = until
 
     def end_run(self) -> None:
-        """It has lost its last unit: what still stalled it ends with the run to which that was charged."""
+        """It has lost its last unit: a remaining stall ends with the run to which it was charged."""
         self.stalled_until = 0
         self.stalls.clear()
 
     def progress_at(self, instant: int) -> float:
-        """Samples done at an instant, if nothing happens to it before."""
+        """Samples done at an instant, if nothing happens before."""
         seconds = (instant - max(self.settled_ns, self.stalled_until)) / SECOND_NS
         return self.progress + self.rate * seconds if seconds > 0 else self.progress
 
     def set_rate(self, rate: float, now: int) -> None:
-        """Go at `rate` from now on, an instant up to which its amounts are settled, and find out when it is done."""
+        """Run at `rate` from now on, an instant up to which its amounts are settled; compute its finish."""
         self.rate, self.rated_ns = rate, now
         self.finish_ns = self.due_ns = NEVER
         if rate <= 0:
@@ -108,17 +109,17 @@ class Running:
             self.due_ns = min(self.finish_ns, early)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The state for a checkpoint."""
         return {**kept(self), "dynamics": None if self.dynamics is None else self.dynamics.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Be as `state` says."""
+        """Restore `state`."""
         remember(self, state)
         if self.dynamics is not None:
             self.dynamics.restore(state["dynamics"])
 
     def view(self, now: int, at: Mapping[int, int], *, clairvoyant: bool) -> JobView:
-        """What a policy sees at an instant; `at` gives the position in play of each job that shares units."""
+        """The policy's view at an instant; `at` gives the position in play of each job that shares units."""
         if not self.units and self.waiting_view is not None:
             return self.waiting_view
         record, units = self.record, len(self.units)
@@ -144,7 +145,7 @@ class Running:
 
 
 def finished_view(record: JobRecord) -> JobView:
-    """What a policy sees of a job that has finished."""
+    """The policy's view of a finished job."""
     return JobView(
         record.job,
         0,

@@ -1,4 +1,4 @@
-"""Who may share units with whom in a replay, and what that costs: ξ, memory, forbidden pairs (docs/model.md)."""
+"""Which jobs may share units in a replay, and how much that slows them: ξ, memory, forbidden pairs (docs/model.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bft.models import InputError, Job, UnitMemory, XiTable, fit_beside
 from bft.models.sharing.sub_batch import THRESHOLD
 from bft.models.sharing.xi_table import SizedRatio
 
-# Partners that a replay considers per job: more make a decision slower and hardly better.
+# Partners considered per job: more make decisions slower and hardly better.
 XI_PARTNERS = 3
 
 Kind: TypeAlias = tuple[str, float | None, float | None]
@@ -19,33 +19,33 @@ Sides: TypeAlias = tuple[SizedRatio, SizedRatio] | None
 
 @dataclass(frozen=True)
 class Interference:
-    """What happens when two jobs share units; the engine's truth and the policies' knowledge.
+    """The rules of sharing units; used by the engine and known to policies.
 
-    The ratio of a job is that of the units it has, however many it shares: all of it waits for its slowest worker.
+    A job's ratio is that of all units it has, however many it shares, because all of it waits for its slowest worker.
 
     Parameters
     ----------
     table
         Measured ratios.
     xi_max
-        A pair is not allowed at sizes at which either ratio exceeds this.
+        A pair is not allowed at sizes where either ratio exceeds this.
     unit_memory_gib
-        Memory of a unit; a pair whose memory sum exceeds it is not allowed. None: memory is not looked at. A job that
-        states no memory, and of which `memory` tells nothing, then shares with nobody.
+        Memory of a unit; a pair that needs more is not allowed. None: no check of memory. With a check, a job
+        without known memory does not share.
     forbidden
         Pairs of models that may not share, whatever their ratios.
     memory
-        Memory by model and batch size. With it, of two jobs that do not fit together the one submitted later runs
-        beside the other with a smaller batch and gradient accumulation (`fit_beside`), and what that costs it counts
-        into its ratio. None: batches stay as they are. Which of the two it is must not depend on what happens in a
-        replay, so that engine and policies say the same of a pair.
+        Memory by model and batch size. With it, if two jobs do not fit together, the one submitted later uses
+        a smaller batch and gradient accumulation (`fit_beside`), and the cost of that is part of its
+        ratio. None: batches stay as they are. Events of a
+        replay must not change which of the two it is, so that engine and policies agree on a pair.
     sub_batch_threshold
-        Least share of its goodput that it keeps by that, in (0, 1].
+        Smallest share of its goodput that it must keep, in (0, 1].
 
     Raises
     ------
     InputError
-        When a limit is none.
+        When a limit is invalid.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class Interference:
     def xi(self, a: Job, b: Job, units_a: int | None = None, units_b: int | None = None) -> Ratios:
         """Ratios (xi_a, xi_b) of two jobs that may share on so many units each, None when they may not.
 
-        Without units the largest of all sizes count.
+        Without given units, the largest ratio of all sizes counts.
         """
         sides = self.sides(a, b)
         if sides is None:
@@ -96,7 +96,7 @@ class Interference:
         return self.table.by_units
 
     def sides(self, a: Job, b: Job) -> Sides:
-        """Ratios of two jobs by units, whatever `xi_max` is; None when they may not share."""
+        """Ratios of two jobs by units, ignoring `xi_max`; None when they may not share."""
         first = (a.tsub_ns, a.name) < (b.tsub_ns, b.name)
         key = (self.kind(a), self.kind(b), first)
         if key not in self._known:
@@ -106,7 +106,7 @@ class Interference:
 
     @staticmethod
     def kind(job: Job) -> Kind:
-        """Jobs of one kind, submitted together, may share with the same others at the same ratios."""
+        """The kind of a job: jobs of one kind, submitted together, share with the same jobs at the same ratios."""
         return job.model, job.batch_size, job.memory_gib
 
     def _of(self, earlier: Job, later: Job) -> Sides:

@@ -1,4 +1,4 @@
-"""Sums that follow their terms and do not drift."""
+"""Running sums without drift."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 
 
 class ExactSum:
-    """A sum of floats of which terms come and go: it is always that of the terms there are, correctly rounded.
+    """A sum of floats whose terms come and go: always the correctly rounded sum of the present terms.
 
     The sum is kept as floats that do not overlap (Shewchuk 1997, "Adaptive precision floating-point arithmetic", the
-    method of `math.fsum`), so that what is added and later subtracted leaves nothing behind.
+    method of `math.fsum`), so that a term added and later subtracted leaves no error.
 
     Attributes
     ----------

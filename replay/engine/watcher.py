@@ -1,4 +1,4 @@
-"""Whoever shows how far a replay has come."""
+"""The interface for showing the progress of a replay."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Protocol
 
 
 class NoteTaker(Protocol):
-    """Whoever receives the notes on what changes a result."""
+    """Receives notes on everything that changes a result."""
 
     def note(self, text: str) -> None:
         """Something worth reporting, not an error."""
 
 
 class Watcher(NoteTaker, Protocol):
-    """Whoever shows how far a run has come."""
+    """Shows the progress of a run."""
 
     def stage(self, name: str, start_ns: int, end_ns: int) -> None:
         """A replay of the window [start_ns, end_ns] begins."""
@@ -36,9 +36,9 @@ class Silent:
 
 
 class Notes:
-    """What changes a result, or explains it: shown at once, and kept for the summary and the report.
+    """Notes on what changes or explains a result: shown at once, and kept for the summary and the report.
 
-    What concerns this process alone, such as from where it resumed, goes to the watcher itself: a summary must not
+    Notes that concern only this process, such as where it resumed, go to the watcher directly: a summary must not
     depend on it.
     """
 
@@ -47,7 +47,7 @@ class Notes:
         self.kept: list[str] = []
 
     def note(self, text: str) -> None:
-        """Show a sentence and keep it; once, however often it is said."""
+        """Show a sentence and keep it; repeated sentences only once."""
         if text not in self.kept:
             self.kept.append(text)
             self._watcher.note(text)
