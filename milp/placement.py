@@ -68,7 +68,12 @@ def settle_shared(current: Sequence[Sequence[int]], transfers: Sequence[Transfer
 def move(
     current: Sequence[Sequence[int]], classes: Mapping[tuple[int, ...], Sequence[int]], transfers: Sequence[Transfer]
 ) -> list[list[int]]:
-    """Units of each job after the transfers; `classes` lists the units of each class, those to be kept first."""
+    """Units of each job after the transfers; `classes` lists the units of each class, those to be kept first.
+
+    >>> stays, goes = Transfer((0,), (0,), units=1), Transfer((0,), (1,), units=1)
+    >>> move([[0, 1], []], {(0,): [0, 1]}, [stays, goes])
+    [[0], [1]]
+    """
     gone: list[set[int]] = [set() for _ in current]
     gained: list[list[int]] = [[] for _ in current]
     taken: dict[tuple[int, ...], int] = {}

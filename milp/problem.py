@@ -199,6 +199,12 @@ class Pair:
     at_a, at_b
         (units, ratio) for counts at which a job's ratio differs from xi_a, xi_b.
         An infinite ratio: sharing is not allowed at that count.
+
+    Examples
+    --------
+    >>> pair = Pair(0, 1, xi_a=1.2, xi_b=1.5, at_b=((4, 2.0),))
+    >>> pair.xi(0), pair.xi(1), pair.xi(1, units=4)
+    (1.2, 1.5, 2.0)
     """
 
     a: int

@@ -27,6 +27,10 @@ def value_table(
     `stall`: max(Tfwd - T, 0)·O(n) for n != current. Both are multiplied by the job's weight (docs/model.md).
     `xi` divides the O(n) of one unit and more, `xi_now` the current rate: a sharing job is slower by that ratio.
     An array gives the ratio for n = 0 ... min(jmax, units), infinite where n is not allowed.
+
+    >>> job = Job("a", 1, 4, ns=[0, 4], os=[0, 40], tcup=20.0, tcdw=10.0)
+    >>> value_table(job, current=1, units=4, tfwd=120.0, cost_model="bftrainer").tolist()
+    [-100.0, 1200.0, 2200.0, 3400.0, 4600.0]
     """
     max_units = min(job.jmax, units)
     values = tfwd * job.table_to(max_units)

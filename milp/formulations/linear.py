@@ -27,6 +27,14 @@ class LinearModel:
     start
         A feasible solution known beforehand as (index, value) for values other than 0; empty for none. A backend may
         begin from it, but does not rely on it.
+
+    Examples
+    --------
+    >>> model = LinearModel()
+    >>> x, y = model.variable(3.0, upper=1.0), model.variable(2.0, upper=1.0)
+    >>> model.row([x, y], [1.0, 1.0], "<", 1.0)  # at most one of the two
+    >>> model.objective, model.rows
+    ([3.0, 2.0], [([0, 1], [1.0, 1.0], '<', 1.0)])
     """
 
     objective: list[float] = field(default_factory=list)

@@ -83,6 +83,15 @@ class XiEstimator:
     ------
     ValueError
         Without measurements there is nothing to estimate from.
+
+    Examples
+    --------
+    >>> from bft.models.sharing.xi_table import Measurement
+    >>> estimator = XiEstimator([Measurement("bert", "vgg", 1.4, 1.2), Measurement("bert", "bert", 1.6, 1.6)])
+    >>> estimator.models
+    ('bert', 'vgg')
+    >>> estimator.estimate("bert", "vgg")
+    XiEstimate(xi_a=1.4, xi_b=1.2, flag='measured')
     """
 
     def __init__(self, measurements: Iterable[Measurement]) -> None:

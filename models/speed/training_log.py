@@ -225,6 +225,13 @@ def read_step_times(
         doubt, and the pattern that would settle it.
     ValueError
         When batch_size is not a finite number > 0, or warmup is negative.
+
+    Examples
+    --------
+    >>> log = ["step 10 loss 2.31 0.52 s/step", "step 20 loss 2.05 0.50 s/step", "step 30 loss 1.98 0.51 s/step"]
+    >>> times = read_step_times(log, batch_size=256, warmup=1)
+    >>> times.seconds.tolist(), times.samples
+    ([0.5, 0.51], 256)
     """
     if batch_size is not None and not (np.isfinite(batch_size) and batch_size > 0):
         raise ValueError(f"batch_size: expected a finite number > 0, not {batch_size}")

@@ -65,7 +65,11 @@ def each_policy_name() -> Iterator[str]:
 
 
 def policy_names() -> list[str]:
-    """Names of all available policies."""
+    """Names of all available policies.
+
+    >>> policy_names()[:3]
+    ['milp', 'milp-sharing', 'equal-share']
+    """
     return list(each_policy_name())
 
 
@@ -143,6 +147,11 @@ def policy_options(factory: Callable[..., Policy], settings: Sequence[str] = ())
         From `policy_factory`.
     settings
         Names that the run fills.
+
+    Examples
+    --------
+    >>> [(option.name, option.default) for option in policy_options(policy_factory("fifo"))]
+    [('backfill', False), ('consolidate', True)]
     """
     made: Any = factory  # a class with fields, or any function that makes a policy
     if not is_dataclass(made):
@@ -171,6 +180,11 @@ def make_policy(name: str, settings: Mapping[str, Any], given: Mapping[str, str]
     ------
     InputError
         When there is no such policy or field, or a value does not fit.
+
+    Examples
+    --------
+    >>> make_policy("fifo", {}, {"backfill": "yes"}).backfill
+    True
     """
     factory = policy_factory(name)
     known = [option.name for option in policy_options(factory)]
@@ -192,6 +206,11 @@ def parse_constants(name: str, given: Mapping[str, str], settings: Sequence[str]
     ------
     InputError
         When the policy has no such constant, the run fills it (`settings`), or a value does not fit.
+
+    Examples
+    --------
+    >>> parse_constants("tiresias-l", {"limits": "600,3600", "promote": "8"})
+    {'limits': (600.0, 3600.0), 'promote': 8.0}
     """
     own = {option.name: option for option in policy_options(policy_factory(name), settings)}
     values = {}

@@ -51,7 +51,11 @@ class Point:
 
 
 def label_of(varied: Mapping[str, Any]) -> str:
-    """The values of a point as a text: `pollux, -Tfwd 60`."""
+    """The values of a point as a text.
+
+    >>> label_of({"policy": "pollux", "tfwd_s": 60.0})
+    'pollux, -Tfwd 60'
+    """
     parts = []
     for name, value in varied.items():
         text = f"{value:g}" if isinstance(value, float) else _short(name, value)

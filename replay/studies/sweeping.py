@@ -110,6 +110,13 @@ def best(frame: pd.DataFrame, varied: Sequence[str], metric: str = "U", by: Sequ
     ------
     InputError
         When there is no such metric, or an option does not vary.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> results = {"status": ["done"] * 4, "tfwd_s": [10, 10, 60, 60], "seed": [0, 1, 0, 1], "U": [0.6, 0.7, 0.8, 0.7]}
+    >>> best(pd.DataFrame(results), ["tfwd_s", "seed"])[["tfwd_s", "points", "mean", "wins"]].round(2).values.tolist()
+    [[60.0, 2.0, 0.75, 2.0], [10.0, 2.0, 0.65, 1.0]]
     """
     import pandas as pd
 
