@@ -66,6 +66,6 @@ class Curve:
         """Rate at `units` (any shape), interpolated linearly, constant beyond the last point."""
         return np.interp(np.asarray(units, dtype=np.float64), self.ns, self.ps)
 
-    def table(self, most: int) -> FloatArray:
+    def table(self, max_units: int) -> FloatArray:
         """Rate at 0, 1, ..., most units: float64 of shape (most + 1,)."""
-        return self.at(np.arange(most + 1))
+        return self.at(np.arange(max_units + 1))

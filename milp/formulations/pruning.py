@@ -38,10 +38,10 @@ def prune(tables: Sequence[FloatArray], sizes: IntArray, units: int) -> list[Flo
         Units to give.
     """
     market = _Market(tables, sizes, units)
-    price, least = market.clear()
+    price, fewest = market.clear()
     worth, best = market.worth(price)
     bound = float((sizes * best).sum()) + price * units
-    value = market.fill(least)
+    value = market.fill(fewest)
     # Relative to the values themselves: at the price of a straight curve the best differences are pure rounding.
     size = np.maximum.reduceat(np.where(np.isfinite(market.values), np.abs(market.values), 0.0), market.begins)
     slack = NOISE * float((sizes * size).sum())

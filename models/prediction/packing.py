@@ -72,8 +72,8 @@ class PackingAnalyser:
         order = any_order(x, label, seed)
         grown = learner.fit(x[order], label[order]).tree_
         # Scores are ordered, so a leaf says the score next to the mean of its profiles.
-        says = np.floor(grown.value[:, 0, 0] + 0.5)
-        return cls(replace(from_sklearn(grown, says), single=True))
+        leaf_scores = np.floor(grown.value[:, 0, 0] + 0.5)
+        return cls(replace(from_sklearn(grown, leaf_scores), single=True))
 
     def scores(self, profiles: pd.DataFrame, *, source: str = "") -> Scores:
         """Sharing scores of profiles, each 0, 1 or 2: int64 of shape (profiles,)."""

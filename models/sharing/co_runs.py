@@ -250,16 +250,16 @@ def _await(
     until = min(time.monotonic() + at_least_s, deadline)
     while True:
         running = [process.read(POLL_S / len(processes)) for process in processes]
-        found = [
+        matches = [
             process.step_seconds(plan.pattern, first, running=alive)
             for process, first, alive in zip(processes, since, running, strict=True)
         ]
-        if all(len(seconds) >= wanted for seconds in found):
+        if all(len(seconds) >= wanted for seconds in matches):
             if time.monotonic() >= until or not all(running):
-                return found
+                return matches
             continue
-        for process, seconds, alive in zip(processes, found, running, strict=True):
-            others = [f" (which had {len(other)})" for other in found if other is not seconds]
+        for process, seconds, alive in zip(processes, matches, running, strict=True):
+            others = [f" (which had {len(other)})" for other in matches if other is not seconds]
             process.expect_more(alive, deadline, "".join([f"{len(seconds)} of {wanted} step times {doing}", *others]))
 
 

@@ -50,7 +50,7 @@ def read_configurations(path: str | Path) -> list[Configuration]:
     InputError
         Naming file, row and column.
     """
-    found: dict[tuple[str, float | None], Configuration] = {}
+    configurations: dict[tuple[str, float | None], Configuration] = {}
     for row in Rows(read_table(path), path).require(("model", "command"), ("batch",)):
         model, batch = row.name("model"), row.number("batch", None, above=0)
         text = row.name("command")
@@ -60,12 +60,12 @@ def read_configurations(path: str | Path) -> list[Configuration]:
             command = shlex.split(text.replace("{batch}", "" if batch is None else f"{batch:g}"))
         except ValueError as error:
             raise row.error("command", f"not a command: {error}") from None
-        if (model, batch) in found:
+        if (model, batch) in configurations:
             raise row.error("model", f"{label_of(model, batch)} appears twice")
-        found[model, batch] = Configuration(model, batch, tuple(command))
-    if not found:
+        configurations[model, batch] = Configuration(model, batch, tuple(command))
+    if not configurations:
         raise InputError("the table is empty; expected rows with model and command", file=path)
-    return list(found.values())
+    return list(configurations.values())
 
 
 def all_pairs(configurations: Sequence[Configuration]) -> list[Pair]:

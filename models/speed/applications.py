@@ -132,18 +132,18 @@ class Application:
         """The throughput model fitted to all measured placements."""
         return fit_throughput(self.observations)
 
-    def curve(self, batch: int, most: int, units_per_node: int) -> Curve:
-        """Scalability at a fixed total batch size: samples/s on 1, 2, ..., `most` units, consolidated, as measured.
+    def curve(self, batch: int, max_units: int, units_per_node: int) -> Curve:
+        """Scalability at a fixed total batch size: samples/s on 1 ... `max_units` units, consolidated, as measured.
 
         The curve ends where a replica would get less than the least atomic batch.
         """
         rates = [0.0]
-        for units in range(1, min(most, batch // self.limits.atomic_min) + 1):
+        for units in range(1, min(max_units, batch // self.limits.atomic_min) + 1):
             local = int(np.ceil(batch / units - 1e-8))
             passes = int(np.ceil(local / self.limits.atomic_max - 1e-8))
             atomic = int(np.ceil(local / passes - 1e-8))
-            whole, rest = divmod(units, units_per_node)
-            taken = self.step_time([units_per_node] * whole + [rest], atomic)
+            full_nodes, rest = divmod(units, units_per_node)
+            taken = self.step_time([units_per_node] * full_nodes + [rest], atomic)
             rates.append(batch / (taken.step_s + (passes - 1) * taken.gradient_s))
         return Curve(np.arange(len(rates), dtype=np.float64), np.array(rates))
 

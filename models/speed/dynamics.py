@@ -163,8 +163,8 @@ class ApplicationDynamics:
         split = split_batch(self.profile.batch, units, self.profile.application.limits)
         if units == 1 and split.accumulation == 0:
             split = Split(math.ceil(self.profile.batch / 2), 1)
-        whole, rest = divmod(units, units_per_node)
-        placement = (units_per_node,) * whole + ((rest,) if rest else ())
+        full_nodes, rest = divmod(units, units_per_node)
+        placement = (units_per_node,) * full_nodes + ((rest,) if rest else ())
         return _iteration_s(_step_time(self.profile.application, placement, split.atomic), split)
 
     def iterations_left(self, progress: float) -> float:

@@ -167,14 +167,14 @@ class Goodput:
 Speed = Goodput | Curve | None
 
 
-def replica_cap(profiled: int, limits: BatchLimits, most: int = 64) -> int:
-    """Largest number of replicas to try: twice as many as were profiled, at most `most` and M_max / m_min.
+def replica_cap(profiled: int, limits: BatchLimits, upper: int = 64) -> int:
+    """Largest number of replicas to try: twice as many as were profiled, at most `upper` and M_max / m_min.
 
     >>> limits = BatchLimits(initial=64, most=1024, atomic_min=16, atomic_max=256)
     >>> replica_cap(4, limits), replica_cap(100, limits)
     (8, 64)
     """
-    return min(max(2 * profiled, 1), most, limits.most // limits.atomic_min)
+    return min(max(2 * profiled, 1), upper, limits.most // limits.atomic_min)
 
 
 @lru_cache(maxsize=4096)

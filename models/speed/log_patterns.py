@@ -347,8 +347,8 @@ def _fact(pattern: Pattern, match: re.Match[str]) -> Fact | None:
     value *= _UNIT_S[unit]
     if pattern.inverse:
         value = 1 / value if value else 0.0
-    whole = pattern.means == "stamp" and "." not in match["x"]
-    return Fact(pattern, value, match.start("x"), match.end("x"), whole, unit)
+    in_seconds = pattern.means == "stamp" and "." not in match["x"]
+    return Fact(pattern, value, match.start("x"), match.end("x"), in_seconds, unit)
 
 
 def _evaluates(phases: list[re.Match[str]]) -> bool:

@@ -100,15 +100,15 @@ class OnlineCurve:
         """
         return self._samples[units] / self._seconds[units]
 
-    def estimate(self, most: int) -> Curve:
-        """The current estimate: samples/s on 0 to `most` units; 1 per unit when the job never ran."""
-        if most < 1:
-            raise ValueError(f"expected at least 1 unit, not {most}")
+    def estimate(self, max_units: int) -> Curve:
+        """The current estimate: samples/s on 0 to `max_units` units; 1 per unit when the job never ran."""
+        if max_units < 1:
+            raise ValueError(f"expected at least 1 unit, not {max_units}")
         sizes = self.sizes
         if not sizes:
-            return Curve(np.array([0.0, most]), np.array([0.0, most]))
+            return Curve(np.array([0.0, max_units]), np.array([0.0, max_units]))
         ns, ps = [0, *sizes], [0.0, *(self.rate(size) for size in sizes)]
-        if most > sizes[-1]:
-            ns.append(most)
-            ps.append(ps[-1] * most / sizes[-1])
+        if max_units > sizes[-1]:
+            ns.append(max_units)
+            ps.append(ps[-1] * max_units / sizes[-1])
         return Curve(np.array(ns, dtype=np.float64), np.array(ps))

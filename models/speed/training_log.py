@@ -282,9 +282,9 @@ def _texts(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
             size += len(text)
             if size > MOST_DOCUMENT:
                 break
-        whole = list(parts("".join(taken).replace("\n", " ")))
-        if len(whole) > 1 or not whole[0].lstrip().startswith(("{", "[")):
-            yield from ((0, text) for text in whole)
+        texts = list(parts("".join(taken).replace("\n", " ")))
+        if len(texts) > 1 or not texts[0].lstrip().startswith(("{", "[")):
+            yield from ((0, text) for text in texts)
             return
         numbered = chain(enumerate(taken, start=row), numbered)
     else:

@@ -54,9 +54,9 @@ def slice_(file: str, begin: str | None, end: str | None, tz: str | None, output
 
     refuse_existing(output, force=force)
     clock = Clock(tz or "UTC", Diagnosis())
-    whole = read_trace(file)
-    made = cut(whole, instant(begin, "--from", clock), instant(end, "--to", clock))
-    _write(made, output, whole.notes)
+    source = read_trace(file)
+    made = cut(source, instant(begin, "--from", clock), instant(end, "--to", clock))
+    _write(made, output, source.notes)
 
 
 @click.command(cls=NamesWholeOption, short_help="Keep some nodes of a trace.")
@@ -71,8 +71,8 @@ def select(file: str, nodes: str, output: str, force: bool) -> None:
     from bft.replay.trace.trace_files import read_trace
 
     refuse_existing(output, force=force)
-    whole = read_trace(file)
-    _write(with_nodes(whole, node_list(nodes)), output, whole.notes)
+    source = read_trace(file)
+    _write(with_nodes(source, node_list(nodes)), output, source.notes)
 
 
 @click.command(cls=NamesWholeOption, short_help="Join traces of one machine, month by month.")

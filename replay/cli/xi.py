@@ -108,9 +108,9 @@ def check(file: str, implausible: float, retest: str | None, force: bool, as_jso
     table = read_xi(file)
     result = check_xi(table, implausible)
     if retest is not None:
-        found = suspects(table, implausible)
-        result["retest"] = [{"row": each.row, "reason": each.reason} for each in found]
-        _write_retest(file, found, retest)
+        suspicious = suspects(table, implausible)
+        result["retest"] = [{"row": each.row, "reason": each.reason} for each in suspicious]
+        _write_retest(file, suspicious, retest)
     if as_json:
         click.echo(json.dumps(result, indent=2))
         return

@@ -163,8 +163,8 @@ class Holdings:
         on: dict[int, int] = {}
         for unit in held:
             on[unit // self.units_per_node] = on.get(unit // self.units_per_node, 0) + 1
-        order = sorted(range(len(held)), key=lambda at: (on[held[at] // self.units_per_node], -at))
-        return [held[at] for at in order[:count]]
+        order = sorted(range(len(held)), key=lambda index: (on[held[index] // self.units_per_node], -index))
+        return [held[index] for index in order[:count]]
 
     def grant(self, job: int, units: Iterable[int]) -> None:
         """A job gets units: free or taken ones, or units that one other job holds."""

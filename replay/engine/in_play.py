@@ -110,8 +110,8 @@ class InPlay:
 
     def of(self, indices: Iterable[int]) -> list[Running]:
         """The jobs in play among these positions of the table, in order of admission."""
-        found = [self._by_index[index] for index in set(indices) if index in self._by_index]
-        return sorted(found, key=lambda running: running.turn)
+        members = [self._by_index[index] for index in set(indices) if index in self._by_index]
+        return sorted(members, key=lambda running: running.turn)
 
     def add(self, running: Running) -> None:
         """A job is admitted, after all others."""
@@ -259,8 +259,8 @@ class Window(Jobs):
         seen = running.waiting_view or self._seen.get(running.index)
         if seen is not None:
             return seen
-        at = {}
+        positions = {}
         if running.partners:
-            at = {one.index: self._in_play.position(one) for one in self._in_play.of(running.partners)}
-        seen = self._seen[running.index] = running.view(self._now, at, clairvoyant=self._clairvoyant)
+            positions = {one.index: self._in_play.position(one) for one in self._in_play.of(running.partners)}
+        seen = self._seen[running.index] = running.view(self._now, positions, clairvoyant=self._clairvoyant)
         return seen

@@ -256,7 +256,7 @@ class Ledger:
     _granted_at: dict[int, dict[int, int]] = field(default_factory=dict)  # job -> unit -> since when
 
     def __post_init__(self) -> None:
-        self.records = [JobRecord(job, left_out=at in self.without) for at, job in enumerate(self.jobs)]
+        self.records = [JobRecord(job, left_out=position in self.without) for position, job in enumerate(self.jobs)]
         comes = [record.job.tsub_ns for record in self.records if not record.left_out]
         first = min(comes, default=self.trace.end)
         self._window_ns = max(first, self.trace.start)
@@ -284,16 +284,16 @@ class Ledger:
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint, without the history."""
-        accounts = {at: kept(record) for at, record in enumerate(self.records) if record.starts}
+        accounts = {position: kept(record) for position, record in enumerate(self.records) if record.starts}
         columns = list(kept(JobRecord(self.records[0].job))) if self.records else []
-        rows = [[at, *account.values()] for at, account in accounts.items()]
+        rows = [[position, *account.values()] for position, account in accounts.items()]
         return {**kept(self), "columns": columns, "records": rows, "course": kept(self.course)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
         remember(self, state)
-        for at, *values in state["records"]:
-            remember(self.records[at], dict(zip(state["columns"], values, strict=True)))
+        for position, *values in state["records"]:
+            remember(self.records[position], dict(zip(state["columns"], values, strict=True)))
         remember(self.course, state["course"])
 
     # --- called by the engine -------------------------------------------------------------------------------------

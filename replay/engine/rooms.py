@@ -62,9 +62,9 @@ class Rooms:
 
     def consolidated(self, units: int) -> NodeUnits | None:
         """Whole nodes, and the remainder on the fullest node with room; None when they are not available."""
-        whole, rest = divmod(units, self._per)
-        chosen = [(node, self._per) for node in self._with[self._per][:whole]]
-        if len(chosen) < whole:
+        full_nodes, rest = divmod(units, self._per)
+        chosen = [(node, self._per) for node in self._with[self._per][:full_nodes]]
+        if len(chosen) < full_nodes:
             return None
         if rest:
             node = self._fitting(rest, {node for node, _ in chosen})

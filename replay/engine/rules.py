@@ -65,4 +65,4 @@ class Rules:
         """Seconds of a restart on this many units."""
         if not self.restart_overhead:
             return 0.0
-        return next((s for most, s in self.restart_overhead if units <= most), self.restart_overhead[-1][1])
+        return next((s for upper, s in self.restart_overhead if units <= upper), self.restart_overhead[-1][1])

@@ -100,10 +100,10 @@ class Running:
         begin = max(now, self.stalled_until)
         nanoseconds = (self.job.pmax - self.progress) / rate * SECOND_NS
         if nanoseconds < NEVER - begin - 1:
-            whole = round(nanoseconds)
-            if abs(nanoseconds - whole) > ROUNDING * nanoseconds:
-                whole = math.ceil(nanoseconds)
-            self.finish_ns = begin + max(0, whole)
+            rounded = round(nanoseconds)
+            if abs(nanoseconds - rounded) > ROUNDING * nanoseconds:
+                rounded = math.ceil(nanoseconds)
+            self.finish_ns = begin + max(0, rounded)
             lacking = self.job.pmax * (1 - FINISHED) - self.progress
             early = begin + math.ceil(lacking / rate * SECOND_NS) if lacking > 0 else now
             self.due_ns = min(self.finish_ns, early)

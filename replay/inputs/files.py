@@ -57,11 +57,11 @@ class Files:
             When there is none, or it cannot be read.
         """
         candidates = [Path(path + suffix) for suffix in ("", ".pkl", ".tar.gz")]
-        found = next((file for file in candidates if file.is_file()), candidates[0])
-        if not found.is_dir():
-            return self._of_file(found)
-        inner = sorted(file for file in found.rglob("*") if file.is_file())
-        lines = "".join(f"{file.relative_to(found).as_posix()} {self._of_file(file)}\n" for file in inner)
+        existing = next((file for file in candidates if file.is_file()), candidates[0])
+        if not existing.is_dir():
+            return self._of_file(existing)
+        inner = sorted(file for file in existing.rglob("*") if file.is_file())
+        lines = "".join(f"{file.relative_to(existing).as_posix()} {self._of_file(file)}\n" for file in inner)
         return hashlib.sha256(lines.encode()).hexdigest()
 
     def _of_file(self, path: Path) -> str:

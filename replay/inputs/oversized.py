@@ -134,11 +134,11 @@ def capped(job: Job, units: int) -> Job:
 def _sentence(jobs: Sequence[Job], pool: Pool, largest: int, *, rigid: bool) -> str:
     named = ", ".join(f"{job.name} ({needed(job, rigid=rigid)})" for job in jobs[:MAX_NAMED])
     more = f" and {len(jobs) - MAX_NAMED} more" if len(jobs) > MAX_NAMED else ""
-    whole = len(pool.trace.nodes) * pool.trace.units_per_node
+    total = len(pool.trace.nodes) * pool.trace.units_per_node
     ever = (
-        f"than the {whole} there are"
-        if largest == whole
-        else f"than the {largest} of {whole} that are ever idle at once"
+        f"than the {total} there are"
+        if largest == total
+        else f"than the {largest} of {total} that are ever idle at once"
     )
     where = f" in {pool.name}" if pool.name else ""
     some = f"{len(jobs)} jobs need" if len(jobs) > 1 else "1 job needs"

@@ -153,7 +153,7 @@ def _capped(jobs: JobTable, units: int, notes: NoteTaker) -> JobTable:
 
 
 def _submitted(jobs: JobTable, instants: Iterable[int]) -> JobTable:
-    return replace(jobs, jobs=tuple(_moved(job, at) for job, at in zip(jobs, instants, strict=True)))
+    return replace(jobs, jobs=tuple(_moved(job, instant) for job, instant in zip(jobs, instants, strict=True)))
 
 
 def _moved(job: Job, tsub_ns: int) -> Job:

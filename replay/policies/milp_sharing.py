@@ -62,11 +62,11 @@ class MilpSharingPolicy(MilpPolicy):
         On the units that it now holds with a partner, a job may stay whatever the ratio is: units left the trace to
         bring it there, and the engine charges the slow-down.
         """
-        most = math.inf if self.interference is None else self.interference.xi_max
+        xi_max = math.inf if self.interference is None else self.interference.xi_max
         named = {int(n): ratio for n, ratio in side.at if n == int(n) and n <= view.job.jmax}
         held = {view.units: side.of(view.units)} if now else {}
-        priced = {n: ratio if ratio <= most else math.inf for n, ratio in named.items()} | held
-        otherwise = side.otherwise if side.otherwise <= most else math.inf
+        priced = {n: ratio if ratio <= xi_max else math.inf for n, ratio in named.items()} | held
+        otherwise = side.otherwise if side.otherwise <= xi_max else math.inf
         return otherwise, tuple(sorted((n, ratio) for n, ratio in priced.items() if ratio != otherwise))
 
     def _sides(self, state: State, a: int, b: int) -> Sides:

@@ -207,11 +207,11 @@ def _fits(room: dict[int, int], needed: int, *, spread: bool, per: int) -> bool:
     """Whether `Places` with this much room on each node would have units for a job."""
     if spread or per == 1:
         return sum(room.values()) >= needed
-    whole, rest = divmod(needed, per)
+    full_nodes, rest = divmod(needed, per)
     full = sum(free == per for free in room.values())
     if not rest:
-        return full >= whole
-    return full >= whole and (full > whole or any(rest <= free < per for free in room.values()))
+        return full >= full_nodes
+    return full >= full_nodes and (full > full_nodes or any(rest <= free < per for free in room.values()))
 
 
 class _Refused:

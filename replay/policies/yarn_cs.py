@@ -60,13 +60,13 @@ class YarnCapacity:
         capacity = self._capacity(set(used))
         order = {queue: rank for rank, queue in enumerate(used)}  # ties: whose first job in play came first
         places = state.machine.places()
-        most = self.max_share * state.idle
+        limit = self.max_share * state.idle
         placed: dict[int, tuple[int, ...]] = {}
         while queues and len(places):
             queue = min(queues, key=lambda name: (used[name] / capacity[name], order[name]))
             head = queues[queue][0]
             request = state.jobs[head].job.request
-            within = used[queue] + request <= most or not used[queue]
+            within = used[queue] + request <= limit or not used[queue]
             units = places.take(request, spread=not self.consolidate) if within else None
             if units is None:
                 del queues[queue]

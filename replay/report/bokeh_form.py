@@ -175,8 +175,8 @@ def _bars(made: Any, drawing: Bars) -> None:
     count, thickness = len(drawing.names), 0.8 / len(drawing.series)
     places = np.arange(count, dtype=np.float64)
     for number, (name, lengths) in enumerate(drawing.series.items()):
-        at = places + (number - (len(drawing.series) - 1) / 2) * thickness
-        source = ColumnDataSource({"at": at, "length": lengths, "label": list(drawing.names)})
+        centres = places + (number - (len(drawing.series) - 1) / 2) * thickness
+        source = ColumnDataSource({"at": centres, "length": lengths, "label": list(drawing.names)})
         bars = made.hbar(
             "at", right="length", left=0, height=thickness * 0.9, source=source, name=name,
             fill_color=colour(number + 1), line_color=None,

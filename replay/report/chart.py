@@ -163,9 +163,9 @@ class Chart:
 
 def in_powers(what: str, *values: FloatArray) -> tuple[Axis, float]:
     """An axis for large numbers, with the power of ten to divide by: `10⁹ samples`."""
-    most = max((float(np.abs(array).max(initial=0.0)) for array in values), default=0.0)
+    largest = max((float(np.abs(array).max(initial=0.0)) for array in values), default=0.0)
     power, mark = next(
-        ((10.0**p, mark) for p, mark in ((12, "10¹² "), (9, "10⁹ "), (6, "10⁶ ")) if most >= 10.0**p), (1.0, "")
+        ((10.0**p, mark) for p, mark in ((12, "10¹² "), (9, "10⁹ "), (6, "10⁶ ")) if largest >= 10.0**p), (1.0, "")
     )
     return Axis(f"{mark}{what}"), power
 

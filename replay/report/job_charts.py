@@ -73,8 +73,8 @@ def cumulative(name: str, values: pd.Series) -> Curve:
     """Share of the values up to each of them, from the hundredth part of an hour on, at up to 200 points."""
     known = np.sort(values.dropna().to_numpy(dtype=np.float64))
     shares = np.linspace(0, 1, min(200, len(known) + 1))[1:]
-    at = np.quantile(known, shares, method="inverted_cdf")
-    return Curve(name, np.maximum(at, 0.01), shares)
+    levels = np.quantile(known, shares, method="inverted_cdf")
+    return Curve(name, np.maximum(levels, 0.01), shares)
 
 
 def quantiles(curves: tuple[Curve, ...], unit: str) -> pd.DataFrame:

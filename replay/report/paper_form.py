@@ -94,8 +94,8 @@ def _bars(axes: Axes, drawing: Bars) -> None:
     thickness = 0.8 / len(drawing.series)
     places = np.arange(len(drawing.names))
     for number, (name, lengths) in enumerate(drawing.series.items()):
-        at = places + (number - (len(drawing.series) - 1) / 2) * thickness
-        axes.barh(at, lengths, height=thickness * 0.9, color=colour(number + 1), label=_label(name))
+        centres = places + (number - (len(drawing.series) - 1) / 2) * thickness
+        axes.barh(centres, lengths, height=thickness * 0.9, color=colour(number + 1), label=_label(name))
     axes.set_yticks(places, [_label(name[:40]) for name in drawing.names])
     axes.invert_yaxis()
     _edges(axes, drawing.value, Axis(""))
@@ -153,7 +153,7 @@ def _legend(axes: Axes, entries: int) -> None:
 
 
 def _instants(ms: Any) -> list[datetime]:
-    return [datetime.fromtimestamp(at / 1000, UTC) for at in ms.tolist()]
+    return [datetime.fromtimestamp(instant / 1000, UTC) for instant in ms.tolist()]
 
 
 def _label(name: str) -> str:

@@ -60,8 +60,8 @@ def _bars(title: str, drawing: Bars) -> str:
     thickness = 11
     band = thickness * len(drawing.series) + 8
     height = TOP + band * len(drawing.names) + BOTTOM
-    most = max(float(np.max(lengths, initial=0.0)) for lengths in drawing.series.values())
-    scale = _Scale(drawing.value, 0.0, most)
+    longest = max(float(np.max(lengths, initial=0.0)) for lengths in drawing.series.values())
+    scale = _Scale(drawing.value, 0.0, longest)
     room = WIDTH - NAMES - RIGHT
     parts = [_open(f"{title}: {drawing.value.label}", height)]
     for share, text in scale.marks():
@@ -105,7 +105,7 @@ def _heat(title: str, drawing: Heat) -> str:
     high, top = 26, TOP + 8
     height = top + high * len(drawing.down) + BOTTOM
     wide = (WIDTH - LEFT - RIGHT) / len(drawing.across)
-    low, most = float(np.nanmin(drawing.values)), float(np.nanmax(drawing.values))
+    low, high_value = float(np.nanmin(drawing.values)), float(np.nanmax(drawing.values))
     parts = [_open(f"{title}: {drawing.value.label}", height)]
     for row, name in enumerate(drawing.down):
         y = top + row * high
@@ -113,7 +113,7 @@ def _heat(title: str, drawing: Heat) -> str:
         parts.append(f"<text {at}>{markup(name)}</text>")
         for column, value in enumerate(drawing.values[row].tolist()):
             if value == value:
-                alpha = 0.1 + 0.9 * (value - low) / (most - low or 1.0)
+                alpha = 0.1 + 0.9 * (value - low) / (high_value - low or 1.0)
                 what = markup(f"{name}, {drawing.across[column]}: {value:.4g}")
                 cell = f'<rect fill="{colour(1)}" fill-opacity="{alpha:.3f}" x="{LEFT + column * wide:.1f}" y="{y}"'
                 parts.append(f'{cell} width="{wide - 1:.1f}" height="{high - 1}"><title>{what}</title></rect>')
@@ -198,11 +198,11 @@ def time_ticks(begin: int, end: int) -> list[tuple[float, str]]:
     seconds = (end - begin) / SECOND_NS
     step = next((step for step in TIME_STEPS_S if seconds / step <= 8), 3650 * DAY_S)
     marks = []
-    at = -(-begin // (step * SECOND_NS)) * step * SECOND_NS
-    while at <= end:
-        when = datetime.fromtimestamp(at // SECOND_NS, UTC)
-        marks.append(((at - begin) / (end - begin), f"{when:%d %b}" if step >= DAY_S else f"{when:%d %b %H:%M}"))
-        at += step * SECOND_NS
+    instant = -(-begin // (step * SECOND_NS)) * step * SECOND_NS
+    while instant <= end:
+        when = datetime.fromtimestamp(instant // SECOND_NS, UTC)
+        marks.append(((instant - begin) / (end - begin), f"{when:%d %b}" if step >= DAY_S else f"{when:%d %b %H:%M}"))
+        instant += step * SECOND_NS
     return marks
 
 

@@ -76,7 +76,7 @@ def job_rows(jobs: pd.DataFrame) -> list[tuple[Any, ...]]:
         lost += jobs[f"lost_to_{book}"].to_numpy(dtype=np.float64)
     total = jobs["total_work"].to_numpy(dtype=np.float64)
     lost /= np.where(total > 0, total, 1.0)
-    submitted = [(float(at.timestamp()), f"{at:%d %b %H:%M}") for at in jobs["submit"]]
+    submitted = [(float(instant.timestamp()), f"{instant:%d %b %H:%M}") for instant in jobs["submit"]]
     columns = (
         [_text(name) for name in jobs["name"]],
         submitted,

@@ -63,11 +63,11 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
 def _served(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Who was served worse than by equal shares, and who missed a deadline."""
     if metrics.get("finish_time_fairness"):
-        found = metrics["finish_time_fairness"]
+        rho = metrics["finish_time_fairness"]
         unfair = metrics["finish_time_unfair_share"]
         yield (
             "finish-time fairness",
-            f"rho mean {found['mean']:.2f}, p95 {found['p95']:.2f}, largest {found['largest']:.2f}; {unfair:.0%} of "
+            f"rho mean {rho['mean']:.2f}, p95 {rho['p95']:.2f}, largest {rho['largest']:.2f}; {unfair:.0%} of "
             "the finished jobs did worse than on an equal share",
         )
     if metrics.get("deadlines"):
@@ -93,8 +93,8 @@ def _minute(instant: str) -> str:
     return f"{instant[:10]} {instant[11:16]}"
 
 
-def _share(part: float, whole: float) -> str:
-    return f" ({part / whole:.1%} of the outcome)" if whole else ""
+def _share(part: float, total: float) -> str:
+    return f" ({part / total:.1%} of the outcome)" if total else ""
 
 
 def _span(seconds: float) -> str:

@@ -15,5 +15,5 @@ def spread(values: list[float]) -> dict[str, float] | None:
 
 def spread_to(top: str, values: list[float]) -> dict[str, float] | None:
     """Like `spread`, plus the largest value under the name `top`."""
-    found = spread(values)
-    return None if found is None else {**found, top: max(values)}
+    figures = spread(values)
+    return None if figures is None else {**figures, top: max(values)}

@@ -30,11 +30,11 @@ def by_group(variants: Mapping[str, Sequence[pd.DataFrame]], split: str) -> pd.D
     import pandas as pd
 
     column = SPLITS[split]
-    whole = pd.concat([table for each in variants.values() for table in each])
-    if whole[column].map(_name).eq(NONE).all():
+    jobs_of_all = pd.concat([table for each in variants.values() for table in each])
+    if jobs_of_all[column].map(_name).eq(NONE).all():
         raise InputError(f"--split {split}: no job states it")
-    coarse = split == "size" and whole[column].nunique() > MAX_SIZES
-    order = _ordered(whole[column], coarse=coarse)
+    coarse = split == "size" and jobs_of_all[column].nunique() > MAX_SIZES
+    order = _ordered(jobs_of_all[column], coarse=coarse)
     rows = []
     for label, runs in variants.items():
         named = [table.assign(group=_groups(table[column], coarse=coarse)) for table in runs]

@@ -57,7 +57,7 @@ def interval(ours: Array, theirs: Array, least: int) -> Interval | None:
     # A draw whose `theirs` adds up to 0, or without variation, gives NaN: then there is no interval.
     with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", DegenerateDataWarning)
-        found = bootstrap(
+        result = bootstrap(
             (ours, theirs),
             statistic,
             paired=True,
@@ -65,5 +65,5 @@ def interval(ours: Array, theirs: Array, least: int) -> Interval | None:
             confidence_level=CONFIDENCE,
             random_state=np.random.default_rng(SEED),
         ).confidence_interval
-    low, high = float(found.low), float(found.high)
+    low, high = float(result.low), float(result.high)
     return Interval(low, high, pairs) if np.isfinite(low) and np.isfinite(high) else None

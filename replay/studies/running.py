@@ -41,10 +41,10 @@ def _until_broken(submit: Submit, queue: deque[Task], at_once: int | None, on_do
         except BrokenExecutor:  # it broke since the last check
             return list(under_way.values())
         ended, _ = wait(under_way, return_when=FIRST_COMPLETED)
-        whole = [future for future in ended if not _broken(future)]
-        for future in whole:
+        finished = [future for future in ended if not _broken(future)]
+        for future in finished:
             on_done(_result(future, under_way.pop(future)))
-        if len(whole) < len(ended):
+        if len(finished) < len(ended):
             return list(under_way.values())
     return []
 

@@ -238,13 +238,13 @@ def _with_rows(
     """
     rows = np.searchsorted(instants, time, side="right").astype(np.int32)
     empty = np.setdiff1d(np.arange(1, len(instants) + 1, dtype=np.int32), rows)
-    at = instants[empty - 1]
+    instant = instants[empty - 1]
     joins = trace.times[np.searchsorted(trace.joined_at, np.flatnonzero(trace.joined == 0), side="right") - 1]
     leaves = trace.times[np.searchsorted(trace.left_at, np.flatnonzero(trace.left == 0), side="right") - 1]
-    state = np.searchsorted(joins, at, side="left") > np.searchsorted(leaves, at, side="left")
+    state = np.searchsorted(joins, instant, side="left") > np.searchsorted(leaves, instant, side="left")
     return (
-        np.concatenate([time, at]),
-        np.concatenate([node, np.zeros(len(at), dtype=np.int32)]),
+        np.concatenate([time, instant]),
+        np.concatenate([node, np.zeros(len(instant), dtype=np.int32)]),
         np.concatenate([idle, state]),
         np.concatenate([rows, empty]),
     )

@@ -77,9 +77,9 @@ def idle_over_time(trace: NodeTrace, spans: int) -> NDArray[np.float64]:
     end = max(trace.end, trace.start + 1)
     # Nanoseconds since the start, of which floats lose none within a hundred days and few beyond.
     edges = np.linspace(0.0, end - trace.start, spans + 1)
-    at = np.concatenate([[0], trace.times - trace.start, [end - trace.start]]).astype(np.float64)
-    held = np.concatenate([[0.0], np.cumsum(np.concatenate([[0], trace.idle_counts()]) * np.diff(at))])
-    means: NDArray[np.float64] = np.diff(np.interp(edges, at, held)) / np.diff(edges)
+    instants = np.concatenate([[0], trace.times - trace.start, [end - trace.start]]).astype(np.float64)
+    held = np.concatenate([[0.0], np.cumsum(np.concatenate([[0], trace.idle_counts()]) * np.diff(instants))])
+    means: NDArray[np.float64] = np.diff(np.interp(edges, instants, held)) / np.diff(edges)
     return means
 
 

@@ -88,7 +88,7 @@ def test_progress_and_noise(folder: Path) -> None:
 
 def test_a_curve_at_a_fixed_batch(folder: Path) -> None:
     application = read_application(folder)
-    curve = application.curve(batch=64, most=100, units_per_node=4)
+    curve = application.curve(batch=64, max_units=100, units_per_node=4)
     assert curve.last == 8  # 64 / 8 samples at least
     assert curve.at(2) == pytest.approx(64 / step(1, 2, 32))
     assert curve.at(8) == pytest.approx(64 / step(2, 8, 8))

@@ -103,12 +103,12 @@ def unit_time_of(pools: Sequence[tuple[NodeTrace, JobTable]], without: Collectio
     if any(job.profile is not None for _, jobs in pools for job in jobs):
         return None
     some = [(trace, replace(jobs, jobs=tuple(job for job in jobs if job.name not in without))) for trace, jobs in pools]
-    found = 0.0
+    total = 0.0
     for trace, jobs in some:
         idle = idle_units(trace)
         work = work_of(trace, jobs, idle)
-        found += unit_time_bound(idle, work) if len(work.submit) else 0.0
-    return found
+        total += unit_time_bound(idle, work) if len(work.submit) else 0.0
+    return total
 
 
 @dataclass(frozen=True, slots=True)

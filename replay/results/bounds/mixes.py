@@ -34,16 +34,16 @@ def _of_whom_enough(
     best, who = np.zeros(sizes), np.zeros(sizes, np.int64)
     scarce = np.zeros(classes, np.int64)
     for c in range(classes):
-        least = 0
+        smallest = 0
         for n in range(sizes - 1, 0, -1):
             if rates[c, n] > 0.0:
-                least = n
-        if prices[c] <= 0.0 or least == 0:
+                smallest = n
+        if prices[c] <= 0.0 or smallest == 0:
             continue
-        if members[c] < (cap if cap > 0 else units // least):
+        if members[c] < (cap if cap > 0 else units // smallest):
             scarce[c] = members[c]
             continue
-        for n in range(least, sizes):
+        for n in range(smallest, sizes):
             if prices[c] * rates[c, n] > best[n]:
                 best[n], who[n] = prices[c] * rates[c, n], c
     return best, who, scarce

@@ -142,14 +142,14 @@ class _Master:
         columns = len(self.value)
         parts = int(self.first[-1])
         counts = np.array([len(rows) for rows, _ in self.entries])
-        at = np.concatenate([np.repeat(np.arange(columns), counts), np.arange(columns)])
+        column_of = np.concatenate([np.repeat(np.arange(columns), counts), np.arange(columns)])
         rows = np.concatenate([*(rows for rows, _ in self.entries), self.rows + np.array(self.part)])
         entries = np.concatenate([*(entries for _, entries in self.entries), np.ones(columns)])
-        matrix = coo_matrix((entries, (rows, at)), shape=(self.rows + parts, columns)).tocsc()
-        found = linprog(-np.array(self.value), A_ub=matrix, b_ub=np.ones(self.rows + parts), method="highs")
-        if found.status != 0:
-            logger.warning("a bound is less tight than it could be: %s", found.message)
+        matrix = coo_matrix((entries, (rows, column_of)), shape=(self.rows + parts, columns)).tocsc()
+        result = linprog(-np.array(self.value), A_ub=matrix, b_ub=np.ones(self.rows + parts), method="highs")
+        if result.status != 0:
+            logger.warning("a bound is less tight than it could be: %s", result.message)
             return None
-        duals = np.maximum(-found.ineqlin.marginals[: self.rows], 0.0) * self.total
+        duals = np.maximum(-result.ineqlin.marginals[: self.rows], 0.0) * self.total
         prices[self.row >= 0] = duals[self.row[self.row >= 0]] / self.limits[self.row >= 0]
-        return prices, -float(found.fun) * self.total
+        return prices, -float(result.fun) * self.total

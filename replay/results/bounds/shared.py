@@ -44,7 +44,9 @@ class Pairs:
 
 def pairs_of(work: Work, jobs: JobTable, interference: Interference) -> Pairs:
     """All pairs that may share; each curve of `work` must belong to one kind of jobs (`Interference.kind`)."""
-    members = [[jobs.jobs[at] for at in work.positions[work.curve == curve]] for curve in range(len(work.curves))]
+    members = [
+        [jobs.jobs[position] for position in work.positions[work.curve == curve]] for curve in range(len(work.curves))
+    ]
     entries = [(curve, curve, rate, 0.0) for curve, rate in enumerate(work.per_unit.tolist())]
     for a, b in combinations_with_replacement(range(len(members)), 2):
         first_best = second_best = 0.0

@@ -66,14 +66,14 @@ def best_per_unit(rates: FloatArray) -> float:
 
 def work_of(trace: NodeTrace, jobs: JobTable, idle: Supply, kind: Callable[[Job], Hashable] | None = None) -> Work:
     """The jobs of a pool whose idle units are `idle`; curves of jobs of another `kind` count as others."""
-    most = int(idle.rates.max(initial=0.0))
+    max_idle = int(idle.rates.max(initial=0.0))
     known: dict[Hashable, int] = {}
     curves: list[FloatArray] = []
     curve, positions = [], []
     for position, job in enumerate(jobs):
         if job.tsub_ns >= trace.end:
             continue
-        rates = job.rates[: most + 1]
+        rates = job.rates[: max_idle + 1]
         key = None if kind is None else kind(job), rates.tobytes()
         if key not in known:
             known[key] = len(curves)
@@ -130,9 +130,9 @@ def by_period(work: Work) -> ByPeriod:
         brought = np.cumsum(np.bincount(index, weights=work.limit))
         before = np.concatenate([[0.0], brought[:-1]])
         begins = begins[np.unique(np.searchsorted(before, brought[-1] * np.arange(PERIODS) / PERIODS))]
-    at = np.searchsorted(begins, work.release, side="right") - 1, work.curve
+    cells = np.searchsorted(begins, work.release, side="right") - 1, work.curve
     limits = np.zeros((len(begins), len(work.curves)))
     members = np.zeros(limits.shape, dtype=np.int64)
-    np.add.at(limits, at, work.limit)
-    np.add.at(members, at, work.limit > 0)
+    np.add.at(limits, cells, work.limit)
+    np.add.at(members, cells, work.limit > 0)
     return ByPeriod(begins, np.cumsum(limits, axis=0), np.cumsum(members, axis=0))
