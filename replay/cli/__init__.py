@@ -1,4 +1,4 @@
-"""The command line: `bft-replay` replays, its sub-commands do the rest."""
+"""The command line: `bft-replay` runs a replay; everything else is a sub-command."""
 
 from bft.replay.cli import address_space
 

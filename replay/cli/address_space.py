@@ -1,4 +1,4 @@
-"""Running under a limit on the address space (ulimit -v, batch systems), which libraries reserve far more of than used.
+"""Running under a limit on the address space (ulimit -v, batch systems): libraries reserve far more than they use.
 
 Measured on two cores, in MiB of address space for a replay with the exact DP: 1,950 as the libraries are,
 930 with Arrow's pool on the system's allocator (its own reserves 1 GiB), 850 with one thread for BLAS (each reserves
@@ -25,13 +25,13 @@ _M_ARENA_MAX = -8
 
 
 def limit() -> int | None:
-    """Bytes that the address space may have; None: no limit."""
+    """The limit on the address space in bytes; None: no limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 def prepare() -> None:
-    """Have libraries reserve little, if there is a limit; before NumPy and Arrow are imported. What is set stays."""
+    """If there is a limit, make libraries reserve little; call before NumPy and Arrow are imported. Set values stay."""
     if limit() is None:
         return
     for name, value in _SETTINGS.items():
@@ -42,7 +42,7 @@ def prepare() -> None:
 
 
 def too_small() -> str | None:
-    """The message when nothing can run within the limit."""
+    """The error message for a limit in which nothing can run."""
     size = limit()
     if size is None or size >= LEAST_BYTES:
         return None

@@ -1,4 +1,4 @@
-"""`bft-replay backends`: what can solve a decision here."""
+"""`bft-replay backends`: the solvers of decisions on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bft.replay.cli.parameters import Command
 @click.command(cls=Command)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def backends(as_json: bool) -> None:
-    """List the backends: version, licence, limits, formulations, and how to get what is missing."""
+    """List the backends: version, licence, limits, formulations, and how to install missing ones."""
     from bft.milp.backends.registry import backend_names, describe, formulations_of
 
     states = {name: describe(name) for name in backend_names()}

@@ -1,4 +1,4 @@
-"""`bft-replay bound`: what no policy can beat."""
+"""`bft-replay bound`: upper bounds for every policy."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from bft.replay.options.options import FIELDS, Options
 @bound_options
 @click.option("--json", "as_json", is_flag=True, help="Write the bounds as JSON.")
 def bound(as_json: bool, **given: Any) -> None:
-    """Report what no policy can beat on a node trace: outcome, mean job completion time, makespan.
+    """Report bounds that no policy can exceed on a node trace: outcome, mean job completion time, makespan.
 
-    Rescales, restarts and preemptions are taken to cost nothing, so the bounds hold for every policy and cost model.
-    `bft-replay --bound` reports how near a replay comes to them. Without -ndmap the bundled data set is taken; without
+    Rescales, restarts and preemptions count as free, so the bounds hold for every policy and cost model.
+    `bft-replay --bound` reports a replay's share of the bound. Without -ndmap the bundled data set is used; without
     jobs a generated workload.
     """
     from bft.replay.cli.progress import PlainLines

@@ -16,7 +16,7 @@ from bft.replay.cli.study_options import plan_of, plan_options, worker_options
 if TYPE_CHECKING:
     from bft.replay.studies.comparison import Comparison
 
-# As in bft.replay.studies.breakdown, which would import what nobody needs who asks for help.
+# As in bft.replay.studies.breakdown, whose import would be too slow for printing help.
 SPLITS = ("vc", "user", "model", "size")
 
 
@@ -27,7 +27,7 @@ SPLITS = ("vc", "user", "model", "size")
 @click.option("--no-bound", is_flag=True, help="Do not compute the upper bound.")
 @click.option("--split", type=OneOf(SPLITS), help="Break the table down: by virtual cluster, user, model, size.")
 @click.option("--out", metavar="DIR", default="compare-study", show_default=True, help="Folder of the runs.")
-@click.option("--again", is_flag=True, help="Replay also what is there already.")
+@click.option("--again", is_flag=True, help="Repeat replays that are already done.")
 @click.option(
     "-o", "outputs", multiple=True, metavar="FILE", help="Write the table: .md, .csv, .parquet, .json; may be repeated."
 )
@@ -36,8 +36,8 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
     """Replay the same trace and jobs in several ways, and put the results side by side.
 
     Every option of a replay takes several values, with commas between: --policy milp,pollux -Tfwd 60,120 compares four
-    variants. Those that differ in --seed alone (--seed 0:8) are one variant. The first variant is what the others are
-    compared with. A replay that was done before is used again. With RUN..., run directories that are there are
+    variants. Variants that differ only in --seed (--seed 0:8) count as one. The others are compared with the
+    first variant. A finished replay is reused. With RUN..., existing run directories are
     compared instead.
     """
     from bft.replay.cli.frames import as_json, as_markdown, check_suffixes, show_table, write_frame

@@ -1,4 +1,4 @@
-"""Tables for people and for programs: on a terminal, as Markdown, CSV, Parquet or JSON."""
+"""Tables for users and for programs: on a terminal, as Markdown, CSV, Parquet or JSON."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Rows = Sequence[Sequence[str]]
 
 
 def check_suffixes(outputs: Sequence[str]) -> None:
-    """Refuse files of a kind that is not written, before the work."""
+    """Refuse unknown file types before the work."""
     for output in outputs:
         if Path(output).suffix.lower() not in SUFFIXES:
             raise InputError(f"expected a name that ends in {', '.join(SUFFIXES)}", file=output)
 
 
 def write_frame(frame: pd.DataFrame, output: str, markdown: str, document: dict[str, Any]) -> None:
-    """Write a table as its file's name says; Markdown and JSON are given."""
+    """Write a table in the format of its file name; Markdown and JSON texts are passed in."""
     suffix = Path(output).suffix.lower()
     with drafted(output) as draft:
         if suffix == ".csv":
@@ -42,12 +42,12 @@ def write_frame(frame: pd.DataFrame, output: str, markdown: str, document: dict[
 
 
 def as_json(document: dict[str, Any]) -> str:
-    """JSON with sorted keys; what has no value is null."""
+    """JSON with sorted keys; missing values are null."""
     return json.dumps(plain(document), indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table as JSON has them."""
+    """The rows of a table for JSON."""
     return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 

@@ -1,4 +1,4 @@
-"""What `--help` looks like: options in sections, two examples, as wide as the terminal, words left whole."""
+"""The form of `--help`: options in sections, two examples, full width of the terminal, words never split."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from bft.models.checks import did_you_mean
 
-# Stands for a hyphen while click wraps lines: --jobs-format is one word.
+# Replaces hyphens while click wraps lines, so that --jobs-format stays one word.
 _GLUE = "\ue000"
 OTHER = "Other"
 
@@ -189,7 +189,7 @@ class Helpful(click.Command):
                 formatter.write_dl(sections[title])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, then what else is said at the end."""
+        """Write the examples, then the text at the end."""
         path = ctx.command_path.partition(" ")[2]
         if path in EXAMPLES:
             with formatter.section("Examples"):
@@ -199,7 +199,7 @@ class Helpful(click.Command):
 
 
 class Group(Helpful, click.Group):
-    """A group that names the command that may have been meant."""
+    """A group that suggests the command that was probably meant."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write options and commands."""

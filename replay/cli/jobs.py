@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bft.models.speed.scalability import ScalabilityFit, Throughputs
     from bft.models.speed.training_log import StepTimes
 
-# A batch size that differs from what the log states by more than this factor is named.
+# A batch size that differs from the log's own by more than this factor is reported.
 OTHER_BATCH = 1.05
 
 Kind = Literal["piecewise", "amdahl", "usl", "throughput"]
@@ -176,7 +176,7 @@ def fit(
 def skew(
     layers: str, measure: Measure, threshold: float, job_table: str | None, output: str | None, force: bool
 ) -> None:
-    """Tell how skewed the tensor sizes of models are: skewed ones are not to be spread over nodes.
+    """Report how skewed the tensor sizes of models are: jobs with skewed ones should not be spread over nodes.
 
     LAYERS has the columns model, tensor, size (any one unit).
     """
@@ -247,7 +247,7 @@ def _from_logs(
 
 
 def _notes(times: StepTimes, batch: float | None) -> list[str]:
-    """What was read of a log and what was not, and what is odd about it."""
+    """Report what was read from a log, what was not, and what is unusual."""
     remarks = [f"read {times.used}", *times.notes]
     if times.unused:
         remarks.append(f"not used: {', '.join(times.unused)}")

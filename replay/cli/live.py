@@ -1,4 +1,4 @@
-"""`--live`: how a replay stands, as a table on a terminal and as lines elsewhere. Always on standard error."""
+"""`--live`: the state of a replay, as a table on a terminal and as lines elsewhere. Always on standard error."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TABLE_S, LINES_S = 0.25, 10.0
 
 
 class View:
-    """One replay as it is shown: its clock, and the figures of its books.
+    """The view of one replay: its clock, and the figures of its ledger.
 
     Parameters
     ----------
     name
-        Of the replay: a run may have several, one after the other.
+        Name of the replay: a run may have several, one after another.
     start_ns, end_ns
         The window that is replayed, UTC nanoseconds.
     """
@@ -44,11 +44,11 @@ class View:
         self._now, self._decisions = now_ns, decisions
 
     def due(self, every_s: float) -> bool:
-        """Whether it was shown so long ago."""
+        """Whether enough time has passed since the last update."""
         return time.monotonic() - self._shown >= every_s
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """Yield label and value of all that is shown now."""
+        """Yield label and value of all figures."""
         self._shown = time.monotonic()
         share = min(max((self._now - self._start) / self._span, 0.0), 1.0)
         speed = self._decisions / max(self._shown - self._began, 1e-9)
@@ -59,13 +59,13 @@ class View:
 
 
 class Viewer(ABC):
-    """Keeps the view of the replay under way, and shows it every so many seconds of wall time."""
+    """Keeps the view of the running replay, and shows it at intervals of wall time."""
 
     every_s: ClassVar[float]
     _view: View | None = None
 
     def follow(self, figures: Figures) -> None:
-        """These are its figures."""
+        """Use these figures."""
         if self._view is not None:
             self._view.figures = figures
 

@@ -27,13 +27,13 @@ from bft.replay.cli.parameters import bind_variables
 
 EXIT_BAD_INPUT, EXIT_DEGRADED, EXIT_INTERRUPTED = 2, 3, 130
 
-# Sub-command -> what the list of commands says of it. The module of the same name in this folder has it; it is imported
+# Sub-command -> its line in the list of commands. The module of the same name in this folder defines it. It is imported
 # when called: neither a list nor an invalid option should wait for pandas.
 COMMANDS = {
     "replay": "Replay a node trace (the default command).",
-    "compare": "Replay the same in several ways; one table.",
-    "sweep": "Replay a grid of options, wherever there are processors.",
-    "bound": "Report what no policy can beat.",
+    "compare": "Compare several replays of the same input in one table.",
+    "sweep": "Replay a grid of options, on one machine or many.",
+    "bound": "Report bounds that no policy can exceed.",
     "solve": "Solve allocation problems given as JSON.",
     "report": "Write runs as one HTML page with charts.",
     "ingest": "Make a node trace of a scheduler's logs.",
@@ -43,8 +43,8 @@ COMMANDS = {
     "predict": "Learn durations, submissions and sharing scores from logs.",
     "convert": "Rewrite a trace or job table in the native form.",
     "generate": "Make a synthetic node trace, job table or log.",
-    "policies": "Who can decide: the policies, and their constants.",
-    "backends": "What can solve a decision here, with versions and licences.",
+    "policies": "List the policies and their constants.",
+    "backends": "List the solvers of decisions, with versions and licences.",
 }
 DEFAULT = "replay"
 COMPLETION = "_BFT_REPLAY_COMPLETE"
@@ -102,14 +102,14 @@ class _Dispatcher(Group):
 @click.group(cls=_Dispatcher, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="bft-replay", prog_name="bft-replay")
 def cli() -> None:
-    """Replay a supercomputer's idle-node log: who gets which idle node, and what would that have yielded."""
+    """Replay a supercomputer's idle-node log: which training job gets which idle node, and what that yields."""
     problem = too_small()
     if problem is not None:
         raise click.ClickException(problem)
 
 
 def command_line() -> str:
-    """The command under way as one types it into a shell."""
+    """The running command as it would be typed into a shell."""
     return shlex.join(["bft-replay", *click.get_current_context().meta[GIVEN]])
 
 

@@ -1,4 +1,4 @@
-"""What a command says on standard error: errors always, notes unless --quiet, what happens below with --verbose."""
+"""Messages of a command on standard error: errors always, notes unless --quiet, details with --verbose."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _VERBOSE = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 
 class _ToStandardError(logging.Handler):
-    """Writes lines to the standard error of the moment: a progress bar takes its place and prints them above itself."""
+    """Writes lines to the current standard error; a progress bar replaces it and prints them above itself."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        # A closed pipe or a full disk must not end a replay of hours, and there is nowhere else to say so.
+        # A closed pipe or a full disk must not end a replay of hours; there is no other place for the message.
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(f"{record.levelname.lower()}: {self.format(record)}\n")
             sys.stderr.flush()
 
 
 def _wanted(record: logging.LogRecord) -> bool:
-    """Of other libraries warnings only, whatever they set themselves: Parsl turns everything on."""
+    """Of other libraries warnings only, whatever level they set: Parsl sets its level to everything."""
     return record.name.partition(".")[0] == _OURS.name or record.levelno >= logging.WARNING
 
 
@@ -48,22 +48,22 @@ def on_standard_error() -> Iterator[None]:
 
 
 def quiet() -> bool:
-    """Whether only errors are wanted."""
+    """Whether only errors are shown."""
     return not _OURS.isEnabledFor(logging.WARNING)
 
 
 def say_note(text: str) -> None:
-    """Say what is worth knowing and is no error."""
+    """Show a note: worth knowing, but no error."""
     _say(f"note: {text}")
 
 
 def say_warning(text: str) -> None:
-    """Say what probably is not as it was meant."""
+    """Show a warning: probably not intended."""
     _say(f"warning: {text}")
 
 
 def say_progress(text: str) -> None:
-    """Say how far the work has come."""
+    """Show progress of the work."""
     _say(text)
 
 
@@ -91,10 +91,10 @@ def fitted(text: str) -> str:
 
 def verbosity_options() -> list[click.Parameter]:
     """The options -v and -q of every command."""
-    louder = "Say more on standard error: -v what happens (solver processes, checkpoints), -vv also each row left out."
+    louder = "Show more on standard error: -v events (solver processes, checkpoints), -vv also each row left out."
     return [
         click.Option(["-v", "--verbose"], count=True, expose_value=False, callback=_set_verbose, help=louder),
-        click.Option(["-q", "--quiet"], is_flag=True, expose_value=False, callback=_set_quiet, help="Say errors only."),
+        click.Option(["-q", "--quiet"], is_flag=True, expose_value=False, callback=_set_quiet, help="Only errors."),
     ]
 
 

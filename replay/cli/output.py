@@ -1,4 +1,4 @@
-"""Files that a command writes: whole or not at all."""
+"""Files that a command writes: completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bft.models import InputError
 
 
 def refuse_existing(output: str | Path, *, force: bool) -> None:
-    """Raise InputError when a file is there and may not be replaced; before the work, not after it."""
+    """Raise InputError when a file exists and may not be replaced; called before the work."""
     if not force and Path(output).exists():
         raise InputError("exists; --force replaces it", file=output)
 

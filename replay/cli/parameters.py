@@ -50,14 +50,14 @@ class Checked(_AnyType):
 
 
 class Seconds(Checked):
-    """A number of seconds, above 0 or (with `zero`) at least 0, and not beyond `most`."""
+    """A number of seconds, above 0 or (with `zero`) at least 0, and at most `most`."""
 
     def __init__(self, *, zero: bool = False, high: float = MAX_S) -> None:
         super().__init__(seconds(zero=zero, high=high))
 
 
 class Finite(Checked):
-    """A number in a range, and not NaN, which every range of click's lets pass."""
+    """A number in a range; unlike click's ranges it refuses NaN."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Finite(Checked):
 
 
 class OneOf(Checked):
-    """One of some names, in capitals or not; an unknown one gets a guess at what was meant."""
+    """One of some names, in any case; an unknown one gets a suggestion."""
 
     def __init__(self, names: Iterable[str]) -> None:
         super().__init__(Name(tuple(names)))
@@ -175,7 +175,7 @@ def _key(name: str) -> str:
 
 
 def _expect_kind(parameter: click.Parameter, entry: Any) -> None:
-    """Refuse a TOML value that click would bend into shape: 2.9 jobs into 2, true into 1 second."""
+    """Refuse a TOML value that click would convert silently: 2.9 jobs to 2, true to 1 second."""
     kinds: tuple[type, ...]
     if parameter.multiple:
         if not isinstance(entry, list) or not all(isinstance(each, str) for each in entry):
@@ -255,7 +255,7 @@ class NamesWholeOption(Command):
 
 
 def bind_variables(command: click.Command, prefix: str) -> None:
-    """Let each option be given as an environment variable: prefix and its long name.
+    """Let each option be set by an environment variable: prefix plus long name.
 
     Of itself click takes the name of the Python parameter, which for --forward-window is tfwd_s.
     """

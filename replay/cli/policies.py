@@ -1,4 +1,4 @@
-"""`bft-replay policies`: who can decide here, and with what constants."""
+"""`bft-replay policies`: the policies and their constants."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bft.replay.cli.parameters import Command
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def policies(name: str | None, as_json: bool) -> None:
-    """List the policies, or with NAME what one does and the constants that --set changes."""
+    """List the policies, or with NAME describe one and the constants that --set changes."""
     from bft.replay.policies import policy_names
 
     names = policy_names() if name is None else [_known(name, policy_names())]
@@ -72,7 +72,7 @@ def _described(name: str, *, may_fail: bool) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    """A default as --set takes it."""
+    """A default in the form that --set takes."""
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     if value is None or isinstance(value, bool):

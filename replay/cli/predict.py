@@ -1,4 +1,4 @@
-"""`bft-replay predict train|evaluate|show`: models of durations, of submissions, and of who may share units."""
+"""`bft-replay predict train|evaluate|show`: models of durations, submissions, and sharing scores."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def train(what: str, table: str, output: str, kind: str, column: str, horizon: i
 def evaluate(what: str, table: str, share: float, kinds: tuple[str, ...], column: str, horizon: int, seed: int) -> None:
     """Learn from the earlier part of TABLE, predict the later; packing: each model from the other models' profiles.
 
-    Below the kinds stands what anybody would predict without a model: who does no better has learnt nothing.
+    Below the kinds are predictions without a model: a kind that is not better has learnt nothing.
     """
     frame = _read(what, table)
     if what == "packing":
@@ -108,7 +108,7 @@ def evaluate(what: str, table: str, share: float, kinds: tuple[str, ...], column
 @click.option("--png", metavar="FILE", help="Draw the shapes of a GA2M (needs the extra `report` and --table).")
 @click.option("--table", metavar="TABLE", help="Rows like those that it is used for.")
 def show(model: str, png: str | None, table: str | None) -> None:
-    """Tell what MODEL, a file of `predict train`, predicts from what: the rules of packing, the shapes of a GA2M."""
+    """Describe MODEL, a file of `predict train`: the rules of packing, the shapes of a GA2M."""
     from bft.models.prediction.duration import DurationEstimator
     from bft.models.prediction.forecast import FEATURES
     from bft.models.prediction.packing import PackingAnalyser

@@ -1,4 +1,4 @@
-"""What a user sees while a replay runs: a bar on a terminal, plain lines elsewhere. Always on standard error."""
+"""The progress of a replay: a bar on a terminal, plain lines elsewhere. Always on standard error."""
 
 from __future__ import annotations
 

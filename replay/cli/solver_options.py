@@ -1,4 +1,4 @@
-"""Options that say what solves a decision, for every command that solves one."""
+"""Options for the solver, for every command that solves decisions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def solver_options(default: SolverOptions, *, backend: str | None = None) -> Dec
     def of(name: str, *flags: str, **more: Any) -> Decorator:
         return option(name, *flags, **{"check": checks[name], "default": getattr(default, name), **more})
 
-    solves = "What solves the MILP; `bft-replay backends` lists those that are available."
+    solves = "The solver of the MILP; `bft-replay backends` lists the available ones."
     depends = {} if backend is None else {"default": None}
     limit = "Time limit of one decision, seconds." + (" [none]" if default.time_limit_s is None else "")
     return together(
@@ -27,7 +27,7 @@ def solver_options(default: SolverOptions, *, backend: str | None = None) -> Dec
         of(
             "formulation",
             "--formulation",
-            help="How the MILP is written: modes, or node as published; with xi items, or flow.",
+            help="Formulation of the MILP: modes, or node as published; with xi items, or flow.",
         ),
         of(
             "strict_reference",
@@ -37,5 +37,5 @@ def solver_options(default: SolverOptions, *, backend: str | None = None) -> Dec
         of("time_limit_s", "-optTL", "--time-limit", help=limit),
         of("gap", "--gap", help="Relative gap at which a solver may stop."),
         of("threads", "--threads", help="Threads of the solver."),
-        of("ties", "--ties", help="Of several optima: the canonical one, whatever solves, or the solver's own."),
+        of("ties", "--ties", help="Which of several optima: the canonical one, or the solver's own."),
     )

@@ -1,4 +1,4 @@
-"""Options of `compare` and `sweep`: those of a replay with several values each, and who does the work."""
+"""Options of `compare` and `sweep`: those of a replay with several values each, and the workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
     _AnyType = click.ParamType
 
-# Longer ranges are slips.
+# Longer ranges are typing errors.
 MAX_RANGE = 10_000
 
 

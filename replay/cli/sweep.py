@@ -1,4 +1,4 @@
-"""`bft-replay sweep`: a grid over any options of a replay, wherever there are processors."""
+"""`bft-replay sweep`: a grid over any options of a replay, on one machine or many."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bft.replay.studies.points import Plan
     from bft.replay.studies.study import Study
 
-# As in bft.replay.studies, which would import what nobody needs who asks for help.
+# As in bft.replay.studies, whose import would be too slow for printing help.
 SYSTEMS, QUEUES = ("slurm", "pbs", "lsf", "flux"), ("slurm", "pbs", "lsf")
 DEFAULT = "all"
 
@@ -40,7 +40,7 @@ _who = together(
 )
 _keep = together(
     click.option("--whole", is_flag=True, help="Keep whole run directories. [summaries and wall times]"),
-    click.option("--again", is_flag=True, help="Replay also what is there already."),
+    click.option("--again", is_flag=True, help="Repeat replays that are already done."),
 )
 
 
@@ -58,7 +58,7 @@ def sweep() -> None:
     """Replay a grid: every option of a replay takes several values, with commas between, and all combinations are done.
 
     `bft-replay sweep -Tfwd 10,30,60 -maxJ 5,10,0 --seed 0:8` plans, runs and collects; `sweep all --help` lists the
-    options. What is done already is left: after a kill, the same command goes on. For job arrays: plan, run --index I,
+    options. Finished replays are skipped: after a kill, the same command goes on. For job arrays: plan, run --index I,
     collect.
     """
 
@@ -117,13 +117,13 @@ def collect(out: str) -> int:
 
 
 @sweep.command(cls=Command, short_help="Which values are best, and by how much.")
-@click.option("--metric", default="U", show_default=True, help="By which; of times and losses less is better.")
-@click.option("--by", multiple=True, metavar="OPTION", help="Of which values; may be repeated. [all but seeds]")
+@click.option("--metric", default="U", show_default=True, help="Metric to compare; of times and losses less is better.")
+@click.option("--by", multiple=True, metavar="OPTION", help="The options to compare; may be repeated. [all but seeds]")
 @click.option("-o", "outputs", multiple=True, metavar="FILE", help="Write the table: .md, .csv, .parquet, .json.")
 @click.option("--json", "as_json_", is_flag=True, help="As JSON.")
 @_out
 def best(out: str, metric: str, by: tuple[str, ...], outputs: tuple[str, ...], as_json_: bool) -> None:
-    """Say which values of the options did best, over everything else that was varied, with the spread."""
+    """Report which values of the options are best, over all other varied options, with the spread."""
     from bft.replay.cli.frames import as_json, as_markdown, check_suffixes, records, show_table, write_frame
     from bft.replay.studies.study import Study
     from bft.replay.studies.sweeping import best as best_of

@@ -1,4 +1,4 @@
-"""`bft-replay trace info|show`: what a node trace holds; and the group of all commands on traces."""
+"""`bft-replay trace info|show`: the content of a node trace; and the group of all commands on traces."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _reading(command: click.Command) -> click.Command:
 @click.option("--title", metavar="TEXT", help="Of whose nodes the page is. [the machine's name in the trace]")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 def info(as_json: bool, html: str | None, png: str | None, title: str | None, force: bool, **given: Any) -> None:
-    """Tell size, idle nodes, idle fragments by count and node-time, and what outlives a start-up.
+    """Report size, idle nodes, idle fragments by count and node-time, and the effect of a start-up time.
 
     With --html or --png as charts: when nodes are idle, by hour and weekday, for how long, and which.
     """

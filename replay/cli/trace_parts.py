@@ -27,7 +27,7 @@ def _writing(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _write(made: NodeTrace, output: str, known: tuple[str, ...] = ()) -> None:
-    """Write a trace, and say what became of it; notes that its source had already are not repeated."""
+    """Write a trace, and report the result; notes that its source already had are not repeated."""
     from bft.replay.trace.trace_files import write_trace
 
     with drafted(output) as draft:
@@ -134,7 +134,7 @@ def _of(name: str, *flags: str, **more: Any) -> Decorator:
 def perturb(file: str, output: str, force: bool, **how: Any) -> None:
     """Write the trace with its idle fragments changed at random, to see how a result depends on the trace.
 
-    Nodes are never idle where they were not. Replays of the result say how it was made.
+    Nodes are never idle where they were not. Replays of the result report how it was made.
     """
     from bft.replay.trace.perturbing import perturbed
     from bft.replay.trace.trace_files import read_trace

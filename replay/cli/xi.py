@@ -32,13 +32,13 @@ LISTED = 10
 
 @click.group(cls=Group)
 def xi() -> None:
-    """Who slows whom down by how much on shared units: measure it, make a table of it, look at the table."""
+    """How much jobs on shared units slow each other down: measure it, make a table of it, look at the table."""
 
 
 @xi.command(cls=NamesWholeOption, short_help="Make a xi table from solo and co-run measurements.")
 @click.argument("files", metavar="MEASUREMENTS...", nargs=-1, required=True)
 @click.option("-o", "--output", metavar="FILE", required=True, help="Where to write the table: .csv or .parquet.")
-@click.option("--for", "jobs", metavar="JOBS", help="Estimate also what these jobs need and nobody measured: a table "
+@click.option("--for", "jobs", metavar="JOBS", help="Also estimate what these jobs need without a measurement: a table "
               "with the columns model and, optionally, batch_size (a job table is one).")  # fmt: skip
 @click.option("--guess/--no-guess", default=True, show_default=True,
               help="With --for: whether to estimate also models that never met.")  # fmt: skip
@@ -78,7 +78,7 @@ def build(
         unknown = sorted({model for model, _ in kinds} - set(estimator.models))
         filled = estimator.fill(kinds, guess=guess)
         if unknown:
-            say_note(f"never measured, so that only guesses can be had: {_listing(unknown)}")
+            say_note(f"never measured, so only guesses are possible: {_listing(unknown)}")
         counts = Counter(row.flag for row in filled)
         summary += f", {len(filled)} estimated" + "".join(f", {counts[flag]} {flag}" for flag in sorted(counts))
         rows += filled

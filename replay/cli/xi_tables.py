@@ -109,7 +109,7 @@ def merge(old: str, new: str, output: str, force: bool) -> None:
 @click.option("-o", "--output", metavar="FILE", required=True, help="Where to write the table: .csv.")
 @click.option("--force", is_flag=True, help="Replace the table if it exists.")
 def memory(profiles: tuple[str, ...], output: str, force: bool) -> None:
-    """Make the table that --memory-table takes: the most memory by model and batch size that PROFILES hold.
+    """Make the table that --memory-table takes: the largest memory by model and batch size in PROFILES.
 
     Columns: model, batch, memory_gib, as xi collect writes them. Rows without memory are left out.
     """

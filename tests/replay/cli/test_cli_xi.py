@@ -122,7 +122,7 @@ def test_estimates_for_jobs_carry_flags_and_feed_a_replay(folder: Path, capsys: 
     assert run(["xi", "build", "m.csv", "-o", "xi.csv"]) == 0
     assert run(["xi", "build", "m.csv", "-o", "estimated.csv", "--for", "jobs.csv"]) == 0
     captured = capsys.readouterr()
-    assert "never measured, so that only guesses can be had: gpt" in captured.err
+    assert "never measured, so only guesses are possible: gpt" in captured.err
     table = pd.read_csv("estimated.csv")
     assert set(table["flag"]) == {"measured", "interpolated", "clamped", "guessed"}
     assert (table[["xi_a", "xi_b"]] >= 1).all(axis=None)
