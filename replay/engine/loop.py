@@ -228,10 +228,10 @@ class Replay:
         place.wake_ns = NEVER if decision.wake_ns is None else decision.wake_ns
         if place.wake_ns <= now:
             raise self._traits.refusal(f"it asked to be woken at {decision.wake_ns} ns, and it is {now}")
-        moves = changes(decision, self._held.idle, self._in_play, self._held, self._traits)
-        before = [(change.running, change.running.rate) for change in moves if change.running.units]
-        if moves:
-            self._move(moves)
+        found = changes(decision, self._held.idle, self._in_play, self._held, self._traits)
+        before = [(change.running, change.running.rate) for change in found if change.running.units]
+        if found:
+            self._move(found)
         if self._profiled:
             self._ask_rates()
         self._conserve()
@@ -412,8 +412,8 @@ class Replay:
         place, queue = self._place, self._queue
         while place.submitted < len(queue) and self.jobs.jobs[queue[place.submitted]].tsub_ns <= self.now:
             place.submitted += 1
-        before, limit = place.admitted, self.rules.max_jobs or NEVER
-        while place.admitted < place.submitted and len(self._in_play) < limit:
+        before, most = place.admitted, self.rules.max_jobs or NEVER
+        while place.admitted < place.submitted and len(self._in_play) < most:
             self._in_play.add(self._new(queue[place.admitted], place.admitted))
             place.admitted += 1
         return place.admitted > before
@@ -457,10 +457,10 @@ class Replay:
                 self._motion.settle(running)
                 self._motion.set_rate(running)
 
-    def _move(self, moves: list[Change]) -> None:
+    def _move(self, found: list[Change]) -> None:
         """Move units as decided: all releases come before any grant, then each job pays."""
         beside: set[int] = set()
-        for change in moves:
+        for change in found:
             self._motion.settle(change.running)
             beside.update(change.running.partners)
             if change.released:
@@ -468,7 +468,7 @@ class Replay:
                 self._release(change.running, change.released)
                 if not (change.granted or change.wanted):
                     self._pay(change.running, before)
-        for change in moves:
+        for change in found:
             if change.granted or change.wanted:
                 running = change.running
                 before = len(running.units) + len(change.released)
@@ -477,7 +477,7 @@ class Replay:
                 self.ledger.granted(running.index, granted, self.now)
                 self._in_play.hold(running, running.units + granted)
                 self._pay(running, before)
-        self._partners.refresh([change.running for change in moves], beside, decided=True)
+        self._partners.refresh([change.running for change in found], beside, decided=True)
 
     def _pay(self, running: Running, before: int) -> None:
         """A decision changed the units of a job that had `before`; it pays at its rate before."""

@@ -59,14 +59,14 @@ def changes(decision: Decision, idle: int, in_play: InPlay, held: Holdings, trai
         For an invalid answer: unknown jobs, sizes out of bounds, more units than there are, three jobs on a
         unit, a migration where it is forbidden, another size for a running job where the policy is rigid.
     """
-    result: list[Change] = []
+    found: list[Change] = []
     if decision.placement is not None:
-        result = _placed(decision.placement, in_play, held, traits)
+        found = _placed(decision.placement, in_play, held, traits)
     elif decision.transfers is not None:
-        result = _transferred(decision.transfers, in_play, held, traits)
+        found = _transferred(decision.transfers, in_play, held, traits)
     elif decision.counts is not None:
-        result = _counted(_whole(decision.counts, in_play, traits), idle, in_play, held, traits)
-    for change in result:
+        found = _counted(_whole(decision.counts, in_play, traits), idle, in_play, held, traits)
+    for change in found:
         gains = change.granted or change.wanted
         if change.released and gains and not traits.migrates:
             raise traits.refusal(
@@ -74,7 +74,7 @@ def changes(decision: Decision, idle: int, in_play: InPlay, held: Holdings, trai
             )
         if traits.rigid and change.running.units and (gains or len(change.released) < len(change.running.units)):
             raise traits.refusal(f"job {change.running.job.name!r} runs and is rigid: its units cannot change")
-    return sorted(result, key=lambda change: bool(change.granted or change.wanted)) if len(result) > 1 else result
+    return sorted(found, key=lambda change: bool(change.granted or change.wanted)) if len(found) > 1 else found
 
 
 def _whole(counts: Sequence[object] | IntArray, in_play: InPlay, traits: Traits) -> IntArray:
@@ -109,24 +109,24 @@ def _counted(answer: IntArray, idle: int, in_play: InPlay, held: Holdings, trait
     if in_play.short:  # these have too few units to continue
         differs = np.union1d(differs, [in_play.position(running) for running in in_play.short.values()])
     total = in_play.held
-    result = []
+    found = []
     for position, count in zip(differs.tolist(), answer[differs].tolist(), strict=True):
         running = in_play[position]
         _check_size(running, count, traits)
         grows = count - len(running.units)
         total += grows
         if grows > 0:
-            result.append(Change(running, wanted=grows))
+            found.append(Change(running, wanted=grows))
         elif grows < 0:
-            result.append(Change(running, held.newest(running.units, -grows)))
+            found.append(Change(running, held.newest(running.units, -grows)))
     if total > idle + in_play.twice:
         raise traits.refusal(f"it gave {total} units of {idle} idle ones")
-    return result
+    return found
 
 
 def _placed(placement: Mapping[int, Sequence[int]], in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
     """Exactly the units that are named; a unit has at most two holders afterwards."""
-    result = []
+    found = []
     machine = len(held)
     holders: dict[int, int] = {}  # of the units that somebody gets
     for running in in_play.short.values():  # these have too few units to continue
@@ -143,17 +143,17 @@ def _placed(placement: Mapping[int, Sequence[int]], in_play: InPlay, held: Holdi
         released = [unit for unit in running.units if unit not in wanted]
         granted = [unit for unit in units if unit not in old]
         if released or granted:
-            result.append(Change(running, released, granted))
+            found.append(Change(running, released, granted))
         for unit in granted:
             holders[unit] = holders.get(unit, len(held.holders(unit))) + 1
-    for change in result:
+    for change in found:
         for unit in change.released:
             if unit in holders:
                 holders[unit] -= 1
     crowded = next((unit for unit, count in holders.items() if count > 2), None)
     if crowded is not None:
         raise traits.refusal(f"it gave unit {crowded} to {holders[crowded]} jobs")
-    return result
+    return found
 
 
 def _transferred(transfers: Sequence[Transfer], in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
@@ -177,12 +177,12 @@ def _transferred(transfers: Sequence[Transfer], in_play: InPlay, held: Holdings,
     if new > held.free:
         raise traits.refusal(f"it gave {new} free units of {held.free}")
     classes[()] = held.take(new)
-    result = []
+    found = []
     for running, before, after in zip(in_play, current, move(current, classes, wanted), strict=True):
         _check_size(running, len(after), traits)
         kept, old = set(after), set(before)
         released = [unit for unit in before if unit not in kept]
         granted = [unit for unit in after if unit not in old]
         if released or granted:
-            result.append(Change(running, released, granted))
-    return result
+            found.append(Change(running, released, granted))
+    return found
