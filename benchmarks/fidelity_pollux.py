@@ -1,9 +1,11 @@
 """Pollux' artifact again: average job completion times of Tiresias, Optimus and Pollux on its workloads.
 
     python benchmarks/fidelity_pollux.py [--policies tiresias,optimus,pollux] [--workloads 1,2,6] [--seeds 3]
+    python benchmarks/fidelity_pollux.py --interference [--workloads 1,2,6] [--seeds 1]
 
 16 nodes of 4 units, rounds of 60 s, 30 s for every start and restart, epochs that end at whole seconds: as there.
 Tiresias and Optimus must agree to the digit; Pollux' search is random, there as here. At the end, what a round costs.
+`--interference`: Pollux without its avoidance of interference, where jobs on several nodes that meet lose a share.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import csv
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,21 +30,28 @@ from bft.replay.trace.node_trace import SECOND_NS
 
 NODES, UNITS_PER_NODE = 16, 4
 RULES = Rules(max_jobs=0, start_overhead_s=30.0, restart_overhead=((1, 30.0),))
+# Cells of the artifact's table -> whether interference is avoided, and what jobs lose that meet.
+INTERFERENCE = {
+    "avoid": (True, 0.0),
+    "noavoid": (False, 0.0),
+    "inter25": (False, 0.25),
+    "inter50": (False, 0.5),
+}
 LOADS = {"1.0": "workloads", "0.5": "workloads-0.5"}
 
 
-def average_jct_s(workload: Path, policy: Policy) -> float:
+def average_jct_s(workload: Path, policy: Policy, rules: Rules = RULES) -> float:
     """Average completion time in s."""
     jobs = read_pollux_jobs(workload, units_per_node=UNITS_PER_NODE, whole_seconds=True)
     trace = always_idle(NODES, 0, 10**7 * SECOND_NS, units_per_node=UNITS_PER_NODE)
-    records = Replay(trace, jobs, policy, RULES).run().records
+    records = Replay(trace, jobs, policy, rules).run().records
     return sum(record.finish_ns - record.job.tsub_ns for record in records) / SECOND_NS / len(records)
 
 
-def published(folder: Path) -> dict[tuple[str, str], float]:
-    """(policy-load, workload) -> average completion time in s."""
+def published(folder: Path, table: str = "results-jobload") -> dict[tuple[str, str], float]:
+    """(policy-load, or cell of another table, workload) -> average completion time in s."""
     with (folder / "published_avg_jct.csv").open() as stream:
-        rows = [row for row in csv.DictReader(stream) if row["set"] == "results-jobload"]
+        rows = [row for row in csv.DictReader(stream) if row["set"] == table]
     return {(row["policy"], row["workload"]): float(row["avg_jct"]) for row in rows}
 
 
@@ -62,6 +72,20 @@ def round_seconds(jobs: int, seed: int) -> float:
     return time.process_time() - begun
 
 
+def interference(folder: Path, workloads: list[str], seeds: int) -> None:
+    """Print the artifact's table of interference."""
+    golden = published(folder, "results-inter")
+    print(f"{'workload':10} {'cell':8} {'published':>10} {'ours':>10} {'deviation':>10}  runs")
+    for workload in workloads:
+        path = folder / LOADS["1.0"] / f"workload-{workload}.csv"
+        for cell, (avoid, lost) in INTERFERENCE.items():
+            rules = replace(RULES, network_interference=lost)
+            runs = [average_jct_s(path, Pollux(seed=seed, avoid=avoid), rules) for seed in range(seeds)]
+            goal, mean = golden[cell, path.stem], float(np.mean(runs))
+            each = " ".join(f"{run:.2f}" for run in runs)
+            print(f"{path.stem:10} {cell:8} {goal:10.2f} {mean:10.2f} {mean / goal - 1:+10.2%}  {each}", flush=True)
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -69,8 +93,12 @@ def main() -> None:
     parser.add_argument("--workloads", default="1,2,6")
     parser.add_argument("--seeds", type=int, default=3, help="runs of Pollux, with seeds 0, 1, ...")
     parser.add_argument("--loads", default="0.5,1.0")
+    parser.add_argument("--interference", action="store_true", help="the table of interference instead")
     given = parser.parse_args()
     folder = reference_folder() / "pollux"
+    if given.interference:
+        interference(folder, given.workloads.split(","), given.seeds)
+        return
     golden = published(folder)
     print(f"{'load':>4} {'workload':10} {'policy':9} {'published':>10} {'ours':>10} {'deviation':>10}  runs")
     for load in given.loads.split(","):

@@ -1,6 +1,6 @@
 """How well fitted throughput models predict the step times of placements that they have not seen.
 
-python benchmarks/fit_goodput.py [--seed N]
+python benchmarks/fit_goodput.py [--seed N] [--png FOLDER]
 
 For each application of Pollux' artifact the published model is fitted by the published objective, with two splits of
 its measured placements: each held out in turn, and a random fifth held out (ten times). `larger half`, for
@@ -9,6 +9,9 @@ error of a measurement is |predicted / measured - 1| of its step time; its media
 most 10 %. `6-16 nodes` asks the fit to all placements, of four nodes at most, for the artifact's runs on more nodes.
 `alike` is the floor: how far measured placements of equal nodes, replicas and batch, which the model cannot
 tell apart, lie from their own median.
+
+`--png` draws instead, for each application: the efficiency of batch sizes over progress, and the throughput of
+consolidated placements, as fitted and as measured.
 """
 
 from __future__ import annotations
@@ -16,13 +19,18 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from _common import reference_folder
 from numpy.typing import NDArray
 
-from bft.models.speed.applications import read_application
+from bft.models.speed.applications import Application, read_application
+from bft.models.speed.goodput import adascale_gain
 from bft.models.speed.throughput import Observations, fit_throughput
+from bft.replay.report import write_charts
+from bft.replay.report.chart import Axis, Chart, Curve, Curves
 
 MOST = 0.10
 
@@ -46,11 +54,63 @@ def alike(observed: Observations) -> float:
     return float(np.median(np.abs(middle / observed.step_s - 1)))
 
 
+def efficiency_chart(application: Application) -> Chart:
+    """Efficiency of each measured batch size over the progress of the training (OSDI'21, figure 2)."""
+    ends = application.epoch_ends
+    progress = np.concatenate([[0.0], ends[:-1]]) / application.total_progress
+    initial = application.limits.initial
+    curves = []
+    for batch in application.validations:
+        scale = batch / initial
+        gains = [adascale_gain(*application.gradient(begin, batch), scale) for begin in progress * ends[-1]]
+        curves.append(Curve(f"{batch} samples", progress, np.array(gains) / scale))
+    table = pd.DataFrame({"progress": progress, **{curve.name: curve.y for curve in curves}})
+    drawing = Curves(Axis("progress of the training", "share"), Axis("efficiency", "share"), tuple(curves))
+    return Chart(f"{application.name}-efficiency", f"Efficiency of {application.name}", "", drawing, table)
+
+
+def throughput_chart(application: Application) -> Chart:
+    """Samples/s by replicas, at the batch a replica that was measured most often: measured (medians), and fitted."""
+    observed = application.observations
+    sizes, counts = np.unique(observed.atomic, return_counts=True)
+    atomic = sizes[np.argmax(counts)]
+    fitted = fit_throughput(observed)
+    curves, rows = [], []
+    for nodes in np.unique(observed.nodes):
+        own = (observed.nodes == nodes) & (observed.atomic == atomic)
+        replicas = np.unique(observed.replicas[own])
+        if not len(replicas):
+            continue
+        steps = np.array([np.median(observed.step_s[own & (observed.replicas == r)]) for r in replicas])
+        measured = replicas * atomic / steps
+        model = fitted.throughput(nodes, replicas, atomic)
+        where = f"{nodes:g} node{'s' * (nodes > 1)}"
+        curves += [Curve(f"{where}, measured", replicas, measured), Curve(f"{where}, fitted", replicas, model)]
+        rows += [(nodes, *row) for row in zip(replicas, measured, model, strict=True)]
+    table = pd.DataFrame(rows, columns=["nodes", "replicas", "measured", "fitted"])
+    drawing = Curves(Axis(f"replicas of {atomic:g} samples"), Axis("samples/s"), tuple(curves))
+    return Chart(f"{application.name}-throughput", f"Throughput of {application.name}", "", drawing, table)
+
+
+def draw(traces: Path, target: Path) -> list[Path]:
+    """Write both charts of each application as PNG into a folder; the files."""
+    target.mkdir(parents=True, exist_ok=True)
+    applications = [read_application(folder) for folder in sorted(traces.iterdir())]
+    charts = [make(application) for application in applications for make in (efficiency_chart, throughput_chart)]
+    return write_charts(charts, target, "png")
+
+
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0, help="of the random split")
-    seed = parser.parse_args().seed
+    parser.add_argument("--png", type=Path, metavar="FOLDER", help="draw instead")
+    given = parser.parse_args()
+    if given.png is not None:
+        for file in draw(reference_folder() / "pollux" / "traces", given.png):
+            print(file)
+        return
+    seed = given.seed
     print("median (90th percentile) of the relative error of the predicted step time on held-out placements, %")
     head = f"{'application':<12} {'placements':>10} {'rows':>5} {'one out':>14} {'random fifth':>14}"
     print(f"{head} {'larger half':>14} {'6-16 nodes':>14} {'alike':>6} {'fit ms':>7}")

@@ -32,7 +32,9 @@ JOB_BYTES = 1_500
 class Dynamics(Protocol):
     """How fast one job goes in one replay, where that depends on more than how many units it has."""
 
-    def rate(self, placement: tuple[int, ...], progress: float, now_ns: int) -> tuple[float, int | None]:
+    def rate(
+        self, placement: tuple[int, ...], progress: float, now_ns: int, slowdown: float = 1.0
+    ) -> tuple[float, int | None]:
         """Rate from now on.
 
         Parameters
@@ -43,6 +45,8 @@ class Dynamics(Protocol):
             Samples done.
         now_ns
             The instant, UTC nanoseconds; from then on its units make progress.
+        slowdown
+            How many times longer its steps take because of others on the network; the rate counts that in.
 
         Returns
         -------

@@ -25,7 +25,7 @@ from bft.replay.results.run_directory import DRAFT, hidden
 logger = logging.getLogger(__name__)
 
 FORMAT = "bft-replay checkpoint"
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 # Bytes of superseded states that a file may always hold.
 SPARE_BYTES = 1_000_000
 

@@ -126,7 +126,7 @@ StoragePass=slurm
 """)
     (folder / "slurmdbd.conf").chmod(0o600)
     names = "\n".join(
-        f"NodeName=n{node} NodeAddr=127.0.0.1 NodeHostname={host} Port={port} CPUs=1"
+        f"NodeName=n{node} NodeAddr=127.0.0.1 NodeHostname={host} Port={port} CPUs=1 RealMemory=3000"
         for node, port in enumerate(daemons, 1)
     )
     (folder / "slurm.conf").write_text(f"""\

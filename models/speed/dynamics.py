@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bft.models.speed.applications import Application, StepTime
-from bft.models.speed.goodput import ROUNDING, BatchLimits, Goodput, noise_scale
+from bft.models.speed.goodput import ROUNDING, BatchLimits, Goodput, adascale_gain, noise_scale
 from bft.models.speed.throughput import Observations, ThroughputParameters, fit_throughput
 
 SECOND_NS = 1_000_000_000
@@ -132,6 +132,7 @@ class ApplicationDynamics:
         self.gradient: tuple[float, float] | None = None
         self.split = Split(0, 0)
         self._placement: tuple[int, ...] = ()
+        self._slowdown = 1.0
         self._stretch: _Stretch | None = None
 
     # --- what a scheduler sees
@@ -180,7 +181,9 @@ class ApplicationDynamics:
 
     # --- time
 
-    def rate(self, placement: tuple[int, ...], progress: float, now_ns: int) -> tuple[float, int | None]:
+    def rate(
+        self, placement: tuple[int, ...], progress: float, now_ns: int, slowdown: float = 1.0
+    ) -> tuple[float, int | None]:
         """Samples/s (at the initial batch size) from now on, and until when; see `bft.models.Dynamics`."""
         initial = self.profile.application.limits.initial
         steps = progress / initial
@@ -190,11 +193,12 @@ class ApplicationDynamics:
             if not _same(steps, stretch.begin):
                 self._learn(stretch)
             if _same(steps, stretch.at(now_ns)):
-                if now_ns < stretch.end_ns and placement == self._placement:
+                same = placement == self._placement and slowdown == self._slowdown
+                if now_ns < stretch.end_ns and same:
                     return self._towards(stretch, progress, now_ns)
                 if now_ns >= stretch.end_ns:  # where it has led: exactly, not as doubles have it
                     steps, epoch = stretch.end, stretch.epoch
-        self._placement = placement
+        self._placement, self._slowdown = placement, slowdown
         self._stretch = self._begin(now_ns, steps, epoch)
         return self._towards(self._stretch, progress, now_ns)
 
@@ -214,7 +218,8 @@ class ApplicationDynamics:
             batch = replicas * split.atomic * (split.accumulation + 1)
             sqr, var = _gradient(application, epoch, batch)
             taken = _step_time(application, self._placement, split.atomic)
-            speed = _gain(sqr, var, batch / application.limits.initial) / _iteration_s(taken, split)
+            gain = adascale_gain(sqr, var, batch / application.limits.initial)
+            speed = gain / (_iteration_s(taken, split) * self._slowdown)
             seen = (len(self._placement), replicas, split.atomic), taken.step_s, taken.sync_s, sqr, var
             last = epoch >= len(ends) - 1
             epoch_end = float(ends[-1] if last else ends[epoch])
@@ -265,6 +270,7 @@ class ApplicationDynamics:
             "gradient": self.gradient,
             "split": self.split,
             "placement": self._placement,
+            "slowdown": self._slowdown,
             "stretch": self._stretch,
         }
 
@@ -273,7 +279,7 @@ class ApplicationDynamics:
         self.observed = {(row[0], row[1], row[2]): (row[3], row[4]) for row in state["observed"]}
         self.gradient = None if state["gradient"] is None else (state["gradient"][0], state["gradient"][1])
         self.split = Split(*state["split"])
-        self._placement = tuple(state["placement"])
+        self._placement, self._slowdown = tuple(state["placement"]), state["slowdown"]
         if state["stretch"] is None:
             self._stretch = None
         else:
@@ -283,12 +289,6 @@ class ApplicationDynamics:
 
 def _same(one: float, other: float) -> bool:
     return abs(one - other) <= SAME * max(1.0, abs(other))
-
-
-def _gain(sqr: float, var: float, scale: float) -> float:
-    """Steps at M0 that correspond to one step of `scale` times as many samples: scale times the efficiency (eq. 7)."""
-    noise = var / scale + sqr
-    return (var + sqr) / noise if noise > 0 else 1.0
 
 
 def _iteration_s(taken: StepTime, split: Split) -> float:

@@ -68,6 +68,33 @@ def noise_scale(grad_sqr: float, grad_var: float, initial: float) -> float:
     return initial * grad_var / grad_sqr if grad_sqr > 0 else np.inf
 
 
+def adascale_gain(grad_sqr: float, grad_var: float, scale: float) -> float:
+    """AdaScale's gain r of a batch that is `scale` = M / M0 times the initial one, in [1, scale] for scale >= 1.
+
+    With μ² the squared norm of the gradient and σ² its variance at M0:
+
+        r = (σ² + μ²) / (σ² / scale + μ²)
+
+    A step at M is worth r steps at M0, so that the learning rate of M0 is multiplied by r, and goodput counts r steps:
+    r = scale × efficiency. All noise (μ² = 0) gives scale, no noise gives 1. Where the estimate of μ² is negative and
+    outweighs the noise of the larger batch, nothing is known, and r is 1.
+
+    References
+    ----------
+    Johnson et al., AdaScale SGD: A User-Friendly Algorithm for Distributed Training, ICML 2020, algorithm 1; Qiao et
+    al., Pollux, OSDI 2021, section 3.1 and equation 7.
+
+    Examples
+    --------
+    >>> adascale_gain(grad_sqr=0.5, grad_var=2.0, scale=4.0)  # 2.5 / (0.5 + 0.5)
+    2.5
+    >>> adascale_gain(0.0, 2.0, 4.0), adascale_gain(0.5, 0.0, 4.0)
+    (4.0, 1.0)
+    """
+    noise = grad_var / scale + grad_sqr
+    return (grad_var + grad_sqr) / noise if noise > 0 else 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class Goodput:
     """Useful samples a second of a job, in samples at its initial batch size.

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bft.replay.cli.figures import figure_options, write_into
 from bft.replay.cli.main import EXIT_DEGRADED
 from bft.replay.cli.messages import say_note, say_warning
-from bft.replay.cli.parameters import NamesWholeOption, OneOf
+from bft.replay.cli.parameters import NamesWholeOption
 from bft.replay.cli.study_options import plan_of, plan_options, worker_options
 
 if TYPE_CHECKING:
     from bft.replay.studies.comparison import Comparison
-
-# As in bft.replay.studies.breakdown, whose import would be too slow for printing help.
-SPLITS = ("vc", "user", "model", "size")
 
 
 @click.command(cls=NamesWholeOption)
@@ -25,12 +23,17 @@ SPLITS = ("vc", "user", "model", "size")
 @plan_options
 @worker_options
 @click.option("--no-bound", is_flag=True, help="Do not compute the upper bound.")
-@click.option("--split", type=OneOf(SPLITS), help="Break the table down: by virtual cluster, user, model, size.")
+@click.option(
+    "--split",
+    metavar="vc|user|model|size",
+    help="Break the table down: by virtual cluster, user, model or size; size:8,64 names the bounds.",
+)
 @click.option("--out", metavar="DIR", default="compare-study", show_default=True, help="Folder of the runs.")
 @click.option("--again", is_flag=True, help="Repeat replays that are already done.")
 @click.option(
     "-o", "outputs", multiple=True, metavar="FILE", help="Write the table: .md, .csv, .parquet, .json; may be repeated."
 )
+@figure_options("Write charts of the comparison as PNG files into DIR (needs bft-replay[report]).")
 @click.option("--json", "as_json_", is_flag=True, help="Write table and differences as JSON to standard output.")
 def compare(runs: tuple[str, ...], **given: Any) -> int:
     """Replay the same trace and jobs in several ways, and put the results side by side.
@@ -66,6 +69,7 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
     for output in given["outputs"]:
         text = "\n\n".join([as_markdown(titles, rows), "\n".join(f"- {each}." for each in sentences)])
         write_frame(comparison.frame, output, text, document)
+    write_into(given, lambda folder, form: _draw(comparison, folder, form), force=True)
     if given["as_json_"]:
         click.echo(as_json(document))
     else:
@@ -77,6 +81,17 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
     for label, error in comparison.failures.items():
         say_warning(f"{label} is missing: {error}")
     return EXIT_DEGRADED if comparison.failures or comparison.degraded else 0
+
+
+def _draw(comparison: Comparison, folder: Path, form: str) -> None:
+    """The comparison as figures; of several seeds all jobs count."""
+    import pandas as pd
+
+    from bft.replay.report import charts_of_comparison, write_charts
+
+    jobs = {label: pd.concat(tables) for label, tables in comparison.jobs.items()}
+    groups = comparison.frame if comparison.split is not None else None
+    write_charts(charts_of_comparison(comparison.whole, jobs, groups), folder, form)
 
 
 def _document(comparison: Comparison, sentences: list[str]) -> dict[str, Any]:
@@ -99,7 +114,6 @@ def _table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     frame = comparison.frame
     titles = {column.name: column.title for column in COLUMNS} | {
         "variant": "",
-        "queueing_mean_s": "queueing mean",
         "queueing_p95_s": "queueing p95",
         "unit_hours": "unit-hours",
     }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,13 +16,14 @@ from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+    from numpy.typing import NDArray
 
     from bft.models.prediction.accuracy import Accuracy
 
-_Run: TypeAlias = "Callable[[str, int], tuple[Accuracy, float]]"
-_Trivial: TypeAlias = "Callable[[], dict[str, Accuracy]]"
-
+# Slots that a figure shows of those predicted, the last ones: a week of ten minutes.
+SHOWN_SLOTS = 1008
 WHAT = ("durations", "submissions", "packing")
 
 _what = click.argument("what", metavar="|".join(WHAT), type=OneOf(WHAT))
@@ -82,25 +84,39 @@ def train(what: str, table: str, output: str, kind: str, column: str, horizon: i
 @_column
 @_horizon
 @_seed
-def evaluate(what: str, table: str, share: float, kinds: tuple[str, ...], column: str, horizon: int, seed: int) -> None:
+@click.option(
+    "--png", metavar="FILE",
+    help="Submissions: draw what came in the last week, and what was predicted (needs bft-replay[report]).",
+)  # fmt: skip
+def evaluate(
+    what: str, table: str, share: float, kinds: tuple[str, ...], column: str, horizon: int, seed: int, png: str | None
+) -> None:
     """Learn from the earlier part of TABLE, predict the later; packing: each model from the other models' profiles.
 
     Below the kinds are predictions without a model: a kind that is not better has learnt nothing.
     """
+    from bft.models.prediction.accuracy import accuracy
+
+    if png is not None and what != "submissions":
+        raise click.UsageError("--png draws submissions")
     frame = _read(what, table)
     if what == "packing":
         _evaluate_packing(frame, table, seed)
         return
-    run, trivial = (
+    test = (
         _durations(frame, table, share) if what == "durations" else _submissions(frame, table, share, column, horizon)
     )
     click.echo(f"{'':14} {'MAE':>10} {'R2':>7} {'R2 log':>7} {'rank':>6} {'slope':>6} {'fit s':>6}")
+    predicted = {}
     for kind in kinds or KINDS:
         start = time.perf_counter()
-        accuracy, fitted = run(kind, seed)
-        click.echo(f"{_figures(kind, accuracy)} {fitted - start:6.1f}")
-    for name, accuracy in trivial().items():
-        click.echo(f"{_figures(name, accuracy)} {'-':>6}")
+        predicted[kind], fitted = test.predict(kind, seed)
+        click.echo(f"{_figures(kind, accuracy(predicted[kind], test.actual))} {fitted - start:6.1f}")
+    for name, values in test.trivial().items():
+        click.echo(f"{_figures(name, accuracy(values, test.actual))} {'-':>6}")
+    if png is not None:
+        what_came = {f"what came (mean of the next {horizon} slots)": test.actual}
+        _draw_forecasts(frame, table, column, horizon, {**what_came, **predicted}, png)
 
 
 @predict.command(cls=NamesWholeOption, short_help="What a saved model has learnt.")
@@ -153,52 +169,74 @@ def _read(what: str, table: str) -> pd.DataFrame:
     return frame
 
 
-def _durations(frame: pd.DataFrame, table: str, share: float) -> tuple[_Run, _Trivial]:
-    """What learns durations with a kind from a seed (how good, and when it had learnt), and what needs no model."""
-    from bft.models.prediction.accuracy import accuracy
+@dataclass(frozen=True, eq=False)
+class _Test:
+    """The later part of a log: what came, what a kind predicts from a seed (and when it had learnt), and anybody would.
+
+    All are float64 of shape (rows of the later part,).
+    """
+
+    actual: NDArray[np.float64]
+    predict: Callable[[str, int], tuple[NDArray[np.float64], float]]
+    trivial: Callable[[], Mapping[str, NDArray[np.float64]]]
+
+
+def _durations(frame: pd.DataFrame, table: str, share: float) -> _Test:
+    """How long jobs run."""
     from bft.models.prediction.duration import DurationEstimator, baselines, split_in_time
 
     before, after, past = split_in_time(frame, share, source=table)
     click.echo(f"{len(before):,} jobs had finished before the last {share:.0%} were submitted, of which {len(after):,}")
 
-    actual = after["duration"].to_numpy(dtype=float)
-
-    def run(kind: str, seed: int) -> tuple[Accuracy, float]:
+    def predict(kind: str, seed: int) -> tuple[NDArray[np.float64], float]:
         model = DurationEstimator.train(before, kind=kind, seed=seed, source=table)
         fitted = time.perf_counter()
-        predicted = model.predict(after, past=past, source=table)
-        return accuracy(predicted, actual), fitted
+        return model.predict(after, past=past, source=table), fitted
 
-    def trivial() -> dict[str, Accuracy]:
-        predicted = baselines(before, after, past, source=table)
-        return {name: accuracy(seconds, actual) for name, seconds in predicted.items()}
-
-    return run, trivial
+    actual = after["duration"].to_numpy(dtype=float)
+    return _Test(actual, predict, lambda: baselines(before, after, past, source=table))
 
 
-def _submissions(frame: pd.DataFrame, table: str, share: float, column: str, horizon: int) -> tuple[_Run, _Trivial]:
-    """The same for submissions."""
+def _submissions(frame: pd.DataFrame, table: str, share: float, column: str, horizon: int) -> _Test:
+    """How many are submitted in the slots after each."""
     import numpy as np
 
-    from bft.models.prediction.accuracy import accuracy
     from bft.models.prediction.forecast import Forecaster, ahead
 
     known = int(len(frame) * (1 - share))
     click.echo(f"{known:,} slots, and {len(frame) - known:,} after them")
+    counts = frame[column].to_numpy(dtype=float)
+    actual = ahead(counts, horizon)[known - 1 :]
 
-    def run(kind: str, seed: int) -> tuple[Accuracy, float]:
+    def predict(kind: str, seed: int) -> tuple[NDArray[np.float64], float]:
         model = Forecaster.train(frame[:known], column=column, horizon=horizon, kind=kind, seed=seed, source=table)
         fitted = time.perf_counter()
-        predicted = model.predict(frame, source=table)[known - 1 : -horizon]
-        return accuracy(predicted, ahead(frame[column].to_numpy(dtype=float), horizon)[known - 1 :]), fitted
+        return model.predict(frame, source=table)[known - 1 : -horizon], fitted
 
-    def trivial() -> dict[str, Accuracy]:
-        counts = frame[column].to_numpy(dtype=float)
-        actual, last = ahead(counts, horizon)[known - 1 :], counts[known - 1 : -horizon]
-        constant = np.full(len(actual), counts[:known].mean())
-        return {name: accuracy(p, actual) for name, p in (("last slot", last), ("constant", constant))}
+    def trivial() -> dict[str, NDArray[np.float64]]:
+        return {"last slot": counts[known - 1 : -horizon], "constant": np.full(len(actual), counts[:known].mean())}
 
-    return run, trivial
+    return _Test(actual, predict, trivial)
+
+
+def _draw_forecasts(
+    frame: pd.DataFrame, table: str, column: str, horizon: int, counts: Mapping[str, NDArray[np.float64]], png: str
+) -> None:
+    """Draw what came after each of the last slots but `horizon`, and what the kinds had predicted."""
+    from bft.models.cells import Rows
+    from bft.replay.report import forecast_chart, write_chart
+
+    begins = Rows(frame, table).all_seconds("time")[:-horizon][-SHOWN_SLOTS:]
+    shown = {name: values[-SHOWN_SLOTS:] for name, values in counts.items()}
+    slots = min(len(begins), *map(len, shown.values()))
+    chart = forecast_chart(
+        begins[-slots:] * 1e3,
+        {name: values[-slots:] for name, values in shown.items()},
+        f"{column} per slot",
+    )
+    with drafted(png) as draft:
+        write_chart(chart, draft)
+    click.echo(f"{png}: the last {slots:,} slots")
 
 
 def _evaluate_packing(frame: pd.DataFrame, table: str, seed: int) -> None:

@@ -213,6 +213,18 @@ _rules = section(
         "[0; with --compat pollux 30]",
     ),
     _of(
+        "restart_overlap",
+        "--restart-overlap",
+        metavar="SHARE",
+        help="Part of it that passes while another job still runs on the units; 1: all, if none of them was free.",
+    ),
+    _of(
+        "network_interference",
+        "--network-interference",
+        metavar="SHARE",
+        help="Part of the rate that jobs on several nodes lose where two of them share a node.",
+    ),
+    _of(
         "compat", "--compat", help="Account as the published replayer; as Lucid's artifact; as Pollux' (30 s a start)."
     ),
 )

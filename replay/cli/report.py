@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
+from bft.replay.cli.figures import figure_options, write_into
 from bft.replay.cli.messages import say_note
-from bft.replay.cli.output import drafted, figure_folder, refuse_existing
+from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import NamesWholeOption
 
 
@@ -16,19 +17,15 @@ from bft.replay.cli.parameters import NamesWholeOption
 @click.option("-o", "--output", metavar="FILE", help="Where to write it. [RUN.html]")
 @click.option("--title", metavar="TEXT", help="Of whose nodes the page is. [the machine's name in the trace]")
 @click.option("--static", is_flag=True, help="Without scripts: charts that cannot be zoomed. Needs no extra.")
-@click.option("--png", metavar="DIR", help="Write the charts as PNG files into DIR, instead of a page.")
-@click.option("--svg", metavar="DIR", help="The same as SVG.")
-@click.option("--pdf", metavar="DIR", help="The same as PDF.")
+@figure_options("Write the charts as PNG files into DIR, instead of a page.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 def report(
     runs: tuple[str, ...],
     output: str | None,
     title: str | None,
     static: bool,
-    png: str | None,
-    svg: str | None,
-    pdf: str | None,
     force: bool,
+    **figures: str | None,
 ) -> None:
     """Write run directories as one HTML page: what they come to, charts to zoom, jobs, options.
 
@@ -44,18 +41,16 @@ def report(
     for folder in (folder for folder in folders if not folder.is_file()):
         for note in mended(folder):
             say_note(note)
-    figures = {form: folder for form, folder in (("png", png), ("svg", svg), ("pdf", pdf)) if folder is not None}
-    for form, into in figures.items():
-        with figure_folder(Path(into), force=force) as draft:
-            write_figures(folders, draft, form)
-        click.echo(into)
-    if figures and output is None:
+    drawn = write_into(figures, lambda folder, form: write_figures(folders, folder, form), force=force)
+    for filled in drawn:
+        click.echo(filled)
+    if drawn and output is None:
         return
-    target = Path(output) if output is not None else _beside(folders[0])
-    refuse_existing(target, force=force)
-    with drafted(target) as draft:
+    page = Path(output) if output is not None else _beside(folders[0])
+    refuse_existing(page, force=force)
+    with drafted(page) as draft:
         write_report(folders, draft, static=static, title=title)
-    click.echo(str(target))
+    click.echo(str(page))
 
 
 def _beside(folder: Path) -> Path:

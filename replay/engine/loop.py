@@ -22,6 +22,7 @@ from bft.replay.engine.ledger import ConservationError, Ledger, Outcome, Standin
 from bft.replay.engine.memory import kept, remember
 from bft.replay.engine.motion import Motion
 from bft.replay.engine.moves import Change, Traits, changes
+from bft.replay.engine.network import Network
 from bft.replay.engine.partners import Partners
 from bft.replay.engine.port import Decision, Machine, Policy, PolicyError, Remembers, State
 from bft.replay.engine.rules import Rules
@@ -100,6 +101,9 @@ class Replay:
         self._in_play = InPlay()
         self._motion = Motion(trace.start, self._in_play, self.ledger, rules, self._traits, trace.units_per_node)
         self._partners = Partners(jobs, self._in_play, self._held, self._motion, self._traits, interference)
+        self._network = Network(rules.network_interference, self._in_play, self._motion, trace.units_per_node)
+        self._given_up: set[int] = set()  # the units that jobs gave back at the instant `_given_up_ns`
+        self._given_up_ns = -NEVER
         self._place = _Place()
         self._next: int | None = None  # the next instant, once it is known
         self._asked: State | None = None  # the state to be decided now
@@ -283,6 +287,7 @@ class Replay:
             running.restore(entry)
             self._in_play.restored(running)
         self._motion.restored(state["now"])
+        self._network.restored()
 
     def _memory(self) -> dict[str, Any] | None:
         """The internal state of the policy."""
@@ -344,6 +349,7 @@ class Replay:
             self._in_play.remove(running)
             self._place.finished.append(running.index)
         self._partners.refresh((), beside)
+        self._network.refresh(done)
         return True
 
     def _leave_and_join(self) -> bool:
@@ -387,6 +393,7 @@ class Replay:
                 self._motion.end_run(running)
             self._motion.set_rate(running)
         self._partners.refresh(losers, beside)
+        self._network.refresh(losers)
 
     def _stop(self, running: Running) -> None:
         """A rigid job has lost a unit: it returns to its last checkpoint, and waits."""
@@ -399,6 +406,9 @@ class Replay:
 
     def _release(self, running: Running, units: Sequence[int]) -> None:
         """A settled job gives units back."""
+        if self._given_up_ns != self.now:
+            self._given_up, self._given_up_ns = set(), self.now
+        self._given_up.update(units)
         self._held.release(running.index, units)
         self._give_up(running, units)
 
@@ -477,7 +487,9 @@ class Replay:
                 self.ledger.granted(running.index, granted, self.now)
                 self._in_play.hold(running, running.units + granted)
                 self._pay(running, before)
-        self._partners.refresh([change.running for change in found], beside, decided=True)
+        moved = [change.running for change in found]
+        self._partners.refresh(moved, beside, decided=True)
+        self._network.refresh(moved)
 
     def _pay(self, running: Running, before: int) -> None:
         """A decision changed the units of a job that had `before`; it pays at its rate before."""
@@ -498,10 +510,15 @@ class Replay:
             if record.starts == 1:
                 motion.stall(running, rules.start_overhead_s, "start")
             else:
-                motion.stall(running, rules.restart_s(len(running.units)), "restart")
+                motion.stall(running, rules.restart_s(len(running.units)) * self._share_to_wait(running), "restart")
         elif self._traits.migrates:
             motion.stall(running, rules.restart_s(len(running.units)), "move")
         motion.set_rate(running)
+
+    def _share_to_wait(self, running: Running) -> float:
+        """The part of a restart's overhead that does not overlap with who had the units until now."""
+        handed_over = self._given_up_ns == self.now and self._given_up.issuperset(running.units)
+        return 1.0 - self.rules.restart_overlap if handed_over else 1.0
 
     def _conserve(self) -> None:
         """Check that every idle unit is free or held, and held once unless it is shared."""

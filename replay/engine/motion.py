@@ -142,10 +142,11 @@ class Motion:
             rate = float(job.rates[len(running.units)])
             if job.spread_slowdown > 1 and self._spread(running.units):
                 rate /= job.spread_slowdown
-            return rate
+            return rate / running.slowdown
         on = Counter(unit // self._units_per_node for unit in running.units)
         placement = tuple(sorted(on.values(), reverse=True))
-        rate, until = running.dynamics.rate(placement, running.progress, max(self.now, running.stalled_until))
+        begin = max(self.now, running.stalled_until)
+        rate, until = running.dynamics.rate(placement, running.progress, begin, running.slowdown)
         running.ask_ns = NEVER if until is None else until
         return rate
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bft.models.checks import MAX_LIMIT_S, Maybe, Name, SecondsBySize, check_fields, checked, seconds, whole
+from bft.models.checks import MAX_LIMIT_S, Maybe, Name, Number, SecondsBySize, check_fields, checked, seconds, whole
 
 CostModel = Literal["bftrainer", "stall"]
 
@@ -32,6 +32,13 @@ class Rules:
     restart_overhead
         The same after every later start, and after each move where a policy migrates: pairs of a number of units and
         the seconds that apply up to it, ascending; more units take the last pair's.
+    restart_overlap
+        Part of `restart_overhead` that overlaps with those who ran on the units until that very instant: a job is
+        swapped in while another, which ends or is stopped then, still runs (Tiresias, NSDI'19). Where one of the units
+        was free, the whole overhead counts.
+    network_interference
+        Part of its rate that a job on several nodes loses where another one on several nodes has units on one of its
+        nodes (Pollux, OSDI'21).
     policy_time_limit_s
         Wall time after which a policy that has not answered counts as hanging, and the replay ends; None: never.
 
@@ -56,6 +63,8 @@ class Rules:
     checkpoint_interval_s: float = checked("--checkpoint-interval", seconds(zero=True), 600.0)
     start_overhead_s: float = checked("--start-overhead", seconds(zero=True), 0.0)
     restart_overhead: tuple[tuple[int, float], ...] = checked("--restart-overhead", SecondsBySize(), ())
+    restart_overlap: float = checked("--restart-overlap", Number(0, 1), 0.0)
+    network_interference: float = checked("--network-interference", Number(0, 1, below=True), 0.0)
     policy_time_limit_s: float | None = checked("--policy-time-limit", Maybe(seconds(high=MAX_LIMIT_S)), None)
 
     def __post_init__(self) -> None:

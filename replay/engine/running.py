@@ -41,6 +41,8 @@ class Running:
         Until when it makes no progress; and up to when each kind of loss lasts (see `ledger`), in ascending order.
     partners, xi
         Its partners (position in the table -> number of shared units), and how many times longer its iterations take.
+    slowdown
+        How many times longer they take because of the network that it shares with others.
     saved, begun_ns, rated_ns
         Progress at its last checkpoint, when it was started, and when its present rate was set.
     since_ns
@@ -63,6 +65,7 @@ class Running:
     stalls: list[tuple[int, str]] = field(default_factory=list)
     partners: dict[int, int] = field(default_factory=dict)
     xi: float = 1.0
+    slowdown: float = 1.0
     saved: float = 0.0
     begun_ns: int = 0
     rated_ns: int = 0

@@ -180,6 +180,7 @@ NEEDS = (
         refused=True,
     ),
     Need(("co2_per_kwh",), lambda o: o.node_watts is not None, _without("--node-watts"), refused=True),
+    Need(("restart_overlap",), lambda o: bool(o.rules.restart_overhead), _without("--restart-overhead"), refused=True),
     Need(("deadline_horizon_s",), lambda o: o.deadline_boost > 1, _without("--deadline-boost")),
     Need(
         ("checkpoint_interval_s",),

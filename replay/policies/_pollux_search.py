@@ -50,6 +50,8 @@ class Moment:
     fits
         The largest count up to 0, 1, ... replicas on which each job runs, 0 for none: shape (jobs, most + 1). None
         where all run on every count from `least` to `most`.
+    avoid
+        Whether at most one job that spans several nodes may have units on a node.
     """
 
     current: IntArray
@@ -62,6 +64,7 @@ class Moment:
     most_nodes: int = 16
     power: float = -1.0
     fits: IntArray | None = None
+    avoid: bool = True
 
     def fitness(self, states: States) -> FloatArray:
         """Fitness of each candidate, higher is better: float64 of shape (candidates,)."""
@@ -75,17 +78,12 @@ class Moment:
     def repair(self, states: States, rng: np.random.Generator) -> None:
         """Make candidates feasible, in place.
 
-        A node has at most one job that spans several nodes. Rows are cut at random to their limits of replicas and
-        nodes. A node has no more replicas than units. A job that does not run on what it has loses some, or all.
+        With `avoid`, a node has at most one job that spans several nodes. Rows are cut at random to their limits of
+        replicas and nodes. A node has no more replicas than units. A job that does not run on what it has loses some,
+        or all.
         """
-        used = states > 0
-        spread = used & (np.count_nonzero(used, axis=2) > 1)[:, :, None]
-        row, node = np.nonzero(np.count_nonzero(spread, axis=1) > 1)
-        if len(row):
-            taken = spread[row, :, node]
-            column = states[row, :, node]
-            column[taken & (np.cumsum(taken, axis=1) > 1)] = 0
-            states[row, :, node] = column
+        if self.avoid:
+            self._part_the_spread(states)
 
         replicas = states.sum(axis=2, dtype=np.int16)
         wrong = replicas > self.most
@@ -107,6 +105,18 @@ class Moment:
             kept = np.minimum(np.cumsum(states[row, job], axis=1), fit[row, job, None])
             states[row, job] = np.diff(kept, axis=1, prepend=0)
         states[states.sum(axis=2, dtype=np.int16) < self.least] = 0
+
+    @staticmethod
+    def _part_the_spread(states: States) -> None:
+        """Leave each node to the first of the jobs there that are spread over several."""
+        used = states > 0
+        spread = used & (np.count_nonzero(used, axis=2) > 1)[:, :, None]
+        row, node = np.nonzero(np.count_nonzero(spread, axis=1) > 1)
+        if len(row):
+            taken = spread[row, :, node]
+            column = states[row, :, node]
+            column[taken & (np.cumsum(taken, axis=1) > 1)] = 0
+            states[row, :, node] = column
 
     def _cut(self, rows: States, max_units: IntArray, rng: np.random.Generator) -> States:
         """Rows cut to their limits of replicas and nodes; the order of nodes is random."""

@@ -40,6 +40,9 @@ class Pollux:
         Exponent of the mean: the lower, the more weight the slowest jobs get.
     population, generations
         Candidates of the search, and number of generations.
+    avoid
+        At most one job that spans several nodes has units on a node (`--network-interference` is what two of them
+        would cost each other).
     most_nodes, most_replicas
         Upper bounds for a job: of nodes, where these have several units, and of replicas, where its goodput is fitted.
         Nothing was measured above them.
@@ -52,6 +55,9 @@ class Pollux:
     power: float = field(default=-1.0, metadata={"help": "exponent of the mean of speed-ups"})
     population: int = field(default=100, metadata={"help": "candidates of the search"})
     generations: int = field(default=100, metadata={"help": "generations of the search"})
+    avoid: bool = field(
+        default=True, metadata={"help": "let at most one job that spans several nodes have units on a node"}
+    )
     most_nodes: int = field(default=16, metadata={"help": "most nodes of a job, where nodes have several units"})
     most_replicas: int = field(default=64, metadata={"help": "most replicas of a job whose goodput is fitted"})
     seed: int = field(default=0, metadata={"help": "seed of the search"})
@@ -120,6 +126,7 @@ class Pollux:
             most_nodes=self.most_nodes,
             power=self.power,
             fits=_fits(views, max(map(self._most, views))) if state.sized else None,
+            avoid=self.avoid,
         )
         names = tuple(view.job.name for view in views)
         # Each round has its own seed, so that a resumed replay continues identically.

@@ -37,27 +37,32 @@ def write_figures(folders: Sequence[Path], target: Path, form: str) -> list[Path
         As `write_report`, and when Matplotlib is not installed.
     """
     if is_sweep(folders):
-        return _written(charts_of_sweep(read_sweep(folders[0])), target, form)
-    return _written(charts_of([read_run(folder) for folder in folders]), target, form)
+        return write_charts(charts_of_sweep(read_sweep(folders[0])), target, form)
+    return write_charts(charts_of([read_run(folder) for folder in folders]), target, form)
 
 
 def write_trace_figures(trace: NodeTrace, target: Path, form: str) -> list[Path]:
     """Write each chart of a node trace; as `write_figures`."""
-    return _written(charts_of_trace(trace), target, form)
+    return write_charts(charts_of_trace(trace), target, form)
 
 
-def _written(charts: Sequence[Chart], target: Path, form: str) -> list[Path]:
+def write_charts(charts: Sequence[Chart], target: Path, form: str) -> list[Path]:
+    """Write charts as files of `FORMATS`, named by their keys; as `write_figures`."""
+    files = [target / f"{chart.key}.{form}" for chart in charts]
+    for chart, file in zip(charts, files, strict=True):
+        write_chart(chart, file, form)
+    return files
+
+
+def write_chart(chart: Chart, file: Path, form: str = "png") -> None:
+    """Write one chart into a file."""
     with needs("a figure"):
         import matplotlib as mpl
-    files = []
     # Without a salt the ids of an SVG's parts are random; text stays text, so that the figure can be edited.
     style = {"svg.hashsalt": "bft-replay", "svg.fonttype": "none", "pdf.fonttype": 42, "font.size": 9}
+    metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[form]
     with mpl.rc_context(style):
-        for chart in charts:
-            files.append(target / f"{chart.key}.{form}")
-            metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[form]
-            _figure(chart).savefig(files[-1], format=form, metadata=metadata, dpi=DPI)
-    return files
+        _figure(chart).savefig(file, format=form, metadata=metadata, dpi=DPI)
 
 
 def _figure(chart: Chart) -> Figure:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,18 @@ FIGURES = {
     "lost to rescaling, 10⁹": ("rescale_cost", 1e9),
     "preemptions": ("preemptions", 1.0),
     "rescales": ("rescales", 1.0),
+}
+
+
+# Column of the jobs -> key and title of the chart, of whom it is, and what to mind.
+DISTRIBUTIONS = {
+    "jct_s": (
+        "compared-times",
+        "Completion times",
+        "share of those finished",
+        "Who finishes fewer jobs can show shorter times: see how many each of them finished.",
+    ),
+    "queueing_s": ("compared-queueing", "Queueing times", "share of those started", "From submission to first units."),
 }
 
 
@@ -61,7 +73,8 @@ def _number(metrics: Any, path: str, unit: float) -> float:
 
 def compared(runs: Sequence[RunFiles]) -> list[Chart]:
     """Charts of several runs."""
-    charts = (_outcomes(runs), _used(runs), _completion(runs))
+    jobs = dict(zip(names_of(runs), (run.jobs for run in runs), strict=True))
+    charts = (_outcomes(runs), _used(runs), *(distribution(jobs, column) for column in DISTRIBUTIONS))
     return [chart for chart in charts if chart is not None]
 
 
@@ -92,14 +105,12 @@ def _used(runs: Sequence[RunFiles]) -> Chart:
     return Chart("compared-used", "Units given to jobs, by run", "", drawing, table)
 
 
-def _completion(runs: Sequence[RunFiles]) -> Chart | None:
-    curves = tuple(
-        cumulative(name, run.jobs["jct_s"] / 3600)
-        for name, run in zip(names_of(runs), runs, strict=True)
-        if run.jobs["jct_s"].notna().any()
-    )
+def distribution(jobs: Mapping[str, pd.DataFrame], column: str) -> Chart | None:
+    """How long jobs took under each run, or waited (see `DISTRIBUTIONS`), by its name; None where none did."""
+    key, title, share, note = DISTRIBUTIONS[column]
+    known = {name: table[column] for name, table in jobs.items() if table[column].notna().any()}
+    curves = tuple(cumulative(name, seconds / 3600) for name, seconds in known.items())
     if not curves:
         return None
-    axes = Axis("hours", "log"), Axis("share of those finished", "share")
-    note = "A run that finishes fewer jobs can show shorter times: see how many each of them finished."
-    return Chart("compared-times", "Completion times by run", note, Curves(*axes, curves), quantiles(curves, "h"))
+    axes = Axis("hours", "log"), Axis(share, "share")
+    return Chart(key, f"{title} by run", note, Curves(*axes, curves), quantiles(curves, "h"))

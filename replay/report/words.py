@@ -62,6 +62,14 @@ def tiles(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"{metrics[key]:.1%}", what
     if metrics.get("jct_s"):
         yield _span(metrics["jct_s"]["median"]), "median completion time"
+    costs = metrics.get("costs", {})
+    for key, unit, what in (
+        ("additional_kwh", " kWh", "more than if the nodes had stayed idle"),
+        ("additional_co2_kg", " kg", "of CO2 more"),
+        ("value_used", "", "worth of the node-hours used, by your price"),
+    ):
+        if key in costs:
+            yield f"{costs[key]:,.0f}{unit}", what
 
 
 def _large(count: float) -> str:

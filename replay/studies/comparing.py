@@ -9,7 +9,7 @@ from typing import Any
 from bft.models import InputError, JobTable, write_jobs
 from bft.replay.inputs.files import Files
 from bft.replay.results.run_directory import SUMMARY, digest
-from bft.replay.studies.breakdown import SPLITS
+from bft.replay.studies.breakdown import Split
 from bft.replay.studies.carry_out import Onlooker, carry_out
 from bft.replay.studies.comparison import Comparison, Variant, runs_of
 from bft.replay.studies.executors import Workers, local
@@ -47,7 +47,7 @@ def compare(
     workers
         Number of processes; by default the number of processors. 0 runs everything in this process.
     split
-        Break the table down by `vc`, `user`, `model` or `size`.
+        Break the table down by `vc`, `user`, `model`, `size`, or sizes up to bounds as in `size:8,64`.
 
     Returns
     -------
@@ -88,10 +88,10 @@ def compared(
     Raises
     ------
     InputError
-        When fewer than two variants could be replayed, or `split` is none of `vc`, `user`, `model`, `size`.
+        When fewer than two variants could be replayed, or `split` is nothing that a comparison is broken down by.
     """
-    if split is not None and split not in SPLITS:
-        raise InputError(f"--split: expected one of {', '.join(SPLITS)}, not {split!r}")
+    if split is not None:
+        Split.read(split)
     groups: dict[str, list[Point]] = {}
     for point in plan.points:
         groups.setdefault(_variant(point), []).append(point)

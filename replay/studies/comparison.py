@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bft.models import InputError
-from bft.replay.studies.breakdown import by_group
+from bft.replay.studies.breakdown import by_group, p999
 from bft.replay.studies.intervals import MIN_DAYS, MIN_SEEDS, Interval, interval, relative
 from bft.replay.studies.run_tables import DAY_NS, Array, jobs_of, work_by_day
 
@@ -20,40 +21,7 @@ if TYPE_CHECKING:
 COSTS = ("preemption_cost", "rescale_cost", "stall_cost", "start_cost", "restart_cost")
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A metric of the table: name, title, place in summary.json, and whether more is better."""
-
-    name: str
-    title: str
-    path: tuple[str, ...]
-    more: bool
-
-    def of(self, metrics: dict[str, Any]) -> float | None:
-        """Its value in a run's metrics."""
-        if self.name == "losses":
-            return sum(metrics.get(cost) or 0.0 for cost in COSTS)
-        value: Any = metrics
-        for name in self.path:
-            value = value.get(name) if isinstance(value, dict) else None
-        return None if value is None else float(value)
-
-
-COLUMNS = (
-    Column("outcome", "outcome", ("outcome",), more=True),
-    Column("share_of_bound", "of bound", ("share_of_bound",), more=True),
-    Column("U", "U", ("U",), more=True),
-    Column("jct_mean_s", "JCT mean", ("jct_s", "mean"), more=False),
-    Column("jct_p95_s", "JCT p95", ("jct_s", "p95"), more=False),
-    Column("jobs_finished", "finished", ("jobs_finished",), more=True),
-    Column("losses", "losses", (), more=False),
-    Column("restarts_per_job", "restarts", ("restarts_per_job",), more=False),
-    Column("longest_wait_s", "longest wait", ("longest_wait_s",), more=False),
-    Column("fairness", "fairness", ("finish_time_fairness", "mean"), more=False),
-)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
     """A run of a variant."""
 
@@ -72,9 +40,64 @@ class Run:
         start, end = (np.datetime64(metrics[name].removesuffix("Z"), "ns") for name in ("window_start", "window_end"))
         return int(start.astype("int64")), int(end.astype("int64"))
 
+    @cached_property
     def jobs(self) -> pd.DataFrame:
         """One row per job; see `run_tables.jobs_of`."""
         return jobs_of(self.folder, self.window[1])
+
+    def metric(self, *path: str) -> float | None:
+        """A number of its metrics, None where it has none."""
+        value: Any = self.summary["metrics"]
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        return None if value is None else float(value)
+
+    def losses(self) -> float:
+        """Samples lost, to whatever."""
+        return sum(self.metric(cost) or 0.0 for cost in COSTS)
+
+    def waiting_p999_s(self) -> float | None:
+        """The time without units that one in a thousand of the jobs submitted exceeds."""
+        waits = self.jobs["waiting_s"].dropna()
+        return float(p999(waits)) if len(waits) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A figure of the table: its name, its title, what it is of a run, and whether more is better.
+
+    `always`: shown even where no run has it; the others are about what only some users state.
+    """
+
+    name: str
+    title: str
+    of: Callable[[Run], float | None]
+    more: bool
+    always: bool = True
+
+
+def _metric(*path: str) -> Callable[[Run], float | None]:
+    return lambda run: run.metric(*path)
+
+
+COLUMNS = (
+    Column("outcome", "outcome", _metric("outcome"), more=True),
+    Column("share_of_bound", "of bound", _metric("share_of_bound"), more=True),
+    Column("U", "U", _metric("U"), more=True),
+    Column("jct_mean_s", "JCT mean", _metric("jct_s", "mean"), more=False),
+    Column("jct_p95_s", "JCT p95", _metric("jct_s", "p95"), more=False),
+    Column("queueing_mean_s", "queueing mean", _metric("queueing_s", "mean"), more=False),
+    Column("waiting_mean_s", "waiting mean", _metric("without_units_s", "mean"), more=False),
+    Column("waiting_p999_s", "p99.9", Run.waiting_p999_s, more=False),
+    Column("jobs_finished", "finished", _metric("jobs_finished"), more=True),
+    Column("losses", "losses", Run.losses, more=False),
+    Column("restarts_per_job", "restarts", _metric("restarts_per_job"), more=False),
+    Column("longest_wait_s", "longest wait", _metric("longest_wait_s"), more=False),
+    Column("fairness", "fairness", _metric("finish_time_fairness", "mean"), more=False),
+    Column("additional_kwh", "kWh more", _metric("costs", "additional_kwh"), more=False, always=False),
+    Column("additional_co2_kg", "kg CO2 more", _metric("costs", "additional_co2_kg"), more=False, always=False),
+    Column("value_used", "worth used", _metric("costs", "value_used"), more=True, always=False),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +187,7 @@ class Comparison:
     degraded
         Labels of runs that used fallbacks or met invalid answers of a solver.
     split
-        `vc`, `user`, `model` or `size`: break the table down.
+        `vc`, `user`, `model`, `size` or `size:8` (up to 8 units, and more): break the table down.
     """
 
     variants: tuple[Variant, ...]
@@ -173,21 +196,31 @@ class Comparison:
     degraded: tuple[str, ...] = ()
     split: str | None = None
 
-    @property
+    @cached_property
     def frame(self) -> pd.DataFrame:
         """One row per variant; with `split`, one per variant and group: means over the seeds."""
+        return self.whole if self.split is None else by_group(self.jobs, self.split)
+
+    @cached_property
+    def whole(self) -> pd.DataFrame:
+        """One row per variant: means over the seeds."""
         import pandas as pd
 
-        if self.split is not None:
-            return by_group({v.label: [run.jobs() for run in v.runs] for v in self.variants}, self.split)
         rows = []
         for variant in self.variants:
             row: dict[str, Any] = {"variant": variant.label, "seeds": len(variant.runs)}
             for column in COLUMNS:
-                row[column.name] = _mean([column.of(run.summary["metrics"]) for run in variant.runs])
+                row[column.name] = _mean([column.of(run) for run in variant.runs])
             row["jobs"] = variant.runs[0].summary["metrics"]["jobs"]
             rows.append(row)
-        return pd.DataFrame(rows)
+        table = pd.DataFrame(rows)
+        unstated = [column.name for column in COLUMNS if not column.always and table[column.name].isna().all()]
+        return table.drop(columns=unstated)
+
+    @cached_property
+    def jobs(self) -> dict[str, list[pd.DataFrame]]:
+        """What became of each job, a table for each run of a variant (`run_tables.jobs_of`)."""
+        return {variant.label: [run.jobs for run in variant.runs] for variant in self.variants}
 
     def best(self) -> dict[str, list[bool]]:
         """The best variants per column; none if all are equal."""
@@ -261,7 +294,7 @@ def _of_times(variant: Variant, base: Variant) -> Difference:
 
     by_day, by_seed, jobs = [], [], set[str]()
     for ours, theirs in _pairs(variant, base):
-        jobs_of_ours, jobs_of_theirs = ours.jobs(), theirs.jobs()
+        jobs_of_ours, jobs_of_theirs = ours.jobs, theirs.jobs
         columns = {"ours": jobs_of_ours["jct_s"], "theirs": jobs_of_theirs["jct_s"], "submit": jobs_of_ours["submit"]}
         both = pd.DataFrame(columns).dropna()
         jobs |= set(both.index)

@@ -39,10 +39,13 @@ def work_by_day(folder: Path, start_ns: int, days: int) -> Array:
 
 
 def jobs_of(folder: Path, end_ns: int) -> pd.DataFrame:
-    """Per job, by name: jobs.parquet, plus `longest_wait_s`, the longest stretch without units."""
+    """Per job, by name: jobs.parquet, and the time without units, of which the longest stretch.
+
+    `waiting_s` and `longest_wait_s` are of what lies between its submission and its finish, or the end; `waiting_s` is
+    missing where that came before the submission.
+    """
     jobs = _frame(folder, JOBS)
-    if (folder / ALLOCATIONS).exists():
-        jobs["longest_wait_s"] = _longest_waits_s(jobs, _frame(folder, ALLOCATIONS), end_ns)
+    jobs["waiting_s"], jobs["longest_wait_s"] = _waits_s(jobs, _frame(folder, ALLOCATIONS), end_ns)
     return jobs.set_index("name")
 
 
@@ -52,19 +55,22 @@ def losses(jobs: pd.DataFrame) -> pd.Series[float]:
     return lost
 
 
-def _longest_waits_s(jobs: pd.DataFrame, held: pd.DataFrame, end_ns: int) -> Array:
-    """For each job, the longest stretch without units from its submission to its finish or the end."""
+def _waits_s(jobs: pd.DataFrame, held: pd.DataFrame, end_ns: int) -> tuple[Array, Array]:
+    """Of each job, from its submission to its finish or the end: the time without units, and its longest stretch."""
     codes = {name: code for code, name in enumerate(jobs["name"])}
     job = held["job"].astype(str).map(codes).to_numpy(dtype=np.int64)
     start, end = _instants(held["start"]), _instants(held["end"])
-    reached = _instants(jobs["submit"])  # the time until which each job has held a unit, or was not submitted yet
-    longest = np.zeros(len(jobs), dtype=np.int64)
-    for k in np.lexsort((start, job)):  # rows of one job overlap: it may hold several ranges of units
-        longest[job[k]] = max(longest[job[k]], start[k] - reached[job[k]])
+    reached = _instants(jobs["submit"])  # until when each job has held some unit, or had not come
+    longest, total = np.zeros((2, len(jobs)), dtype=np.int64)
+    for k in np.lexsort((start, job)):  # pieces of one job overlap: it holds several units
+        gap = max(start[k] - reached[job[k]], 0)
+        longest[job[k]] = max(longest[job[k]], gap)
+        total[job[k]] += gap
         reached[job[k]] = max(reached[job[k]], end[k])
     until = np.where(jobs["finish"].isna(), end_ns, _instants(jobs["finish"]))
-    waits: Array = np.maximum(longest, until - reached) / SECOND_NS
-    return waits
+    last = np.maximum(until - reached, 0)
+    total_s = np.where(_instants(jobs["submit"]) <= until, (total + last) / SECOND_NS, np.nan)
+    return total_s, np.maximum(longest, last) / SECOND_NS
 
 
 def _instants(column: pd.Series[Any]) -> NDArray[np.int64]:

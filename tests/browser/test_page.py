@@ -48,6 +48,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     jobs = ["--cluster", "8x4", "--jobs", str(folder / "jobs.jsonl"), "--policy", "fifo"]
     assert run([*jobs, "--out", str(folder / "hostile"), "-print", "0"]) == 0
     assert run(["generate", "trace", "-o", str(folder / "trace.parquet"), "--nodes", "40", "--days", "3"]) == 0
+    axes = ["-Tfwd", "10,120,600", "-maxJ", "2,0", "--backend", "exact", "--no-u", "--workers", "0"]
+    trace = ["-ndmap", str(folder / "trace.parquet"), "--jobs", str(folder / "jobs.jsonl"), "--align-jobs"]
+    assert run(["sweep", *trace, *axes, "--out", str(folder / "swept")]) == 0
+    assert run(["report", str(folder / "swept" / "results.parquet"), "-o", str(folder / "sweep.html")]) == 0
     assert run(["report", str(folder / "demo")]) == 0
     assert run(["report", str(folder / "hostile"), "--title", HOSTILE]) == 0
     assert run(["report", str(folder / "demo"), str(folder / "other"), "-o", str(folder / "two.html")]) == 0
@@ -127,7 +131,8 @@ PAINTED = """async key => {
 
 @pytest.mark.parametrize(("name", "width", "scheme"), [
     *(("demo", width, scheme) for width in WIDTHS for scheme in ("light", "dark")),
-    *((name, *look) for name in ("two", "trace", "hostile") for look in (("phone", "dark"), ("desk", "light"))),
+    *((name, *look) for name in ("two", "trace", "hostile", "sweep")
+      for look in (("phone", "dark"), ("desk", "light"))),
     ("static", "phone", "light"), ("static", "desk", "dark"),
 ])  # fmt: skip
 def test_a_page_is_quiet_fits_has_marks_in_every_chart_and_can_be_used_by_all(
@@ -194,6 +199,27 @@ def hovered(seen: Opened, key: str) -> str:
         if tips.count() and tips.first.inner_text().strip():
             break
     return str(tips.first.inner_text())
+
+
+def test_a_sweep_is_a_map_of_the_means_in_its_table(opened: Any, runs: Path) -> None:
+    import pandas as pd
+
+    seen = opened("sweep")
+    assert seen.charts[0] == "sweep-outcome"
+    table = pd.read_parquet(runs / "swept" / "results.parquet")
+    columns = "['left', 'top', 'value'].map(name => Array.from(f.renderers[0].data_source.data[name]))"
+    cells = zip(*seen.model("sweep-outcome", columns), strict=True)
+    shown = {(float(across), float(down)): value for across, down, value in cells}
+    known = table.set_index(["tfwd_s", "max_jobs"])["outcome"].to_dict()
+    assert shown.keys() == known.keys()
+    scale = max(known.values()) / max(shown.values())
+    assert {pair: value * scale for pair, value in shown.items()} == pytest.approx(known)
+    for key in seen.charts:
+        words = hovered(seen, key)
+        assert any(character.isdigit() for character in words), key
+        assert "???" not in words, key
+    assert seen.page.locator("#sweep-outcome details table tbody tr").count() == len(table)
+    assert seen.quiet()
 
 
 def test_a_legend_takes_entries_out_and_puts_them_back(opened: Any) -> None:

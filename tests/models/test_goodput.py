@@ -12,7 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bft.models import Curve
-from bft.models.speed.goodput import BatchLimits, Goodput, goodput_table, noise_scale, replica_cap, speedup_table
+from bft.models.speed.goodput import (
+    BatchLimits,
+    Goodput,
+    adascale_gain,
+    goodput_table,
+    noise_scale,
+    replica_cap,
+    speedup_table,
+)
 from bft.models.speed.throughput import Observations, ThroughputParameters, fit_throughput, objective
 
 TRUTH = ThroughputParameters(0.05, 0.002, 0.08, 0.003, 0.02, 0.001, 1.5)
@@ -215,6 +223,21 @@ def test_efficiency_falls_with_the_batch_and_rises_with_noise(p: ThroughputParam
     assert (np.diff(low) <= 0).all()
     assert (low <= high + 1e-15).all()
     assert (low > 0).all()
+
+
+@given(st.floats(1e-6, 1e3), st.floats(0, 1e3), st.floats(1, 1e3))
+def test_adascale_gain_is_the_scale_times_the_efficiency(sqr: float, var: float, scale: float) -> None:
+    """Two formulas, of two papers: a step of AdaScale is worth what goodput counts it."""
+    gain = adascale_gain(sqr, var, scale)
+    goodput = Goodput(TRUTH, noise_scale(sqr, var, LIMITS.initial), LIMITS)
+    assert gain == pytest.approx(scale * float(goodput.efficiency(scale * LIMITS.initial)), rel=1e-9)
+    assert 1 - 1e-12 <= gain <= scale * (1 + 1e-12)
+
+
+def test_adascale_gain_at_its_ends() -> None:
+    assert adascale_gain(1.0, 0.0, 8.0) == 1  # no noise: a larger batch is worth one step
+    assert adascale_gain(0.0, 1.0, 8.0) == 8  # all noise: as many as it is larger
+    assert adascale_gain(-1.0, 2.0, 8.0) == 1  # nothing is known
 
 
 def test_noise_scales() -> None:

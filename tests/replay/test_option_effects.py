@@ -66,6 +66,15 @@ CASES: dict[str, Case] = {
     "checkpoint_interval_s": ([*USUAL, *FIFO], [], ["--checkpoint-interval", "7"], 7.0),
     "start_overhead_s": ([*USUAL, *FIFO], [], ["--start-overhead", "20"], 20.0),
     "restart_overhead": ([*USUAL, *FIFO], [], ["--restart-overhead", "2:10,8:20"], [[2, 10.0], [8, 20.0]]),
+    "restart_overlap": (
+        [*CLUSTER[:-1], "tiresias-l", "--set", "limits=10", "--restart-overhead", "20"],
+        [],
+        ["--restart-overlap", "0.5"],
+        0.5,
+    ),
+    "network_interference": (
+        ["--cluster", "3x3", *JOBS, "--policy", "equal-share"], [], ["--network-interference", "0.5"], 0.5
+    ),
     "ties": ([*USUAL, "--backend", "cbc"], [], ["--ties", "solver"], "solver"),  # then nobody verifies
     "verify": ([*USUAL, "--ties", "solver"], [], ["--verify"], True),
     "objective": ([*USUAL, *EXACT], [], ["--objective", "power:.50+ageing:.02"], "power:0.5+ageing:0.02:2"),

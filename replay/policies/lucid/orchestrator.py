@@ -23,10 +23,15 @@ from bft.replay.policies.lucid.submissions import (
     LearntForecast,
     RecentSubmissions,
     SharingSwitch,
+    Steady,
     read_forecast_table,
 )
 from bft.replay.policies.predictions import ESTIMATE, SCORE, number_in, with_estimates, with_scores
 from bft.replay.trace.node_trace import SECOND_NS
+
+# What leaves a model out, in the place of its file.
+NO_ESTIMATOR, NO_PACKING = "none", "no"
+STEADY = {"busy": Steady(math.inf), "none": Steady(0.0)}
 
 
 def _help(text: str) -> dict[str, str]:
@@ -44,6 +49,10 @@ class Lucid:
     A job can share once its profile is known: when its column `profiled` says so (as after `profile_first`), or when
     it, or one of the same model and batch size, has run here for `profile_s` seconds. The result of profiling is the
     column `sharing_score`; a job without it does not share.
+
+    Each of the three models can be left out by name, for ablations: `packing=no` lets any two jobs of the same size
+    share whose memory fits, whatever their scores and lengths; `forecast=busy` and `forecast=none` leave the switch on,
+    or off; `estimator=none` takes all jobs to last `fallback_s`, so that smaller ones come first.
     """
 
     sharing: bool = field(default=True, metadata=_help("let two jobs have a unit"))
@@ -56,10 +65,18 @@ class Lucid:
     quiet_jobs: float = field(default=2.0, metadata=_help("no sharing while no more jobs are expected per 10 min"))
     horizon_s: float = field(default=3000.0, metadata=_help("seconds that a forecast looks ahead"))
     forecast: str = field(
-        default="", metadata=_help("saved forecaster (.json) or table (time, jobs, units per 10 min); else recent jobs")
+        default="",
+        metadata=_help(
+            "saved forecaster (.json) or table (time, jobs, units per 10 min); busy or none: many, or no submissions "
+            "are always expected; else recent jobs"
+        ),
     )
-    durations: str = field(default="", metadata=_help("saved duration estimator, for jobs without estimate_s"))
-    packing: str = field(default="", metadata=_help("saved packing analyser, for jobs without sharing_score"))
+    estimator: str = field(
+        default="", metadata=_help("saved duration estimator, for jobs without estimate_s; none: all are taken alike")
+    )
+    packing: str = field(
+        default="", metadata=_help("saved packing analyser, for jobs without sharing_score; no: memory alone decides")
+    )
     fallback_s: float = field(default=1000.0, metadata=_help("estimate in seconds for a job without one above 0"))
     profile_s: float = field(default=200.0, metadata=_help("seconds after which a job's profile is known"))
     profiler_nodes: int = field(default=2, metadata=_help("nodes of a fixed cluster's profiler; 0: none"))
@@ -98,8 +115,8 @@ class Lucid:
 
     def prepare(self, jobs: JobTable) -> JobTable:
         """The jobs, with predictions of saved models in their columns."""
-        jobs = with_estimates(jobs, self.durations) if self.durations else jobs
-        return with_scores(jobs, self.packing) if self.packing else jobs
+        jobs = with_estimates(jobs, self.estimator) if self.estimator not in ("", NO_ESTIMATOR) else jobs
+        return with_scores(jobs, self.packing) if self.packing not in ("", NO_PACKING) else jobs
 
     def stage_before(self, jobs: JobTable, *, start_ns: int, end_ns: int, units_per_node: int) -> Profiled | None:
         """Run the profiler before the pools of a fixed cluster; None when there is no profiler."""
@@ -139,13 +156,14 @@ class Lucid:
 
     @cached_property
     def _table(self) -> ForecastTable | None:
-        if not self.forecast or self.forecast.endswith(".json"):
+        if self.forecast in ("", *STEADY) or self.forecast.endswith(".json"):
             return None
         return read_forecast_table(self.forecast, horizon_s=self.horizon_s)
 
     @cached_property
     def _switch(self) -> SharingSwitch:
-        return SharingSwitch(self._table or self._submissions, self.switch_s, self.quiet_jobs)
+        forecast = STEADY.get(self.forecast) or self._table or self._submissions
+        return SharingSwitch(forecast, self.switch_s, self.quiet_jobs)
 
     def _started(self, state: State, waiting: list[int], on: bool) -> dict[int, tuple[int, ...]]:
         """The jobs that start, with their units."""
@@ -174,7 +192,8 @@ class Lucid:
         return placed
 
     def _binder(self, state: State) -> Binder:
-        rules = PairRules(self.score_sum, self.priority_ratio, self.unit_memory_gib, self.interference)
+        analysed = (self.score_sum, self.priority_ratio) if self.packing != NO_PACKING else (math.inf, math.inf)
+        rules = PairRules(*analysed, self.unit_memory_gib, self.interference)
         binder = Binder(rules)
         alone = [position for position in state.running if not state.jobs[position].partners]
         alone.sort(key=lambda position: (state.jobs[position].since_ns or 0, self._priority(state.jobs[position].job)))
@@ -189,14 +208,14 @@ class Lucid:
         job = view.job
         if job.request > self.pair_units or not self._is_known(view):
             return None
-        score = number_in(job, SCORE)
+        score = number_in(job, SCORE) if self.packing != NO_PACKING else 0.0
         return None if score is None else Candidate(job, position, view.held, self._priority(job), score)
 
     def _priority(self, job: Job) -> float:
         """Predicted unit-seconds."""
         priority = self._priorities.get(job.name)
         if priority is None:
-            estimate = number_in(job, ESTIMATE)
+            estimate = number_in(job, ESTIMATE) if self.estimator != NO_ESTIMATOR else None
             seconds = estimate if estimate is not None and estimate > 0 else self.fallback_s
             priority = self._priorities[job.name] = seconds * job.request
         return priority

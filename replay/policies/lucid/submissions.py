@@ -44,6 +44,17 @@ class Forecast(Protocol):
         """The expected submissions at an instant."""
 
 
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """The same number of jobs is expected at any time: what a forecast is worth shows beside this."""
+
+    jobs: float
+
+    def expect(self, now_ns: int) -> Expected:
+        """That number, for ever."""
+        return Expected(self.jobs, 0.0, NEVER)
+
+
 @dataclass(frozen=True, eq=False)
 class ForecastTable:
     """Predicted submissions: their mean over the next `horizon_s` seconds.

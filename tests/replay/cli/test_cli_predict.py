@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from click import UsageError
 
 from bft.models import InputError
 from bft.models.prediction.duration import DurationEstimator
@@ -87,6 +88,14 @@ def test_kinds_are_compared(what: str, here: Path, capsys: pytest.CaptureFixture
         # Durations follow the user here: the mean of the user's past is as good as a model, a constant is not.
         assert float(rows[2].split()[5]) > 0.9
         assert float(rows[3].split()[3]) < 0.1
+
+
+def test_what_came_is_drawn_beside_what_was_predicted(here: Path, capsys: pytest.CaptureFixture) -> None:
+    run("evaluate", "submissions", "jobs.csv", "--kind", "ga2m", "--png", "new/forecast.png")
+    assert "new/forecast.png: the last 311 slots" in capsys.readouterr().out
+    assert (here / "new/forecast.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(UsageError, match="--png draws submissions"):
+        run("evaluate", "durations", "jobs.csv", "--png", "durations.png")
 
 
 def test_packing_is_evaluated_by_models_left_out(here: Path, capsys: pytest.CaptureFixture) -> None:

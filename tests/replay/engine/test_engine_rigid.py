@@ -197,6 +197,49 @@ def test_a_move_is_for_policies_that_migrate_and_costs_a_restart() -> None:
             clustered(2, 2, [rigid_job()], Scripted(move, kind=Kind(rigid=rigid)), rules)
 
 
+@pytest.mark.parametrize("overlap", [0.0, 0.4, 1.0])
+def test_a_restart_overlaps_with_who_ran_on_its_units_until_then(overlap: float) -> None:
+    """After 100 s b takes a's units, a goes on when b has ended: on its units (in part, or not, overlapped)."""
+
+    def answer(other: tuple[int, ...]) -> Callable[[State], Decision]:
+        def decide(state: State) -> Decision:
+            names = {view.job.name: position for position, view in enumerate(state.jobs)}
+            if state.time_ns == START:
+                return Decision.placed({names["a"]: (0, 1)}, wake_ns=START + 100 * SECOND)
+            if "b" in names:
+                started = bool(state.jobs[names["b"]].units)
+                return Decision.keep() if started else Decision.placed({names["a"]: (), names["b"]: (0, 1)})
+            return Decision.placed({names["a"]: other}) if not state.jobs[names["a"]].units else Decision.keep()
+
+        return decide
+
+    rules = Rules(restart_overhead=((9, 30.0),), restart_overlap=overlap)
+    jobs = [rigid_job("a"), rigid_job("b", seconds=300)]
+    for other, waits in (((0, 1), 30 * (1 - overlap)), ((1, 2), 30), ((2, 3), 30)):
+        outcome = clustered(2, 2, jobs, Scripted(answer(other), kind=Kind(migrates=True)), rules)
+        assert finish_s(outcome, 1) == 400
+        assert finish_s(outcome, 0) == pytest.approx(400 + waits + 900)
+        assert outcome.records[0].lost_to_restart == pytest.approx(waits)
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5])
+def test_two_spread_jobs_slow_each_other_down_where_they_meet(share: float) -> None:
+    """a on nodes 0 and 1, b on 1 and 2 until it ends, c beside them on node 2 alone: c is never slowed."""
+    placement = {0: (0, 2), 1: (3, 4), 2: (5,)}
+    jobs = [rigid_job("a"), rigid_job("b", seconds=300), rigid_job("c", units=1)]
+    policy = Scripted(lambda s: Decision.placed(placement if s.time_ns == START else {}))
+    outcome = clustered(3, 2, jobs, policy, Rules(network_interference=share))
+    together = 300 / (1 - share)
+    assert finish_s(outcome, 1) == pytest.approx(together)
+    assert finish_s(outcome, 0) == pytest.approx(together + 1000 - 300)
+    assert finish_s(outcome, 2) == 1000
+    # On other nodes, or on one, they do not meet.
+    for apart in ({0: (0, 2), 1: (4, 6), 2: (5,)}, {0: (0, 2), 1: (4, 5), 2: (3,)}):
+        policy = Scripted(lambda s, apart=apart: Decision.placed(apart if s.time_ns == START else {}))
+        outcome = clustered(4, 2, jobs, policy, Rules(network_interference=share))
+        assert [finish_s(outcome, job) for job in range(3)] == [1000, 300, 1000]
+
+
 def test_units_pass_from_one_job_to_another_in_one_decision() -> None:
     def swap(state: State) -> Decision:
         if state.time_ns == START:
@@ -324,7 +367,10 @@ class Steps:
     def __init__(self) -> None:
         self.asked: list[tuple[tuple[int, ...], float, int]] = []
 
-    def rate(self, placement: tuple[int, ...], progress: float, now_ns: int) -> tuple[float, int | None]:
+    def rate(
+        self, placement: tuple[int, ...], progress: float, now_ns: int, slowdown: float = 1.0
+    ) -> tuple[float, int | None]:
+        assert slowdown == 1.0
         self.asked.append((placement, progress, now_ns))
         later = START + 110 * SECOND
         return (1.0, later) if now_ns < later else (2.0, None)

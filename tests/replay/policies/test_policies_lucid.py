@@ -138,6 +138,15 @@ def test_a_column_that_is_no_number_is_named() -> None:
     assert (cause.job, cause.column) == ("bad", "estimate_s")
 
 
+def test_without_an_estimator_the_fewest_units_come_first() -> None:
+    jobs = [job("runs", 4, 10), job("wide", 4, 10, 1, estimate_s=1), job("long", 3, 500, 2, estimate_s=500)]
+    assert spans(play(jobs, Lucid(sharing=False)))["wide"][0] == 10
+    without = Lucid(sharing=False, estimator="none")
+    assert spans(play(jobs, without))["long"][0] == 10
+    table = JobTable(tuple(jobs))
+    assert without.prepare(table) is table
+
+
 @pytest.mark.parametrize(
     "option", [{"switch_s": 0.0}, {"horizon_s": math.nan}, {"profile_s": math.inf}, {"profiler_nodes": -1}]
 )
@@ -178,6 +187,27 @@ def test_who_may_join_whom(running: dict[str, Any], new: dict[str, Any], shares:
     first = job("first", **{"units": 4, **running})
     second = job("second", submit=1.0, **{"units": 4, **new})
     start = spans(play([first, second], busy(unit_memory_gib=16.0)))["second"][0]
+    assert (start == 1) == shares
+
+
+@pytest.mark.parametrize(
+    ("running", "new", "shares"),
+    [
+        ({"sharing_score": 2}, {"sharing_score": 2}, True),
+        ({"sharing_score": None}, {"sharing_score": None}, True),
+        ({"estimate_s": 50.0}, {"estimate_s": 101.0}, True),
+        ({"units": 4}, {"units": 2}, False),
+        ({"memory": 10.0}, {"memory": 6.0}, False),
+        ({}, {"profiled": None}, False),
+        ({"model": "c"}, {"model": "c"}, False),
+    ],
+)
+def test_without_the_packing_analyser_size_and_memory_decide(
+    running: dict[str, Any], new: dict[str, Any], shares: bool
+) -> None:
+    first = job("first", **{"units": 4, **running})
+    second = job("second", submit=1.0, **{"units": 4, **new})
+    start = spans(play([first, second], busy(unit_memory_gib=16.0, packing="no")))["second"][0]
     assert (start == 1) == shares
 
 
@@ -418,6 +448,16 @@ def test_no_sharing_while_few_submissions_are_expected(tmp_path: Path) -> None:
     assert spans(play(jobs, Lucid(interference=XI, forecast=str(path))))["new"][0] == 600
     assert spans(play(jobs, Lucid(interference=XI, forecast=str(path), switch_s=700)))["new"][0] == 700
     assert spans(play(jobs, Lucid(interference=XI, forecast=str(path), quiet_jobs=3)))["new"][0] > 600
+
+
+def test_a_steady_forecast_leaves_the_switch_on_or_off() -> None:
+    """Recently two jobs came, fewer than count as many."""
+    jobs = [job("runs", 4, 500, model="b"), job("new", 4, 100, 10, model="b")]
+    starts = [spans(play(jobs, Lucid(interference=XI, forecast=name)))["new"][0] for name in ("", "busy", "none")]
+    assert starts == [500, 10, 500]
+    many = busy(forecast="none")
+    assert spans(play(jobs, replace(many, quiet_jobs=0.0)))["new"][0] == 500
+    assert spans(play(jobs, replace(many, quiet_jobs=0.0, forecast="")))["new"][0] == 10
 
 
 def test_beyond_the_forecast_sharing_is_on() -> None:
@@ -708,3 +748,34 @@ def test_two_small_virtual_clusters_of_the_artifact(
     for vc in vcs:
         average = np.mean([fidelity.jct_s(record) for record in records if record.job.vc == vc])
         assert average == pytest.approx(golden[vc], rel=0.03)
+
+
+@pytest.mark.reference
+def test_each_figure_of_the_reproduction_is_one_command(
+    reference: Path, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """docs/fidelity.md lists the commands; one small virtual cluster here, where the published ones have 15."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
+    from lucid_venus import prepare
+
+    from bft.replay.cli.main import run
+
+    prepare(reference / "lucid", Path("venus"), ["vcvlY"])
+    common = ["--workers", "0", "--no-u", "--out", "venus/study", "--json"]
+
+    def compared(plan: str, *args: str) -> list[dict[str, Any]]:
+        assert run(["compare", "--plan", f"venus/{plan}.toml", *common, *args]) == 0
+        rows: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["variants"]
+        return rows
+
+    by_vc = compared("policies", "--split", "vc", "--png", "venus/policies")
+    assert [row["variant"] for row in by_vc] == ["fifo", "sjf", "qssf", "tiresias", "lucid"]
+    golden = pd.read_csv(reference / "lucid" / "golden" / "avg_jct_by_vc.csv").set_index("vc").loc["vcvlY"]
+    assert [round(row["jct_mean_s"]) for row in by_vc[:3]] == [golden["fifo"], golden["sjf"], golden["qssf_ebm"]]
+    assert {path.name for path in Path("venus/policies").iterdir()} >= {
+        "compared-times.png", "compared-waiting-by-vc.png"
+    }  # fmt: skip
+    by_size = compared("ablations", "--split", "size:8", "--png", "venus/ablations")
+    without = [row["variant"] for row in by_size if row["size"] == "up to 8"]
+    assert without == ["lucid", "without packing", "without forecast", "always busy", "without estimator"]
+    assert Path("venus/ablations/compared-means.png").exists()

@@ -46,6 +46,7 @@ def moments(draw: st.DrawFn) -> Moment:
         np.zeros((jobs, nodes), dtype=np.int64), capacity, speedup, least, most, rng.random(jobs), 4,
         most_nodes=draw(st.integers(1, 6)), power=draw(st.sampled_from([-4.0, -1.0, 0.0, 1.0])),
         fits=draw(st.none() | st.just(np.tile(np.arange(int(most.max()) + 1) // 2 * 2, (jobs, 1)))),
+        avoid=draw(st.booleans()),
     )  # fmt: skip
     running = rng.integers(0, 5, (1, jobs, nodes)).astype(np.int16)
     moment.repair(running, rng)
@@ -65,8 +66,9 @@ def test_every_candidate_is_feasible_and_the_best_no_worse_than_keeping(moment: 
     assert moment.fits is None or (replicas % 2 == 0).all()  # pairs only
     nodes = (states > 0).sum(axis=2)
     assert (nodes <= moment.most_nodes).all()
-    distributed = (states > 0) & (nodes > 1)[:, :, None]
-    assert (distributed.sum(axis=1) <= 1).all()
+    if moment.avoid:
+        distributed = (states > 0) & (nodes > 1)[:, :, None]
+        assert (distributed.sum(axis=1) <= 1).all()
     assert (np.diff(fitness) <= 0).all()
     assert fitness[0] >= moment.fitness(moment.current[None].astype(np.int16))[0]
     np.testing.assert_array_equal(fitness, moment.fitness(states))
@@ -98,6 +100,25 @@ def test_fitness_by_hand() -> None:
     first = (1 / (2 / 2 + 1e-3) + 1 / (1 * 0.8 / 2 + 1e-3)) / 2
     second = (1 / (2 * 0.5 / 2 + 1e-3) + 1 / (1 * 0.8 / 2 + 1e-3)) / 2
     np.testing.assert_allclose(moment.fitness(state), [-first, -second])
+
+
+def test_without_avoidance_spread_jobs_may_meet() -> None:
+    speedup = np.tile(np.arange(5.0), (2, 3, 1))
+    both = np.array([[[1, 1], [1, 1]]], np.int16)
+    for avoid, left in ((False, [[1, 1], [1, 1]]), (True, [[1, 1], [0, 0]])):
+        moment = Moment(
+            np.zeros((2, 2), int),
+            np.array([2, 2]),
+            speedup,
+            np.zeros(2, int),
+            np.full(2, 4),
+            np.ones(2),
+            2,
+            avoid=avoid,
+        )
+        repaired = both.copy()
+        moment.repair(repaired, np.random.default_rng(0))
+        assert repaired[0].tolist() == left
 
 
 @pytest.mark.parametrize("power", [-2.0, -1.0, 0.0, 0.5])

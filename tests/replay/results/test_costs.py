@@ -66,6 +66,15 @@ def test_the_summary_states_and_prints_what_the_user_asked_for(capsys: pytest.Ca
     assert f"{figures['additional_kwh']:,.1f} kWh more than if the nodes had stayed idle" in printed
     assert f"{figures['total_co2_kg']:,.1f} kg in total" in printed
     assert f"{figures['value_used']:,.2f} used" in printed
+    assert run(["report", "out", "--static", "-o", "stated.html"]) == 0
+    tiles = Path("stated.html").read_text().split('<ul class="tiles">')[1].split("</ul>")[0]
+    for shown in (
+        f"<strong>{figures['additional_kwh']:,.0f} kWh</strong><span>more than if the nodes had stayed idle",
+        f"<strong>{figures['additional_co2_kg']:,.0f} kg</strong><span>of CO2 more",
+        f"<strong>{figures['value_used']:,.0f}</strong><span>worth of the node-hours used",
+    ):
+        assert shown in tiles
+    capsys.readouterr()
     assert run(RUN) == 0
     assert not any(word in capsys.readouterr().out for word in ("kWh", "CO2", "node-hours"))
     assert "costs" not in json.loads(Path("out/summary.json").read_text())["metrics"]

@@ -86,6 +86,27 @@ def test_the_table_holds_what_each_run_alone_reports(files: list[str], capsys: p
     assert row["fairness"] == alone["finish_time_fairness"]["mean"]
     assert row["losses"] == pytest.approx(alone["preemption_cost"] + alone["rescale_cost"])
     assert row["jobs_finished"] == alone["jobs_finished"]
+    assert row["queueing_mean_s"] == alone["queueing_s"]["mean"]
+    assert row["waiting_mean_s"] == alone["without_units_s"]["mean"]
+    # What only some users state has no column unless they do.
+    assert "additional_kwh" not in row
+
+
+def test_energy_money_and_co2_have_columns_where_they_are_stated(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stated = ["--node-watts", "100,500", "--price-per-node-hour", "2", "--co2-per-kwh", "300"]
+    found = document(capsys, "compare", *files, *HERE, "--no-bound", "--policy", "fifo,equal-share", *stated)
+    for row in found["variants"]:
+        folder = Path(found["runs"][row["variant"]][0])
+        costs = json.loads((folder / "summary.json").read_text())["metrics"]["costs"]
+        assert {name: row[name] for name in ("additional_kwh", "additional_co2_kg", "value_used")} == {
+            "additional_kwh": costs["additional_kwh"],
+            "additional_co2_kg": pytest.approx(costs["additional_kwh"] * 0.3),
+            "value_used": pytest.approx(costs["used_node_h"] * 2),
+        }
+    assert run(["compare", *files, *HERE, "--no-bound", "--policy", "fifo,equal-share", *stated]) == 0
+    assert "kWh more" in capsys.readouterr().out
 
 
 def test_differences_are_those_of_the_runs(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,11 +172,41 @@ def test_split_gives_each_group_its_own_jobs(files: list[str], capsys: pytest.Ca
         assert row["outcome"] == pytest.approx(mine["work"].sum())
         assert row["losses"] == pytest.approx(losses(mine).sum())
         assert row["longest_wait_s"] == pytest.approx(mine["longest_wait_s"].max())
+        assert row["waiting_mean_s"] == pytest.approx(mine["waiting_s"].mean())
     assert jobs["longest_wait_s"].max() == pytest.approx(metrics["longest_wait_s"])
+    # Counted from the allocations here, by the engine there.
+    assert jobs["waiting_s"].mean() == pytest.approx(metrics["without_units_s"]["mean"])
+    assert jobs["waiting_s"].max() == pytest.approx(metrics["without_units_s"]["longest"])
     users = document(capsys, "compare", *files, *HERE, "--policy", "fifo,equal-share", "--split", "user")
     assert {row["user"] for row in users["variants"]} == {"u0", "u1", "(none)"}
     assert run(["compare", *files, *HERE, "--policy", "fifo,equal-share", "--split", "vc"]) == 2
     assert "no job states it" in capsys.readouterr().err
+    sizes = document(capsys, "compare", *files, *HERE, "--policy", "fifo,equal-share", "--split", "size:1")
+    assert [(row["size"], row["jobs"]) for row in sizes["variants"][:2]] == [
+        ("up to 1", int((jobs["units_asked"] == 1).sum())),
+        ("over 1", int((jobs["units_asked"] > 1).sum())),
+    ]
+    assert run(["compare", *files, *HERE, "--policy", "fifo,equal-share", "--split", "size:8,4"]) == 2
+    assert "sizes such as size:8,64, not 'size:8,4'" in capsys.readouterr().err
+
+
+def test_a_comparison_is_drawn(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    args = ["compare", *files, *HERE, "--no-bound", "--policy", "fifo,equal-share", "--seed", "0:2"]
+    document(capsys, *args, "--split", "model", "--svg", "figures")
+    names = {path.name for path in Path("figures").iterdir()}
+    assert names == {
+        f"compared{rest}.svg" for rest in ("", "-means", "-times", "-queueing", "-jct-by-model", "-waiting-by-model")
+    }
+    for name in names - {"compared.svg", "compared-means.svg"}:  # an entry for each variant
+        text = Path("figures", name).read_text()
+        assert "fifo" in text, name
+        assert "equal-share" in text, name
+    groups = Path("figures/compared-waiting-by-model.svg").read_text()
+    assert ">big<" in groups
+    assert ">small<" in groups
+    first = {path.name: path.read_bytes() for path in Path("figures").iterdir()}
+    document(capsys, *args, "--split", "model", "--svg", "figures")
+    assert {path.name: path.read_bytes() for path in Path("figures").iterdir()} == first
 
 
 def test_seeds_are_one_variant_and_have_an_interval(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
