@@ -50,8 +50,8 @@ def charts_of_comparison(
 def _by_group(groups: pd.DataFrame, column: str) -> Chart:
     """A mean of each group of jobs, a bar for each variant."""
     by = str(groups.columns[1])
-    rows = groups.pivot_table(index=by, columns="variant", values=column, sort=False, dropna=False)
-    rows = rows.reindex(columns=groups["variant"].unique())
+    rows = groups.pivot(index=by, columns="variant", values=column)
+    rows = rows.reindex(index=groups[by].unique(), columns=groups["variant"].unique())
     series = {label(name): _hours(rows[name]) for name in rows}
     key = f"compared-{column.split('_')[0]}-by-{by}"
     return Chart(
@@ -60,4 +60,4 @@ def _by_group(groups: pd.DataFrame, column: str) -> Chart:
 
 
 def _hours(seconds: pd.Series) -> np.ndarray:
-    return seconds.fillna(0.0).to_numpy(dtype=np.float64) / 3600
+    return seconds.astype(float).fillna(0.0).to_numpy() / 3600
