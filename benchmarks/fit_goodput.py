@@ -84,7 +84,7 @@ def throughput_chart(application: Application) -> Chart:
         steps = np.array([np.median(observed.step_s[own & (observed.replicas == r)]) for r in replicas])
         measured = replicas * atomic / steps
         model = fitted.throughput(nodes, replicas, atomic)
-        where = f"{nodes:g} node{'s' * (nodes > 1)}"
+        where = f"{nodes:g} node{'s' if nodes > 1 else ''}"
         curves += [Curve(f"{where}, measured", replicas, measured), Curve(f"{where}, fitted", replicas, model)]
         rows += [(nodes, *row) for row in zip(replicas, measured, model, strict=True)]
     table = pd.DataFrame(rows, columns=["nodes", "replicas", "measured", "fitted"])

@@ -771,7 +771,8 @@ def test_each_figure_of_the_reproduction_is_one_command(
     by_vc = compared("policies", "--split", "vc", "--png", "venus/policies")
     assert [row["variant"] for row in by_vc] == ["fifo", "sjf", "qssf", "tiresias", "lucid"]
     golden = pd.read_csv(reference / "lucid" / "golden" / "avg_jct_by_vc.csv").set_index("vc").loc["vcvlY"]
-    assert [round(row["jct_mean_s"]) for row in by_vc[:3]] == [golden["fifo"], golden["sjf"], golden["qssf_ebm"]]
+    assert [int(row["jct_mean_s"]) for row in by_vc[:2]] == [golden["fifo"], golden["sjf"]]
+    assert by_vc[2]["jct_mean_s"] == pytest.approx(golden["qssf_ebm"], rel=0.001)
     assert {path.name for path in Path("venus/policies").iterdir()} >= {
         "compared-times.png", "compared-waiting-by-vc.png"
     }  # fmt: skip
