@@ -201,11 +201,12 @@ def _submissions(frame: pd.DataFrame, table: str, share: float, column: str, hor
     """How many are submitted in the slots after each."""
     import numpy as np
 
+    from bft.models.cells import Rows
     from bft.models.prediction.forecast import Forecaster, ahead
 
     known = int(len(frame) * (1 - share))
     click.echo(f"{known:,} slots, and {len(frame) - known:,} after them")
-    counts = frame[column].to_numpy(dtype=float)
+    counts = Rows(frame, table).require(("time", column)).all_numbers(column, min=0)
     actual = ahead(counts, horizon)[known - 1 :]
 
     def predict(kind: str, seed: int) -> tuple[NDArray[np.float64], float]:
