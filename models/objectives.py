@@ -107,8 +107,11 @@ def ageing(standing: Standing, hours: float, cap: float) -> float:
     In steps of a sixteenth. Running and waiting jobs age alike, so that nobody loses units for having got them. The cap
     bounds what ageing may cost in other jobs' work.
     """
-    steps = math.floor(max(0.0, standing.age_s) / (hours * 3600.0) * STEPS_PER_AGE)
-    return 1.0 + min(steps / STEPS_PER_AGE, cap)
+    return 1.0 + min(_steps_of_age(standing.age_s, hours) / STEPS_PER_AGE, cap)
+
+
+def _steps_of_age(age_s: float, hours: float) -> int:
+    return math.floor(max(0.0, age_s) / (hours * 3600.0) * STEPS_PER_AGE)
 
 
 # --- deadlines ----------------------------------------------------------------------------------------------------
@@ -163,8 +166,10 @@ class Objective:
         A function from a job to a curve over its units.
     factors
         Functions of a job's standing.
-    uses_left, uses_age
-        Whether the factors look at the work left, and at the time since the submission.
+    uses_left
+        Whether the factors look at the work left.
+    ageing_h
+        Hours of the factor that looks at the time since the submission, 0 without one.
 
     Examples
     --------
@@ -176,7 +181,7 @@ class Objective:
     curve: Callable[[Job], Curve]
     factors: tuple[Factor, ...] = ()
     uses_left: bool = False
-    uses_age: bool = False
+    ageing_h: float = 0.0
 
     @classmethod
     def of(cls, text: str) -> Objective:
@@ -189,15 +194,24 @@ class Objective:
         """
         terms = parse_terms(text)
         curve, *factors = terms
-        names = {name for name, _ in factors}
         made = tuple(partial(_FACTORS[factor[0]], **arguments(factor)) for factor in factors)
-        return cls(
-            stated(terms), partial(_CURVES[curve[0]], **arguments(curve)), made, "srpt" in names, "ageing" in names
-        )
+        ageing_h = next((arguments(factor)["hours"] for factor in factors if factor[0] == "ageing"), 0.0)
+        uses_left = any(name == "srpt" for name, _ in factors)
+        return cls(stated(terms), partial(_CURVES[curve[0]], **arguments(curve)), made, uses_left, ageing_h)
 
     def factor(self, standing: Standing) -> float:
         """The product of all factors."""
         return math.prod(factor(standing) for factor in self.factors)
+
+    def steady_s(self, age_s: float) -> float:
+        """Seconds after the age `age_s` in which the factors stay as they are; 0 if they look at the work left.
+
+        A second less than until the next step, so that rounding decides nothing.
+        """
+        if self.uses_left or not self.ageing_h:
+            return 0.0
+        next_s = (_steps_of_age(age_s, self.ageing_h) + 1) * self.ageing_h * 3600.0 / STEPS_PER_AGE
+        return max(0.0, next_s - age_s - 1.0)
 
 
 _CURVES: dict[str, Callable[..., Curve]] = {

@@ -18,7 +18,7 @@ from bft.milp.values import table_of
 SLOPE_TOLERANCE = 1e-12
 
 # Up to this many classes a solver takes milliseconds, and all counts are posed: no pruning has to be proven right.
-POSED_WHOLE = 40
+POSED_WHOLE = 15
 
 Run = list[tuple[int, float]]
 """Points (units, value) of a stretch of a value table that is linear between them and concave over all."""

@@ -81,6 +81,7 @@ class MilpPolicy:
     verified: int = field(default=0, init=False)
     mismatches: int = field(default=0, init=False)
     _terms: dict[str, milp.Job] = field(default_factory=dict, init=False, repr=False, metadata=NOT_KEPT)
+    _steady: dict[str, range] = field(default_factory=dict, init=False, repr=False, metadata=NOT_KEPT)
     _learned: dict[str, OnlineCurve] = field(default_factory=dict, init=False, repr=False)
     _seen_ns: int = field(default=0, init=False, repr=False)
     _advisor: Advisor = field(init=False, repr=False)
@@ -141,10 +142,16 @@ class MilpPolicy:
         """The jobs in play with their curves and weights; unchanged jobs are the objects of the last decision."""
         if self.curves != "known":
             self._terms.clear()
-        if self.objective.factors or self.deadline_boost > 1.0:
-            return tuple([self._weighted(view, state.time_ns) for view in state.jobs])
         known = list(map(self._terms.get, state.positions))
-        return tuple([term or self._term(state.jobs[position].job) for position, term in enumerate(known)])
+        if self.objective.factors or self.deadline_boost > 1.0:
+            now_ns = state.time_ns
+            return tuple(
+                [
+                    term if term and now_ns in self._steady[term.name] else self._weighted(state.jobs[place], now_ns)
+                    for place, term in enumerate(known)
+                ]
+            )
+        return tuple([term or self._term(state.jobs[place].job) for place, term in enumerate(known)])
 
     def _term(self, job: Job) -> milp.Job:
         curve = self.objective.curve(job) if self.curves == "known" else self._believed(job)
@@ -153,21 +160,25 @@ class MilpPolicy:
         return term
 
     def _weighted(self, view: JobView, now_ns: int) -> milp.Job:
-        """A job at its present weight. An unchanged job keeps its terms, and thereby its class."""
+        """A job at its present weight, and for how long it is that. An unchanged job keeps its terms, and its class."""
         job = view.job
         term = self._terms.get(job.name) or self._term(job)
-        weight = job.weight
+        weight, steady_s = job.weight, 0.0
         if self.deadline_boost > 1.0:
             weight = deadline_weight(job, now_ns, horizon_s=self.deadline_horizon_s, boost=self.deadline_boost)
         if self.objective.factors:
-            weight *= self.objective.factor(self._standing(view, now_ns))
+            standing = self._standing(view, now_ns)
+            weight *= self.objective.factor(standing)
+            if self.deadline_boost == 1.0:
+                steady_s = self.objective.steady_s(standing.age_s)
+        self._steady[job.name] = range(now_ns, now_ns + round(steady_s * SECOND_NS))
         if weight != term.weight:
             term = self._terms[job.name] = replace(term, weight=weight)
         return term
 
     def _standing(self, view: JobView, now_ns: int) -> Standing:
         left, age_s = 1.0, 0.0
-        if self.objective.uses_age:
+        if self.objective.ageing_h:
             age_s = (now_ns - view.job.tsub_ns) / SECOND_NS
         if self.objective.uses_left:
             left = view.remaining / view.job.pmax if self.remaining == "known" else _predicted_left(view)

@@ -78,9 +78,27 @@ def test_ageing_adds_a_weight_for_each_span_of_age_in_steps_up_to_its_cap(hours:
 
 def test_factors_multiply_and_the_text_names_all() -> None:
     made = Objective.of(" srpt:0.10 + ageing:24")
-    assert (made.text, made.uses_left, made.uses_age) == ("own+srpt:0.1+ageing:24:2", True, True)
+    assert (made.text, made.uses_left, made.ageing_h) == ("own+srpt:0.1+ageing:24:2", True, 24.0)
     assert made.factor(Standing(0.5, 86_400.0)) == pytest.approx(2**0.1 * 2)
     assert Objective.of("efficiency").factor(Standing(0.5, 86_400.0)) == 1.0
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1), st.sampled_from(["ageing:60:2", "ageing:1:1", "ageing:0.3:9"]))
+def test_factors_stay_as_they_are_for_as_long_as_is_said(age_s: float, part: float, text: str) -> None:
+    objective = Objective.of(text)
+    later = Standing(age_s=age_s + part * objective.steady_s(age_s))
+    assert objective.factor(later) == objective.factor(Standing(age_s=age_s))
+    assert objective.steady_s(0.0) == objective.ageing_h * 225 - 1
+    assert Objective.of(text + "+srpt:1").steady_s(age_s) == 0
+
+
+def test_weights_are_those_of_the_instant_whatever_was_decided_before() -> None:
+    policy = MilpPolicy(60.0, SolverOptions("exact"), objective=Objective.of("throughput+ageing:1:3"))
+    views = (JobView(job("a"), 0, 0.0), JobView(replace(job("b"), tsub_ns=1000 * SECOND), 0, 0.0))
+    for second in [1000, 1001, 1224, 1225, 1226, 5000, 20_000, 1000, 1225]:
+        given = policy.problem(State(second * SECOND, 4, views)).jobs
+        ages = [Standing(age_s=second - view.job.tsub_ns / SECOND) for view in views]
+        assert [posed.weight for posed in given] == [policy.objective.factor(age) for age in ages]
 
 
 def test_who_has_little_left_wins_the_units_of_a_policy_that_sees_it() -> None:
