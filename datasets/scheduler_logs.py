@@ -48,8 +48,8 @@ def generate_log(
     Parameters
     ----------
     scheduler
-        `slurm` (as `sacct -P` prints it), `pbs` (an accounting file), `lsf` (lsb.acct), `sge` (an accounting file) or
-        `cobalt` (the job table of ALCF).
+        `slurm` (as `sacct -P` prints it), `pbs` (an accounting file), `lsf` (lsb.acct), `sge` (an accounting file),
+        `cobalt` (the job table of ALCF) or `flux` (what `flux jobs -o` prints).
     nodes
         Nodes of the machine, at least 2.
     days
@@ -160,12 +160,22 @@ def _cobalt(jobs: Iterable[_Job], nodes: int) -> list[str]:
     return lines
 
 
+def _flux(jobs: Iterable[_Job], nodes: int) -> list[str]:
+    """The jobs that run, then those that have ended, the latest first; a time that has not come is 0.0."""
+    lines = ["JOBID|NODELIST|T_RUN|T_INACTIVE"]
+    for job in sorted(jobs, key=lambda job: (job.runs, job.end_s, job.number), reverse=True):
+        end_s = 0 if job.runs else job.end_s
+        lines.append(f"f{job.number}|{_host_list(job.nodes, nodes)}|{job.start_s:.1f}|{end_s:.1f}")
+    return lines
+
+
 WRITERS: dict[str, Callable[[Iterable[_Job], int], list[str]]] = {
     "slurm": _slurm,
     "pbs": _pbs,
     "lsf": _lsf,
     "sge": _sge,
     "cobalt": _cobalt,
+    "flux": _flux,
 }
 """What writes the log of each scheduler, by the name that `ingest` has for its format."""
 

@@ -73,7 +73,7 @@ def job_table(
 
 
 @generate.command(cls=Command, name="log", short_help="A scheduler's log.")
-@click.argument("scheduler", type=OneOf(["slurm", "pbs", "lsf", "sge", "cobalt"]))
+@click.argument("scheduler", type=OneOf(["slurm", "pbs", "lsf", "sge", "cobalt", "flux"]))
 @click.option("--nodes", type=click.IntRange(min=2), default=64, show_default=True, help="Size of the machine.")
 @click.option("--days", type=Finite(min=0, min_open=True, max=366), default=3.0, show_default=True, help="Length.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same jobs.")
@@ -81,7 +81,8 @@ def job_table(
 def scheduler_log(scheduler: str, nodes: int, days: float, seed: int, output: str) -> None:
     """Make a log as SCHEDULER writes it, of a machine that is made up: to try `bft-replay ingest` on.
 
-    slurm is what `sacct -P` prints, pbs and sge are accounting files, lsf is lsb.acct, cobalt is ALCF's job table.
+    slurm is what `sacct -P` prints, pbs and sge are accounting files, lsf is lsb.acct, cobalt is ALCF's job table,
+    flux is what `flux jobs -o` prints.
     """
     from bft.datasets import generate_log
 

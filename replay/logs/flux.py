@@ -15,7 +15,7 @@ from bft.replay.logs.reading import Reading
 from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record, in_order
 from bft.replay.logs.times import MISSING, no_time
 
-COMMAND = 'flux jobs -A -c 0 --json, or -o "{id}|{nodelist}|{t_run}|{t_inactive}"'
+COMMAND = 'flux jobs -a -A -c 0 --json, or -o "{id}|{nodelist}|{t_run}|{t_inactive}"'
 # What flux jobs prints of a time that has not come, beside what other schedulers do.
 _NONE = MISSING | {"0.0", "0"}
 # Headers of the columns that are read, and the fields of --json that they show.

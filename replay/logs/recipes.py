@@ -98,11 +98,12 @@ bft-replay ingest sge accounting.xz --nodes nodes.txt -o trace.parquet
 # Flux. A user sees all jobs; times are seconds since 1970: no --tz is needed.
 # 1. Nodes of the machine, any user:
 flux resource list -no "{nodelist}" > nodes.txt
-# 2. Jobs: those that the instance still knows (-c 0: all of them). --json instead of -o works too.
-flux jobs -A -c 0 -o "{id}|{nodelist}|{t_run}|{t_inactive}" > jobs.txt
+# 2. Jobs that the instance still knows: -a also those that have ended, -A of all users, -c 0 all of them.
+#    --json instead of -o works too.
+flux jobs -a -A -c 0 -o "{id}|{nodelist}|{t_run}|{t_inactive}" > jobs.txt
 bft-replay ingest flux jobs.txt --nodes nodes.txt -o trace.parquet
-# Or the eventlogs of jobs, each followed by its R:
-#   for id in $(flux jobs -A -c 0 -no "{id}"); do flux job info $id eventlog; flux job info $id R; done > events.json
+# Or the eventlogs of jobs, each followed by its R; of other users' jobs only the owner of the instance reads them:
+#   for id in $(flux jobs -a -A -c 0 -no "{id}"); do flux job info $id eventlog; flux job info $id R; done > events.json
 """,
     "oar": """\
 # OAR. Any user; times are seconds since 1970: no --tz is needed.

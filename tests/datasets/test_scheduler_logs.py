@@ -24,7 +24,7 @@ def traced(scheduler: str, text: str, folder: Path, nodes: int, end: str) -> Nod
     return bft.ingest(file, scheduler, nodes=names, tz="UTC", begin="2024-03-04", end=end, allow_few=True)
 
 
-@pytest.mark.parametrize("scheduler", ["pbs", "lsf", "sge", "cobalt"])
+@pytest.mark.parametrize("scheduler", ["pbs", "lsf", "sge", "cobalt", "flux"])
 @given(nodes=st.integers(2, 20), days=st.floats(0.3, 1.5), seed=st.integers(0, 99))
 def test_all_schedulers_log_the_same_jobs(
     tmp_path_factory: pytest.TempPathFactory, scheduler: str, nodes: int, days: float, seed: int
