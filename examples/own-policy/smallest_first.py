@@ -18,8 +18,6 @@ class SmallestFirst:
         left = state.idle
         for position in sorted(range(len(state.jobs)), key=lambda p: (state.jobs[p].job.jmin, p)):
             job = state.jobs[position].job
-            fill = min(job.jmax, max(self.most, job.jmin), left)
-            if fill >= max(job.jmin, 1):
-                counts[position] = fill
-                left -= fill
+            counts[position] = job.at_most(min(max(self.most, job.jmin), left))
+            left -= counts[position]
         return Decision(tuple(counts))
