@@ -1,6 +1,6 @@
 """What an event costs the engine: with jobs that wait, jobs that run, units of the machine, and units that move.
 
-    python benchmarks/engine_cost.py [--events 3000] [--many 50000] [--floor]
+    python benchmarks/engine_cost.py [--events 3000] [--many 50000] [--only many] [--floor]
 
 Times are processor times, the least of three rounds in which all sizes take turns, so that their ratios mean something
 on a busy machine. The engine's own share is what remains without the time in which the policy was asked. `--floor` also
@@ -166,12 +166,15 @@ def waiting(events: int) -> None:
 
 
 def running(events: int) -> None:
-    """All run."""
-    makes = {
-        f"{count} running": (lambda count=count: replay_of(flickering(count, events), jobs(count + 10), Fifo()))
-        for count in (10, 100, 1_000)
-    }
-    table("Fifo: all but ten run", least(makes, events))
+    """All run: nothing changes, one job starts or is preempted at each event, or one is rescaled."""
+    for policy in (Keeps, Fifo, EqualShare):
+        makes = {
+            f"{count} running": (
+                lambda count=count, policy=policy: replay_of(flickering(count, events), jobs(count + 10), policy())
+            )
+            for count in (10, 100, 1_000)
+        }
+        table(f"{policy.__name__}: all but ten run", least(makes, events))
 
 
 def machine(events: int) -> None:
@@ -233,14 +236,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=3_000, help="events of each measurement")
     parser.add_argument("--many", type=int, default=50_000, help="events of the long replay; 0: none")
+    parser.add_argument("--only", choices=("waiting", "running", "machine", "memory", "many"), help="this part alone")
     parser.add_argument("--floor", action="store_true", help="also compare with the floor program")
     options = parser.parse_args()
-    waiting(options.events)
-    running(options.events)
-    machine(options.events)
-    memory()
-    if options.many:
-        many(options.many)
+    parts: dict[str, Callable[[], None]] = {
+        "waiting": lambda: waiting(options.events),
+        "running": lambda: running(options.events),
+        "machine": lambda: machine(options.events),
+        "memory": memory,
+        "many": lambda: many(options.many),
+    }
+    for name, part in parts.items():
+        if options.only in (None, name) and (name != "many" or options.many):
+            part()
     if options.floor:
         import floor
 

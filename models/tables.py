@@ -12,7 +12,7 @@ import sys
 import tarfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, Self, TypeAlias, cast
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+# Rows of a Parquet file that are written together: those that Arrow takes where nobody says.
+ROW_GROUP: Final = 1024 * 1024
 # Keys by which pandas and Arrow describe columns to themselves, in the metadata of a Parquet file.
 _OWN_METADATA: Final = frozenset({b"pandas", b"ARROW:schema", b"PANDAS_ATTRS"})
 _HEAD: Final = 512
@@ -544,8 +546,31 @@ def write_parquet(frame: pd.DataFrame, path: Path, metadata: dict[str, str] | No
     ...     read_table(Path(folder, "table.parquet"))["units"].tolist()
     [1, 2]
     """
+    write_parquet_parts([frame], path, metadata)
+
+
+def write_parquet_parts(frames: Iterable[pd.DataFrame], path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write one table that comes as frames of `ROW_GROUP` rows, the last one fewer: the same bytes as of one frame.
+
+    Parameters
+    ----------
+    frames
+        At least one; of the same columns.
+    path
+        The file.
+    metadata
+        What the file says of itself.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(metadata or {})
-    pq.write_table(table, path, compression="zstd")
+    writer = None
+    try:
+        for frame in frames:
+            table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(metadata or {})
+            if writer is None:
+                writer = pq.ParquetWriter(path, table.schema, compression="zstd")
+            writer.write_table(table, ROW_GROUP)
+    finally:
+        if writer is not None:
+            writer.close()

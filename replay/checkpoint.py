@@ -1,13 +1,15 @@
 """The state of a replay under way, on disk: a killed replay goes on where it was, with the same result.
 
 JSON, not a pickle: reading it runs nothing, and Python's floats come back to the bit. A file is a sequence of parts of
-two lines each: a header with format, run, and the SHA-256 of the part and of all before it; then the state, and the
-rows by which the history has grown since the part before. What is on disk is not written again: a save adds a part.
-When superseded states have come to outweigh the rest, the file is replaced by one of a single part.
+two lines each: a header with format, run, and the SHA-256 of the part and of all before it; then what has changed in
+the state, and the rows by which the history has grown, since the part before (the first one has the whole state). What
+is on disk is not written again: a save adds a part. When changes have come to outweigh the rest, the file is replaced
+by one of a single part.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import logging
@@ -20,13 +22,14 @@ from uuid import uuid4
 
 from bft.models import InputError
 from bft.replay.engine.loop import Replay
+from bft.replay.engine.memory import difference, patched
 from bft.replay.results.run_directory import DRAFT, hidden
 
 logger = logging.getLogger(__name__)
 
 FORMAT = "bft-replay checkpoint"
-FORMAT_VERSION = 6
-# Bytes of superseded states that a file may always hold.
+FORMAT_VERSION = 7
+# Bytes of changes that a file may always hold.
 SPARE_BYTES = 1_000_000
 
 
@@ -60,10 +63,11 @@ class Checkpoint:
         self._key = hashlib.sha256(text.encode()).hexdigest()
         self._saved = time.monotonic()
         self.torn = False
-        # What is on file: bytes and parts, the last one's seal, rows by table, and bytes of superseded states.
-        self._end = self._parts = self._superseded = self._state_bytes = 0
+        # What is on file: bytes, those of changes, and parts; the last one's seal; rows by table, and the state.
+        self._end = self._changes = self._parts = 0
         self._seal = ""
         self._rows: dict[str, int] = {}
+        self._state: Any = None
 
     def resume(self, replay: Replay) -> bool:
         """Bring `replay` to the state on file; False when there is none.
@@ -82,11 +86,14 @@ class Checkpoint:
         parts = self._read(content)
         try:
             history: dict[str, dict[str, list[Any]]] = parts[0]["history"]
+            self._state = parts[0]["state"]
             for part in parts[1:]:
                 for name, table in part["history"].items():
                     for column, rows in table.items():
                         history[name][column] += rows
-            replay.restore({**parts[-1]["state"], "history": history})
+                if part["changes"] is not None:
+                    self._state = patched(self._state, part["changes"])
+            replay.restore({**copy.deepcopy(self._state), "history": history})
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             what = f"does not fit the version that reads it ({type(error).__name__}: {error})"
             raise InputError(what, file=self.path, hint="remove it to begin anew") from error
@@ -104,7 +111,7 @@ class Checkpoint:
                 self.torn = True
                 break
             parts.append(json.loads(body))
-        self._superseded = self._end  # nearly all of it: the next save makes the file anew if that is much
+        self._changes = self._end  # nearly all of it: the next save makes the file anew if that is much
         return parts
 
     def _body(self, content: bytes) -> bytes | None:
@@ -152,11 +159,12 @@ class Checkpoint:
         InputError
             When it cannot be written; the file is then as it was.
         """
-        anew = not self._parts or self._superseded > SPARE_BYTES + self._end // 2
+        anew = not self._parts or self._changes > SPARE_BYTES + self._end // 2
         rows, before = ({}, "") if anew else (self._rows, self._seal)
         history = {name: table.since(rows.get(name, 0)) for name, table in replay.history.items()}
-        state = json.dumps(replay.state(history=False), default=_plain)
-        body = f'{{"history": {json.dumps(history)}, "state": {state}}}\n'.encode()
+        state = json.loads(json.dumps(replay.state(history=False), default=_plain))
+        changes = json.dumps(state if anew else difference(self._state, state))
+        body = f'{{"history": {json.dumps(history)}, "{"state" if anew else "changes"}": {changes}}}\n'.encode()
         sealed = seal(self._key, before, body)
         header = {"format": FORMAT, "version": FORMAT_VERSION, "key": self._key, "sha256": sealed}
         part = json.dumps(header).encode() + b"\n" + body
@@ -169,8 +177,8 @@ class Checkpoint:
             raise InputError(f"the checkpoint cannot be written: {error.strerror}", file=self.path) from error
         self._end = len(part) if anew else self._end + len(part)
         self._parts = 1 if anew else self._parts + 1
-        self._superseded = 0 if anew else self._superseded + self._state_bytes
-        self._state_bytes, self._seal = len(state), sealed
+        self._changes = 0 if anew else self._changes + len(changes)
+        self._state, self._seal = state, sealed
         self._rows = {name: len(table) for name, table in replay.history.items()}
         self._saved = time.monotonic()
         logger.info("checkpoint written: %s, %d bytes", self.path, self._end)

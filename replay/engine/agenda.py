@@ -21,35 +21,49 @@ class Agenda:
     Parameters
     ----------
     active
-        The jobs that hold units, by position in the table; maintained by the caller.
+        The jobs that hold units, by position in the table; kept by whoever made it.
+
+    Attributes
+    ----------
+    from_ns
+        Nothing is due before.
     """
 
     def __init__(self, active: Mapping[int, Running]) -> None:
         self._active = active
         self._heap: list[Entry] = []
+        self.from_ns = NEVER
         self._early_ns = 0  # no job finishes by rounding (see `Running.due_ns`) longer than this before its time
 
     def put(self, running: Running) -> None:
-        """Add the next events of a job."""
-        if running.finish_ns != NEVER:
-            self._early_ns = max(self._early_ns, running.finish_ns - running.due_ns)
-            heappush(self._heap, (running.finish_ns, FINISH, running.turn, running.index))
+        """Note what a job now says."""
+        heap, finish_ns, due_ns = self._heap, running.finish_ns, running.due_ns
+        if finish_ns != NEVER:
+            if finish_ns - due_ns > self._early_ns:
+                self._early_ns = finish_ns - due_ns
+            if due_ns < self.from_ns:
+                self.from_ns = due_ns
+            heappush(heap, (finish_ns, FINISH, running.turn, running.index))
         if running.ask_ns != NEVER:
-            heappush(self._heap, (running.ask_ns, ASK, running.turn, running.index))
-        if len(self._heap) > 64 + 4 * len(self._active):
+            self.from_ns = min(self.from_ns, running.ask_ns)
+            heappush(heap, (running.ask_ns, ASK, running.turn, running.index))
+        if len(heap) > 64 + 4 * len(self._active):
             self._heap = [entry for entry in set(self._heap) if self._holds(entry)]
             heapify(self._heap)
 
     def next(self) -> int:
         """The next instant, NEVER where there is none."""
-        while self._heap and not self._holds(self._heap[0]):
-            heappop(self._heap)
-        return self._heap[0][0] if self._heap else NEVER
+        heap, active = self._heap, self._active
+        while heap:
+            instant, kind, _, index = heap[0]
+            running = active.get(index)
+            if running is not None and instant == (running.finish_ns if kind == FINISH else running.ask_ns):
+                return instant
+            heappop(heap)
+        return NEVER
 
     def due(self, now: int) -> tuple[list[Running], list[Running]]:
-        """Remove the jobs that finish now, and those whose rate must be computed again; both in order of admission."""
-        if not self._heap or self._heap[0][0] > now + self._early_ns:
-            return [], []
+        """Take out the jobs that finish now, and the others that are to be asked, both in order of admission."""
         finished: dict[int, Running] = {}
         asked: dict[int, Running] = {}
         later: list[Entry] = []
@@ -66,6 +80,7 @@ class Agenda:
                 later.append(entry)
         for entry in later:
             heappush(self._heap, entry)
+        self.from_ns = self._heap[0][0] - self._early_ns if self._heap else NEVER
         return [finished[turn] for turn in sorted(finished)], [
             asked[turn] for turn in sorted(asked) if turn not in finished
         ]

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bft.replay.engine.columns import Columns
+from bft.replay.engine.columns import ROWS, Columns
 from bft.replay.engine.memory import NOT_KEPT
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -40,12 +40,23 @@ class Course:
         """The recorded history, which only grows."""
         return {"spans": self._spans, "stalls": self._stalls}
 
-    def went(self, begin: int, end: int, work: float, rate: float, stalls: Sequence[Stall]) -> None:
-        """From `begin` to `end`, with `work` samples done before, jobs ran at `rate` samples/s minus stalls."""
-        for until, lacking in stalls:
-            self._stalls.append((len(self._spans), until, lacking))
+    def went(self, begin: int, end: int, work: float, rate: float, stalls: Sequence[Stall]) -> int:
+        """From `begin` to `end`, `work` samples having been done before, jobs went at `rate` samples/s less stalls.
+
+        Returns
+        -------
+        int
+            Spans that wait to be put into columns.
+        """
+        if stalls:
+            span = len(self._spans)
+            for until, lacking in stalls:
+                self._stalls.append((span, until, lacking))
+            if len(self._stalls.latest) >= ROWS:
+                self._stalls.settle()
         self._spans.append((begin, work, rate))
         self.end = end
+        return len(self._spans.latest)
 
     def closed(self, end: int, work: float) -> None:
         """The replay ended at `end` with this much work done."""

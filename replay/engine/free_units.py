@@ -37,7 +37,8 @@ class FreeUnits:
 
     def add(self, unit: int, since: int) -> None:
         """Add a unit that has been idle since event number `since`."""
-        self.discard(unit)
+        if self._key[unit] is not None:
+            self.discard(unit)
         key = self._key[unit] = since * self.modulus + unit
         insort(self._line, key)
 

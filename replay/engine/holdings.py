@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from bft.replay.engine.free_units import FreeUnits
+from bft.replay.engine.memory import NOT_KEPT, kept, remember
 from bft.replay.engine.places import Places
 from bft.replay.engine.rooms import Rooms
 
@@ -13,6 +15,7 @@ NOBODY = -1  # first holder of a free unit
 BUSY = -2  # of a unit that is not idle
 
 
+@dataclass(eq=False)
 class Holdings:
     """The idle units of a machine and their holders, by number of unit and of job.
 
@@ -29,48 +32,40 @@ class Holdings:
         Idle units, and how many of them are held.
     """
 
-    def __init__(self, units: int, units_per_node: int = 1) -> None:
-        self.idle = self.used = 0
-        self.units_per_node = units_per_node
-        self._first = [BUSY] * units
-        self._second: dict[int, int] = {}  # only units that two jobs hold
-        self._since = [0] * units  # event at which a unit turned idle
-        self._clear()
+    units: InitVar[int]
+    units_per_node: int = field(default=1, metadata=NOT_KEPT)
+    idle: int = field(default=0, init=False)
+    used: int = field(default=0, init=False)
+    _first: list[int] = field(init=False)
+    _second: dict[int, int] = field(default_factory=dict, init=False)  # only units that two jobs hold
+    _since: list[int] = field(init=False)  # event at which a unit turned idle
+    # What follows from these.
+    _free: FreeUnits | Rooms = field(init=False, metadata=NOT_KEPT)
+    _idle_on: list[int] = field(init=False, metadata=NOT_KEPT)
 
-    def _clear(self) -> None:
-        """A machine without idle units."""
-        self._line = FreeUnits(len(self) if self.units_per_node == 1 else 0)
-        self._rooms = Rooms(self.units_per_node)
-        self._idle_on = [0] * (len(self) // self.units_per_node)
+    def __post_init__(self, units: int) -> None:
+        self._first, self._since = [BUSY] * units, [0] * units
+        self._sort_in()
 
-    def state(self) -> dict[str, Any]:
-        """The complete state, for a checkpoint."""
-        return {"first": self._first, "second": list(self._second.items()), "since": self._since}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore `state`."""
-        self._first, self._since = list(state["first"]), list(state["since"])
-        self._second = dict(state["second"])
-        self._clear()
+    def _sort_in(self) -> None:
+        """Find out which units are free, and how many of each node are idle."""
+        per = self.units_per_node
+        self._free = FreeUnits(len(self)) if per == 1 else Rooms(per)
+        self._idle_on = [0] * (len(self) // per)
         for unit, holder in enumerate(self._first):
             if holder == NOBODY:
-                self._free_again(unit)
+                self._free.add(unit, self._since[unit])
             if holder != BUSY:
-                self._idle_on[unit // self.units_per_node] += 1
-        self.idle = sum(self._idle_on)
-        self.used = sum(holder >= 0 for holder in self._first)
+                self._idle_on[unit // per] += 1
 
-    def _free_again(self, unit: int) -> None:
-        if self.units_per_node == 1:
-            self._line.add(unit, self._since[unit])
-        else:
-            self._rooms.add(unit)
+    def state(self) -> dict[str, Any]:
+        """All there is to know, for a checkpoint."""
+        return kept(self)
 
-    def _free_no_more(self, unit: int) -> None:
-        if self.units_per_node == 1:
-            self._line.discard(unit)
-        else:
-            self._rooms.discard(unit)
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Become what `state` says."""
+        remember(self, state)
+        self._sort_in()
 
     @property
     def free(self) -> int:
@@ -96,13 +91,25 @@ class Holdings:
         """Whether a unit is idle, held by jobs or not."""
         return self._first[unit] != BUSY
 
+    def all_idle(self, units: Iterable[int]) -> bool:
+        """Whether they are units of the machine and idle, held by jobs or not."""
+        first = self._first
+        for unit in units:  # noqa: SIM110  # a generator takes longer for few units
+            if not 0 <= unit < len(first) or first[unit] == BUSY:
+                return False
+        return True
+
+    def count(self, unit: int) -> int:
+        """How many jobs hold a unit."""
+        return (self._first[unit] >= 0) + (unit in self._second)
+
     def idle_by_node(self) -> list[int]:
         """How many units of each node are idle, held by jobs or not."""
         return self._idle_on.copy()
 
     def places(self) -> Places:
-        """A copy of the free units, to be handed out tentatively; nothing here changes."""
-        return Places(self._line if self.units_per_node == 1 else self._rooms, self.units_per_node)
+        """The free units, to be handed out on paper: nothing here changes by it."""
+        return Places(self._free, self.units_per_node)
 
     def join(self, units: Iterable[int], event: int) -> None:
         """Units turn idle."""
@@ -112,7 +119,7 @@ class Holdings:
                 self._idle_on[unit // self.units_per_node] += 1
             self._first[unit] = NOBODY
             self._since[unit] = event
-            self._free_again(unit)
+            self._free.add(unit, event)
 
     def take_back(self, units: Sequence[int]) -> dict[int, set[int]]:
         """Units are no longer idle; return the units that each job loses."""
@@ -123,7 +130,7 @@ class Holdings:
             first[unit] = BUSY
             self._idle_on[unit // self.units_per_node] -= 1
             if holder == NOBODY:
-                self._free_no_more(unit)
+                self._free.discard(unit)
                 continue
             self.used -= 1
             lost.setdefault(holder, set()).add(unit)
@@ -140,7 +147,7 @@ class Holdings:
             if second is None:
                 first[unit] = NOBODY
                 self.used -= 1
-                self._free_again(unit)
+                self._free.add(unit, self._since[unit])
             elif first[unit] == job:
                 first[unit] = second
 
@@ -149,12 +156,13 @@ class Holdings:
 
         The units idle longest come first; on nodes with several units, those near each other and near `near`.
         """
-        if self.units_per_node == 1:
-            return [self._line.take() for _ in range(count)]
-        if count > self.free:
-            raise IndexError(f"{count} units wanted of {self.free} free ones")
-        nodes = self._rooms.scattered(count, near) if count else []
-        return [unit for node, of in nodes for unit in self._rooms.take(node, of)]
+        free = self._free
+        if isinstance(free, FreeUnits):
+            return [free.take() for _ in range(count)]
+        if count > len(free):
+            raise IndexError(f"{count} units wanted of {len(free)} free ones")
+        nodes = free.scattered(count, near) if count else []
+        return [unit for node, of in nodes for unit in free.take(node, of)]
 
     def newest(self, held: Sequence[int], count: int) -> list[int]:
         """Which of a job's units (oldest first) to release: the newest, on the nodes where it has the fewest units."""
@@ -173,6 +181,6 @@ class Holdings:
             if first[unit] < 0:
                 first[unit] = job
                 self.used += 1
-                self._free_no_more(unit)
+                self._free.discard(unit)
             else:
                 self._second[unit] = job

@@ -28,65 +28,51 @@ class InPlay:
         Those of them that hold a number of units on which they do not run.
     sized
         Those that run on some sizes only.
-    held, twice
-        Units that they hold, and how many of these have two holders.
-    rate
-        Samples/s of all of them while not stalled.
+    held
+        Units that they hold, those that two of them hold counted twice.
+    counts
+        Units that each holds, by position.
+    shared
+        Units that they share, counted for both of two.
+    rates
+        Samples/s that they do while not stalled.
     """
 
     def __init__(self) -> None:
-        self._line: list[Running] = []
+        self.line: list[Running] = []
         self._turns: list[int] = []
         self._by_index: dict[int, Running] = {}
         self._numbers: IntArray = np.zeros((3, 16), dtype=np.int64)  # units held, fewest and most, by position
+        self._held = self._numbers[HELD].data  # written to as Python's numbers: several times as fast
+        self.counts = self._numbers[HELD, :0]
         # What policies look at, kept until it changes.
-        self._copies: dict[int, IntArray] = {}
+        self._copies: list[IntArray | None] = [None, None, None]
         self._running: tuple[int, ...] | None = None
         self._positions: dict[str, int] | None = None
-        self._rate = ExactSum()
-        self._shared = 0
+        self.rates = ExactSum()
+        self.shared = 0
         self.active: dict[int, Running] = {}
         self.short: dict[int, Running] = {}
         self.sized: dict[int, Running] = {}
         self.held = 0
 
     def __len__(self) -> int:
-        return len(self._line)
+        return len(self.line)
 
     def __iter__(self) -> Iterator[Running]:
-        return iter(self._line)
+        return iter(self.line)
 
     def __getitem__(self, position: int) -> Running:
-        return self._line[position]
+        return self.line[position]
 
     def __contains__(self, running: Running) -> bool:
         return running.index in self._by_index
 
-    @property
-    def rate(self) -> float:
-        """The correctly rounded sum of their rates."""
-        return self._rate.value
-
-    @property
-    def twice(self) -> int:
-        """Units with two holders."""
-        return self._shared // 2
-
-    @property
-    def sharing(self) -> bool:
-        """Whether any job has a partner."""
-        return self._shared > 0
-
-    @property
-    def counts(self) -> IntArray:
-        """Units that each holds, by position."""
-        return self._numbers[HELD, : len(self._line)]
-
     def copy(self, row: int) -> IntArray:
-        """Units per job: held (HELD), fewest (LEAST, at least 1) or most (MOST) on which it runs; read-only."""
-        copy = self._copies.get(row)
+        """Units that each holds (HELD), or fewest (LEAST, at least 1) or most (MOST) on which each runs: read-only."""
+        copy = self._copies[row]
         if copy is None:
-            copy = self._copies[row] = self._numbers[row, : len(self._line)].copy()
+            copy = self._copies[row] = self._numbers[row, : len(self.line)].copy()
             copy.setflags(write=False)
         return copy
 
@@ -105,21 +91,22 @@ class InPlay:
     def positions(self) -> Mapping[str, int]:
         """Position by name; rebuilt after a job has come or gone."""
         if self._positions is None:
-            self._positions = {running.job.name: position for position, running in enumerate(self._line)}
+            self._positions = {running.job.name: position for position, running in enumerate(self.line)}
         return self._positions
 
     def of(self, indices: Iterable[int]) -> list[Running]:
-        """The jobs in play among these positions of the table, in order of admission."""
-        members = [self._by_index[index] for index in set(indices) if index in self._by_index]
-        return sorted(members, key=lambda running: running.turn)
+        """Those at these distinct positions of the table, in order of admission; who is not in play is left out."""
+        found = [self._by_index[index] for index in indices if index in self._by_index]
+        return sorted(found, key=lambda running: running.turn) if len(found) > 1 else found
 
     def add(self, running: Running) -> None:
         """A job is admitted, after all others."""
-        position = len(self._line)
+        position = len(self.line)
         if position == self._numbers.shape[1]:
             self._numbers = np.concatenate([self._numbers, np.zeros_like(self._numbers)], axis=1)
+            self._held = self._numbers[HELD].data
         self._numbers[:, position] = len(running.units), max(running.job.jmin, 1), running.job.jmax
-        self._line.append(running)
+        self.line.append(running)
         self._turns.append(running.turn)
         self._by_index[running.index] = running
         if running.job.sizes is not None:
@@ -127,15 +114,16 @@ class InPlay:
         self._come_or_gone()
 
     def remove(self, running: Running) -> None:
-        """A job without units leaves the jobs in play."""
-        position, last = self.position(running), len(self._line) - 1
-        del self._line[position], self._turns[position], self._by_index[running.index]
+        """A job that holds no units any more leaves the play."""
+        position, last = self.position(running), len(self.line) - 1
+        del self.line[position], self._turns[position], self._by_index[running.index]
         self._numbers[:, position:last] = self._numbers[:, position + 1 : last + 1]
         self.sized.pop(running.index, None)
         self._come_or_gone()
 
     def _come_or_gone(self) -> None:
-        self._copies.clear()
+        self._copies[:] = (None, None, None)
+        self.counts = self._numbers[HELD, : len(self.line)]
         self._positions = self._running = None
 
     def hold(self, running: Running, units: list[int]) -> None:
@@ -143,46 +131,39 @@ class InPlay:
         count, before = len(units), len(running.units)
         running.units, running.waiting_view = units, None
         self.held += count - before
-        self._numbers[HELD, self.position(running)] = count
-        self._copies.pop(HELD, None)
-        if not (count and before):
+        self._held[bisect_left(self._turns, running.turn)] = count
+        self._copies[HELD] = None
+        if not before:
+            self.active[running.index] = running
             self._running = None
-        self._sort_in(running)
+        elif not count:
+            del self.active[running.index]
+            self._running = None
+        if self.short or self.sized or 0 < count < running.job.jmin:
+            self._note_short(running)
 
-    def _sort_in(self, running: Running) -> None:
-        """Record whether a job holds units, and whether they are enough to run."""
-        index, count = running.index, len(running.units)
-        if count:
-            self.active[index] = running
-        else:
-            self.active.pop(index, None)
-        job = running.job
+    def _note_short(self, running: Running) -> None:
+        """Note whether a job holds a number of units on which it does not run."""
+        job, count = running.job, len(running.units)
         if 0 < count < job.jmin or (job.sizes is not None and count and not job.runs_on(count)):
-            self.short[index] = running
-        elif self.short:
-            self.short.pop(index, None)
-
-    def go(self, running: Running, rate: float, now: int) -> None:
-        """The rate of a job changes."""
-        if rate != running.rate:
-            if running.rate:
-                self._rate.add(-running.rate)
-            if rate:
-                self._rate.add(rate)
-        running.set_rate(rate, now)
+            self.short[running.index] = running
+        else:
+            self.short.pop(running.index, None)
 
     def share(self, running: Running, partners: dict[int, int]) -> None:
-        """A job shares this many units with each of these jobs."""
-        self._shared += sum(partners.values()) - sum(running.partners.values())
+        """A job shares so many units with each of these."""
+        self.shared += sum(partners.values()) - sum(running.partners.values())
         running.partners = partners
 
     def restored(self, running: Running) -> None:
         """Restore a job in play."""
         self.add(running)
         self.held += len(running.units)
-        self._sort_in(running)
-        self._rate.add(running.rate)
-        self._shared += sum(running.partners.values())
+        if running.units:
+            self.active[running.index] = running
+            self._note_short(running)
+        self.rates.add(running.rate)
+        self.shared += sum(running.partners.values())
 
 
 class Window(Jobs):
@@ -192,9 +173,10 @@ class Window(Jobs):
     anything.
     """
 
-    def __init__(self, in_play: InPlay, now: int, *, clairvoyant: bool, used: int) -> None:
+    _kept: Jobs | None = None
+
+    def __init__(self, in_play: InPlay, now: int, clairvoyant: bool, used: int) -> None:
         self._in_play, self._now, self._clairvoyant, self._used = in_play, now, clairvoyant, used
-        self._kept: Jobs | None = None
         self._seen: dict[int, JobView] = {}  # of running jobs, by position in the table
 
     def keep(self) -> None:

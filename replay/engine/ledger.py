@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_type_hints
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from bft.milp import Solution
 from bft.models import Job, JobTable
-from bft.replay.engine.columns import Columns
+from bft.replay.engine.columns import ROWS, Columns
 from bft.replay.engine.course import Course, Stall
 from bft.replay.engine.memory import NOT_KEPT, kept, remember
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
@@ -34,16 +34,12 @@ Loss = Literal["preemption", "rescale", "stall", "start stall", "start", "restar
 """The kinds of losses. A `start stall` is the stall of a job without units before, a `move` goes to other units."""
 _BOOK_OF: dict[str, str] = {**{book: book for book in BOOKS}, "start stall": "stall", "move": "restart"}
 _PRICE_OF_RESCALES = frozenset({"rescale", "stall", "move"})
+# Of each kind: its book, that of a job's account, and whether it is a price of rescales.
+_BOOKED = {kind: (book, f"lost_to_{book}", kind in _PRICE_OF_RESCALES) for kind, book in _BOOK_OF.items()}
 
 
-class Standing(NamedTuple):
-    """The state after a decision: units idle and used, jobs in play and running, and their samples/s."""
-
-    idle: int
-    used: int
-    jobs: int
-    running: int
-    rate: float
+Standing = tuple[int, int, int, int, float]
+"""How a replay stands at a decision: units idle and used, jobs in play and running, and samples/s that these do."""
 
 
 class Step(NamedTuple):
@@ -119,10 +115,10 @@ class _Since:
     start: float = 0.0
     restart: float = 0.0
 
-    @property
-    def net(self) -> float:
-        """Work gained minus work lost."""
-        return self.gained - self.rescale - self.preemption - self.stall - self.start - self.restart
+    def begin(self) -> None:
+        """Count from 0 again: cheaper than a new one at each step."""
+        self.joined = self.left = self.preempted = self.rescaled = 0
+        self.gained = self.rescale = self.preemption = self.stall = self.start = self.restart = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +137,7 @@ class Outcome:
     steps
         One row per decision and one at the end; columns STEP_COLUMNS.
     allocations
-        The holders of units over time: job (position), first_unit, last_unit, start_ns, end_ns.
+        Who held which units when: job (position), first_unit, last_unit (int32), start_ns, end_ns (int64).
     idle_unit_seconds, used_unit_seconds
         Units offered and units held, integrated over the window.
     extra_gain, paid
@@ -283,17 +279,18 @@ class Ledger:
         return own | self.course.history
 
     def state(self) -> dict[str, Any]:
-        """The state for a checkpoint, without the history."""
-        accounts = {position: kept(record) for position, record in enumerate(self.records) if record.starts}
-        columns = list(kept(JobRecord(self.records[0].job))) if self.records else []
-        rows = [[position, *account.values()] for position, account in accounts.items()]
+        """What a checkpoint keeps beside the history."""
+        accounts = [kept(record) if record.starts else None for record in self.records]
+        columns = next((list(account) for account in accounts if account), [])
+        rows = [account and list(account.values()) for account in accounts]
         return {**kept(self), "columns": columns, "records": rows, "course": kept(self.course)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
         remember(self, state)
-        for position, *values in state["records"]:
-            remember(self.records[position], dict(zip(state["columns"], values, strict=True)))
+        for record, values in zip(self.records, state["records"], strict=True):
+            if values is not None:
+                remember(record, dict(zip(state["columns"], values, strict=True)))
         remember(self.course, state["course"])
 
     # --- called by the engine -------------------------------------------------------------------------------------
@@ -304,26 +301,31 @@ class Ledger:
         `stalls`: until when stalled jobs make no progress, and how much of that rate each lacks.
         """
         seconds = (end - begin) / SECOND_NS
-        self.course.went(begin, end, self.work, rate, stalls)
-        self._done(rate * seconds)
-        if begin >= self._window_ns:  # the window begins at an instant of the replay
+        done = self._gained - self._lost
+        work = rate * seconds
+        self._since.gained += work
+        self._gained += work
+        if begin >= self._window_ns:  # which begins with an instant of the replay
             self._idle_unit_seconds += idle * seconds
             self._used_unit_seconds += used * seconds
         self._risen_s += seconds
+        if self.course.went(begin, end, done, rate, stalls) >= ROWS:
+            for table in self.history.values():
+                table.settle()
 
     def corrected(self, record: JobRecord, work: float) -> None:
         """Correct the work of a job relative to its rate."""
         record.gained += work
-        self._done(work)
+        self._since.gained += work
+        self._gained += work
 
     def lost(self, record: JobRecord, work: float, kind: str) -> None:
         """A job has lost work; `kind` is one of `Loss`."""
-        book = _BOOK_OF[kind]
-        name = f"lost_to_{book}"
-        setattr(record, name, getattr(record, name) + work)
+        book, account, price = _BOOKED[kind]
+        setattr(record, account, getattr(record, account) + work)
         setattr(self._since, book, getattr(self._since, book) + work)
         self._lost += work
-        if kind in _PRICE_OF_RESCALES:
+        if price:
             self._paid += work
 
     def changed(self, joined: int, left: int) -> None:
@@ -356,27 +358,33 @@ class Ledger:
         """The policy was called, and took this long (wall time) to answer."""
         self._seconds.append((seconds,))
 
-    def granted(self, job: int, units: list[int], now: int) -> None:
-        """A job got units."""
-        self._granted_at.setdefault(job, {}).update(dict.fromkeys(units, now))
+    def granted(self, job: int, units: Iterable[int], now: int) -> None:
+        """Units have gone to a job."""
+        since = self._granted_at.setdefault(job, {})
+        for unit in units:
+            since[unit] = now
 
     def released(self, job: int, units: Collection[int], now: int) -> None:
         """A job has released or lost units."""
         if not units:
             return
-        since = self._granted_at[job]
-        each = sorted([(since.pop(unit), unit) for unit in units])
+        since, held = self._granted_at[job], self._held
+        each = [(since.pop(unit), unit) for unit in units]
+        if len(each) > 1:
+            each.sort()
         start, first = each[0]
-        last = first - 1
-        for begun, unit in each:
+        last = first
+        for begun, unit in each[1:]:
             if begun != start or unit != last + 1:
-                self._held.append((job, first, last, start, now))
+                held.append((job, first, last, start, now))
                 start, first = begun, unit
             last = unit
-        self._held.append((job, first, last, start, now))
+        held.append((job, first, last, start, now))
+        if len(held.latest) >= ROWS:
+            held.settle()
 
     def decided(
-        self, now: int, stands: Standing, rise: float, *, solution: Solution | None = None, status: str = "decided"
+        self, now: int, stands: Standing, rise: float, solution: Solution | None = None, status: str = "decided"
     ) -> None:
         """A decision has been made and carried out.
 
@@ -393,8 +401,8 @@ class Ledger:
         status
             Status of the step otherwise.
         """
-        self._settle_rise()
-        self._rise = rise
+        self._extra_gain += self._rise * self._risen_s
+        self._rise, self._risen_s = rise, 0.0
         if solution is None:
             self._step(now, stands, status)
         else:
@@ -423,7 +431,7 @@ class Ledger:
         """
         import pandas as pd
 
-        self._settle_rise()
+        self._extra_gain += self._rise * self._risen_s
         for index, work in progress.items():
             self.records[index].work = work
         self._step(now, stands, "end")
@@ -449,10 +457,6 @@ class Ledger:
 
     # --- inner ----------------------------------------------------------------------------------------------------
 
-    def _done(self, work: float) -> None:
-        self._since.gained += work
-        self._gained += work
-
     def _step(
         self,
         now: int,
@@ -464,35 +468,34 @@ class Ledger:
     ) -> None:
         """Add a row; `solved` are objective, bound and gap."""
         since = self._since
+        rescale, preemption, stall = since.rescale, since.preemption, since.stall
+        start, restart = since.start, since.restart
+        idle, used, jobs, running, rate = stands
         self._steps.append(
             Step(
                 now,
-                stands.idle,
-                stands.used,
-                stands.jobs,
-                stands.running,
+                idle,
+                used,
+                jobs,
+                running,
                 since.joined,
                 since.left,
                 since.preempted,
                 since.rescaled,
-                stands.rate,
-                since.net,
-                since.rescale,
-                since.preemption,
-                since.stall,
-                since.start,
-                since.restart,
+                rate,
+                since.gained - rescale - preemption - stall - start - restart,
+                rescale,
+                preemption,
+                stall,
+                start,
+                restart,
                 *solved,
                 status,
                 backend,
                 note,
             )
         )
-        self._since = _Since()
-
-    def _settle_rise(self) -> None:
-        self._extra_gain += self._rise * self._risen_s
-        self._rise = self._risen_s = 0.0
+        since.begin()
 
     def _balance(self) -> None:
         work = math.fsum(record.work for record in self.records)
@@ -506,17 +509,25 @@ class Ledger:
             raise ConservationError(f"{self._used_unit_seconds!r} unit-seconds used of {self._idle_unit_seconds!r}")
 
     def _allocations(self) -> pd.DataFrame:
-        """Units held, in order; neighbouring runs with equal times, though released one by one, are joined."""
+        """Units held, in order; runs of neighbours that were held alike, though released in turn, made one.
+
+        Rows are sorted within the memory of their columns, one column after the other: there may be millions.
+        """
         import pandas as pd
 
-        held = self._held.arrays()
+        held = self._held.hand_over()
         order = np.lexsort([held[name] for name in ("first_unit", "end_ns", "start_ns", "job")])
         goes_on = held["first_unit"][order[1:]] == held["last_unit"][order[:-1]] + 1
         for name in ("job", "start_ns", "end_ns"):
             column = held[name][order]
             goes_on &= column[1:] == column[:-1]
-        begins = order[np.concatenate([[True], ~goes_on])[: len(order)]]
-        last_unit = held["last_unit"][order[np.concatenate([~goes_on, [True]])[: len(order)]]].astype(np.int64)
-        del order, goes_on, column
-        rows = {name: last_unit if name == "last_unit" else held[name][begins].astype(np.int64) for name in held}
-        return pd.DataFrame(rows, copy=False)
+            del column
+        first, last = np.ones(len(order), dtype=bool), np.ones(len(order), dtype=bool)
+        first[1:] = last[:-1] = ~goes_on
+        count = int(first.sum())
+        for name, column in held.items():
+            if count < len(order):
+                column[:count] = column[order[last if name == "last_unit" else first]]
+            else:
+                column[:] = column[order]
+        return pd.DataFrame({name: column[:count] for name, column in held.items()}, copy=False)

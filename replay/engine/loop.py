@@ -7,9 +7,9 @@ to the next nanosecond. At one instant finishes come first, then leaves, joins, 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 from weakref import ref
 
@@ -32,6 +32,8 @@ from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 # Status of a step without idle units, where no policy was asked.
 NOTHING_IDLE = "nothing idle"
+# Where there is no further event: when it comes, and the nodes that leave and join.
+_NO_EVENT: tuple[int, list[int], list[int]] = (NEVER, [], [])
 
 
 @dataclass(slots=True)
@@ -106,12 +108,13 @@ class Replay:
         self._given_up_ns = -NEVER
         self._place = _Place()
         self._next: int | None = None  # the next instant, once it is known
-        self._asked: State | None = None  # the state to be decided now
+        self._asked: State | None = None  # what is to be decided now
+        self._window: ref[Window]  # and the jobs in it
         self._profiled = any(job.profile is not None for job in jobs)
         self._asking = asking(self._traits.name, policy, limit_s=rules.policy_time_limit_s)
         self._min_interval_ns = round(rules.min_interval_s * SECOND_NS)
-        # As Python's numbers, without a copy.
-        self._times = trace.times.data
+        self._all_count = rules.events == "all"  # whether other events than those of nodes lead to a decision
+        self._come_to(self._place)
 
     @property
     def now(self) -> int:
@@ -168,11 +171,11 @@ class Replay:
         The last instant is that of the last finish, or the trace's end.
         """
         place = self._place
-        if place.over or not (self._in_play or place.admitted < len(self._queue)):
+        if place.over or not (self._in_play.line or place.admitted < len(self._queue)):
             return None
         if self._next is None:
             self._next = self._next_instant()
-        return min(self._next, self.trace.end)
+        return self._next if self._next < self.trace.end else self.trace.end
 
     def step(self) -> None:
         """Handle the next instant, the policy's decision included.
@@ -204,14 +207,14 @@ class Replay:
         if instant is None:
             raise ReplayOverError(f"the replay ended at {self.now} ns")
         self._place.over, self._next = self._next is None or self._next > self.trace.end, None
-        if not self._happens(instant) or not self._in_play:
+        if not self._happens(instant) or not self._in_play.line:
             return None
         self._place.decided_at = instant
         if self._held.idle:
-            self._asked = self._state()
+            self._asked = self._state(instant)
             return self._asked
         self._place.wake_ns = NEVER
-        self.ledger.decided(self.now, self._stands(), 0.0, status=NOTHING_IDLE)
+        self.ledger.decided(instant, self._stands(), 0.0, status=NOTHING_IDLE)
         return None
 
     def decide(self, decision: Decision) -> None:
@@ -226,28 +229,32 @@ class Replay:
         """
         if self._asked is None:
             raise RuntimeError("nothing is to be decided: advance() returned no state")
-        self._let_go()
-        place, self._next, now = self._place, None, self.now
-        place.finished.clear()
+        self._asked = None
+        window = self._window()
+        if window is not None:  # somebody keeps the state: it shows what was to be seen then
+            window.keep()
+        place, self._next, now = self._place, None, self._motion.now
+        if place.finished:
+            place.finished = []
         place.wake_ns = NEVER if decision.wake_ns is None else decision.wake_ns
         if place.wake_ns <= now:
             raise self._traits.refusal(f"it asked to be woken at {decision.wake_ns} ns, and it is {now}")
-        found = changes(decision, self._held.idle, self._in_play, self._held, self._traits)
-        before = [(change.running, change.running.rate) for change in found if change.running.units]
+        found = changes(decision, self._in_play, self._held, self._traits)
+        before = [(change.running, change.running.rate) for change in found if change.running.units] if found else []
         if found:
             self._move(found)
         if self._profiled:
             self._ask_rates()
         self._conserve()
-        rise = sum([running.rate - earlier for running, earlier in before])
-        self.ledger.decided(now, self._stands(), rise, solution=decision.solution)
+        rise = sum([running.rate - earlier for running, earlier in before]) if before else 0.0
+        self.ledger.decided(now, self._stands(), rise, decision.solution)
 
     def _close(self, *, interrupted: bool) -> Outcome:
         for running in self._in_play:  # present holders held their units to the end
             self._motion.settle(running)
             self.ledger.released(running.index, running.units, self.now)
         progress = {running.index: running.progress for running in self._in_play}
-        stands = Standing(self._held.idle, self._held.used, len(self._in_play), 0, 0.0)
+        stands = self._held.idle, self._held.used, len(self._in_play), 0, 0.0
         return self.ledger.close(self.now, stands, progress, interrupted=interrupted)
 
     @property
@@ -268,7 +275,7 @@ class Replay:
             "policy": self._memory(),
             "held": self._held.state(),
             "ledger": self.ledger.state(),
-            "in_play": [{"index": running.index, **running.state()} for running in self._in_play],
+            "in_play": {str(running.index): running.state() for running in self._in_play},
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -281,9 +288,10 @@ class Replay:
         self.ledger.restore(state["ledger"])
         for name, table in self.history.items():
             table.restore(state["history"][name])
+        self._come_to(self._place)
         turns = {index: turn for turn, index in enumerate(self._queue)}
-        for entry in state["in_play"]:
-            running = self._new(entry["index"], turns[entry["index"]])
+        for name, entry in state["in_play"].items():
+            running = self._new(int(name), turns[int(name)])
             running.restore(entry)
             self._in_play.restored(running)
         self._motion.restored(state["now"])
@@ -302,26 +310,40 @@ class Replay:
         """Handle all events of an instant, in order; return whether a decision is due."""
         place = self._place
         self._motion.pass_to(instant, self._held.idle, self._held.used)
-        finished = self._finish()
-        touched = self._leave_and_join()
-        admitted = self._admit()
+        finished = instant >= self._motion.agenda.from_ns and self._finish()
+        touched = instant >= self._event[0]
+        if touched:
+            self._leave_and_join()
+        admitted = place.admitted < len(self._queue) and self._admit()
         woken = place.wake_ns <= instant
         if woken:
             place.wake_ns = NEVER
-        place.pending |= touched if self.rules.events == "node" else finished or touched or admitted or woken
-        due = place.pending and instant < self.trace.end and instant >= place.decided_at + self._min_interval_ns
-        place.pending &= not due
-        return due
+        if touched or (self._all_count and (finished or admitted or woken)):
+            place.pending = True
+        if not place.pending or instant >= self.trace.end or instant < place.decided_at + self._min_interval_ns:
+            return False
+        place.pending = False
+        return True
+
+    def _come_to(self, place: _Place) -> None:
+        """Look ahead from where the replay stands: to the next node event, and to the next submit."""
+        self._events = self.trace.events(place.event)
+        self._event = next(self._events, _NO_EVENT)
+        self._submit_ns = self._submit(place.submitted)
+
+    def _submit(self, number: int) -> int:
+        """When that many jobs have been submitted and one more is."""
+        return self.jobs.jobs[self._queue[number]].tsub_ns if number < len(self._queue) else NEVER
 
     def _next_instant(self) -> int:
-        place, now = self._place, self.now
+        place, now = self._place, self._motion.now
         instant = self._motion.agenda.next()
-        if place.wake_ns < instant and self._in_play:
+        if self._event[0] < instant:
+            instant = self._event[0]
+        if place.wake_ns < instant and self._in_play.line:
             instant = place.wake_ns
-        if place.event < len(self._times):
-            instant = min(instant, self._times[place.event])
-        if place.submitted < len(self._queue):
-            instant = min(instant, max(self.jobs.jobs[self._queue[place.submitted]].tsub_ns, now))
+        if self._submit_ns < instant:
+            instant = max(self._submit_ns, now)
         if place.pending:
             instant = min(instant, max(place.decided_at + self._min_interval_ns, now + 1))
         return instant
@@ -352,18 +374,18 @@ class Replay:
         self._network.refresh(done)
         return True
 
-    def _leave_and_join(self) -> bool:
-        trace, event = self.trace, self._place.event
-        if event >= len(self._times) or self._times[event] > self.now:
-            return False
-        self._place.event = event + 1
-        leaving, joining = trace.leaves(event).tolist(), trace.joins(event).tolist()
-        if trace.units_per_node > 1:
+    def _leave_and_join(self) -> None:
+        place = self._place
+        _, leaving, joining = self._event
+        if self._held.units_per_node > 1:
             leaving, joining = self._units_of(leaving), self._units_of(joining)
-        self._leave(leaving)
-        self._held.join(joining, event)
+        if leaving:
+            self._leave(leaving)
+        if joining:
+            self._held.join(joining, place.event)
         self.ledger.changed(len(joining), len(leaving))
-        return True
+        place.event += 1
+        self._event = next(self._events, _NO_EVENT)
 
     def _units_of(self, nodes: list[int]) -> list[int]:
         per = self.trace.units_per_node
@@ -380,11 +402,12 @@ class Replay:
         losers = self._in_play.of(lost)
         beside: set[int] = set()
         for running in losers:
-            beside.update(running.partners)
+            if running.partners:
+                beside.update(running.partners)
             self._motion.settle(running)
             self._give_up(running, lost[running.index])
             self.ledger.preempted(running.record)
-            running.since_ns = self.now
+            running.since_ns = self._motion.now
             if self._traits.rigid:
                 self._stop(running)
             else:
@@ -413,15 +436,19 @@ class Replay:
         self._give_up(running, units)
 
     def _give_up(self, running: Running, units: Collection[int]) -> None:
-        """A settled job no longer holds some units."""
-        self.ledger.released(running.index, units, self.now)
-        gone = set(units)
-        self._in_play.hold(running, [unit for unit in running.units if unit not in gone])
+        """A settled job holds some units no longer."""
+        self.ledger.released(running.index, units, self._motion.now)
+        rest: list[int] = []
+        if len(units) < len(running.units):
+            gone = set(units)
+            rest = [unit for unit in running.units if unit not in gone]
+        self._in_play.hold(running, rest)
 
     def _admit(self) -> bool:
         place, queue = self._place, self._queue
-        while place.submitted < len(queue) and self.jobs.jobs[queue[place.submitted]].tsub_ns <= self.now:
+        while self._submit_ns <= self.now:
             place.submitted += 1
+            self._submit_ns = self._submit(place.submitted)
         before, most = place.admitted, self.rules.max_jobs or NEVER
         while place.admitted < place.submitted and len(self._in_play) < most:
             self._in_play.add(self._new(queue[place.admitted], place.admitted))
@@ -434,31 +461,25 @@ class Replay:
     # --- the decision ---------------------------------------------------------------------------------------------
 
     def _answer(self) -> Decision:
-        """The policy's decision."""
-        began = time.perf_counter()
+        """What the policy decides."""
+        began = perf_counter()
         with self._asking:
             answer: object = self.policy.decide(self._asked)  # type: ignore[arg-type]  # there is a state
-        self.ledger.asked(time.perf_counter() - began)
+        self.ledger.asked(perf_counter() - began)
         if not isinstance(answer, Decision):
             raise self._traits.refusal(f"it answered {answer!r:.100}; expected a Decision")
         return answer
 
-    def _state(self) -> State:
-        jobs = Window(self._in_play, self.now, clairvoyant=self._traits.clairvoyant, used=self._held.used)
-        finished = tuple([finished_view(self.ledger.records[index]) for index in self._place.finished])
-        return State(self.now, self._held.idle, jobs, self._machine, finished)
-
-    def _let_go(self) -> None:
-        """The state has been decided. If the policy keeps it, it must not change any more."""
-        jobs = None if self._asked is None else ref(self._asked.jobs)
-        self._asked = None
-        window = None if jobs is None else jobs()
-        if isinstance(window, Window):
-            window.keep()
+    def _state(self, now: int) -> State:
+        held, finished = self._held, self._place.finished
+        jobs = Window(self._in_play, now, self._traits.clairvoyant, held.used)
+        self._window = ref(jobs)
+        ended = tuple([finished_view(self.ledger.records[index]) for index in finished]) if finished else ()
+        return State(now, held.idle, jobs, self._machine, ended)
 
     def _stands(self) -> Standing:
-        play = self._in_play
-        return Standing(self._held.idle, self._held.used, len(play), len(play.active), play.rate)
+        held, play = self._held, self._in_play
+        return held.idle, held.used, len(play.line), len(play.active), play.rates.value
 
     def _ask_rates(self) -> None:
         """Compute the rates of jobs again whose running the policy may have changed."""
@@ -470,31 +491,41 @@ class Replay:
     def _move(self, found: list[Change]) -> None:
         """Move units as decided: all releases come before any grant, then each job pays."""
         beside: set[int] = set()
+        now = self._motion.now
         for change in found:
-            self._motion.settle(change.running)
-            beside.update(change.running.partners)
+            running = change.running
+            self._motion.settle(running)
+            if running.partners:
+                beside.update(running.partners)
             if change.released:
-                before = len(change.running.units)
-                self._release(change.running, change.released)
-                if not (change.granted or change.wanted):
-                    self._pay(change.running, before)
+                before = len(running.units)
+                self._release(running, change.released)
+                if not change.gains:
+                    self._pay(running, before)
         for change in found:
-            if change.granted or change.wanted:
+            if change.gains:
                 running = change.running
                 before = len(running.units) + len(change.released)
-                granted = change.granted or self._held.take(change.wanted, near=running.units)
+                granted = change.granted or self._held.take(change.gains, near=running.units)
                 self._held.grant(running.index, granted)
-                self.ledger.granted(running.index, granted, self.now)
-                self._in_play.hold(running, running.units + granted)
+                self.ledger.granted(running.index, granted, now)
+                self._in_play.hold(running, [*running.units, *granted])
                 self._pay(running, before)
         moved = [change.running for change in found]
-        self._partners.refresh(moved, beside, decided=True)
+        if self._in_play.shared or self._held.shared:
+            self._partners.refresh(moved, beside, decided=True)
         self._network.refresh(moved)
 
+    def _conserve(self) -> None:
+        """Check that every idle unit is free or held, and held once unless it is shared."""
+        held, twice = self._in_play.held, self._in_play.shared // 2
+        if held - twice != self._held.used:
+            raise ConservationError(f"{held} units held, {twice} of them twice, but {self._held.used} in use")
+
     def _pay(self, running: Running, before: int) -> None:
-        """A decision changed the units of a job that had `before`; it pays at its rate before."""
-        record, job, rules, motion, now = running.record, running.job, self.rules, self._motion, self.now
-        running.since_ns = now
+        """A decision has changed the units of a job that had `before`; it pays for that at its rate before."""
+        record, job, rules, motion = running.record, running.job, self.rules, self._motion
+        running.since_ns = now = motion.now
         if before:
             self.ledger.rescaled(record)
         else:
@@ -519,9 +550,3 @@ class Replay:
         """The part of a restart's overhead that does not overlap with who had the units until now."""
         handed_over = self._given_up_ns == self.now and self._given_up.issuperset(running.units)
         return 1.0 - self.rules.restart_overlap if handed_over else 1.0
-
-    def _conserve(self) -> None:
-        """Check that every idle unit is free or held, and held once unless it is shared."""
-        held, twice = self._in_play.held, self._in_play.twice
-        if held - twice != self._held.used:
-            raise ConservationError(f"{held} units held, {twice} of them twice, but {self._held.used} in use")

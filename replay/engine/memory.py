@@ -93,3 +93,56 @@ def _restored(hint: Any, value: Any, present: Any = None) -> Any:
         remember(made, value)
         return made
     return value
+
+
+def difference(before: Any, after: Any) -> list[Any] | None:
+    """What turns one JSON value into another, as a JSON value itself; None where they are the same to the byte.
+
+    Examples
+    --------
+    >>> difference({"a": 1, "b": [5, 6]}, {"a": 1, "b": [5, 7, 8]})
+    ['in', {'b': ['at', 3, {'1': ['is', 7], '2': ['is', 8]}]}]
+    >>> patched({"a": 1, "b": [5, 6]}, _)
+    {'a': 1, 'b': [5, 7, 8]}
+    """
+    if isinstance(before, dict) and isinstance(after, dict):
+        old, new = [key for key in before if key in after], [key for key in after if key not in before]
+        if [*old, *new] == list(after):  # else their order has changed, too
+            changes = {key: change for key in old if (change := difference(before[key], after[key])) is not None}
+            changes |= {key: ["is", after[key]] for key in new}
+            gone = [key for key in before if key not in after]
+            return ["in", changes, *([gone] if gone else [])] if changes or gone else None
+    elif isinstance(before, list) and isinstance(after, list):
+        at = {}
+        for place, (old_value, new_value) in enumerate(zip(before, after, strict=False)):
+            change = difference(old_value, new_value)
+            if change is not None:
+                at[str(place)] = change
+        at |= {str(place): ["is", after[place]] for place in range(len(before), len(after))}
+        if not at and len(before) == len(after):
+            return None
+        if 2 * len(at) < len(after):
+            return ["at", len(after), at]
+    elif type(before) is type(after) and repr(before) == repr(after):  # 1 is not 1.0, nor 0.0 -0.0
+        return None
+    return ["is", after]
+
+
+def patched(before: Any, change: list[Any]) -> Any:
+    """The value that `change`, a `difference`, makes of another, which it may change in place."""
+    kind, what, *rest = change
+    if kind == "is":
+        return what
+    if kind == "in":
+        for key in rest[0] if rest else ():
+            del before[key]
+        for key, one in what.items():
+            before[key] = patched(before.get(key), one)
+        return before
+    del before[what:]
+    for place, one in rest[0].items():
+        if int(place) < len(before):
+            before[int(place)] = patched(before[int(place)], one)
+        else:
+            before.append(patched(None, one))
+    return before

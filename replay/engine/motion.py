@@ -39,7 +39,8 @@ class Motion:
     ) -> None:
         self.now = now
         self.agenda = Agenda(in_play.active)
-        self._in_play, self._ledger, self._rules, self._traits = in_play, ledger, rules, traits
+        self._in_play, self._ledger, self._rigid = in_play, ledger, traits.rigid
+        self._stalls = rules.cost_model == "stall"  # what changes cost is time
         self._units_per_node = units_per_node
         self._save_every_ns = round(rules.checkpoint_interval_s * SECOND_NS)
         self._stalled: dict[int, Running] = {}  # jobs with stalls that are not charged yet, by position
@@ -56,28 +57,32 @@ class Motion:
         """Let time pass up to an instant, with these numbers of idle and used units."""
         if instant > self.now:
             begin, self.now = self.now, instant
+            rate = self._in_play.rates.value
             if not self._stalled:
-                self._ledger.passed(begin, instant, idle, used, self._in_play.rate)
+                self._ledger.passed(begin, instant, idle, used, rate)
                 return
-            stalled = sorted(self._stalled.values(), key=lambda running: running.turn)
+            stalled = list(self._stalled.values())
+            if len(stalled) > 1:
+                stalled.sort(key=lambda running: running.turn)
             stalls = [(r.stalled_until, r.rate) for r in stalled if r.rate and r.stalled_until > begin]
-            self._ledger.passed(begin, instant, idle, used, self._in_play.rate, stalls)
+            self._ledger.passed(begin, instant, idle, used, rate, stalls)
             for running in stalled:  # stalls are charged as they pass
                 self.settle(running)
 
     def settle(self, running: Running) -> None:
-        """Update a job's amounts: add its work since the last update, subtract the cost of stalls."""
-        if running.units and self.now > running.settled_ns:
-            record, seconds = running.record, (self.now - running.settled_ns) / SECOND_NS
+        """Bring a job's amounts up to date: what it did at its rate since they were, less what stalls cost it."""
+        now = self.now
+        if running.units and now > running.settled_ns:
+            record, seconds = running.record, (now - running.settled_ns) / SECOND_NS
             record.unit_seconds += len(running.units) * seconds
             record.run_seconds += seconds
             if running.rate:
                 record.gained += running.rate * seconds
-                progress = running.progress_at(self.now)
+                progress = running.progress_at(now)
                 if running.stalls:
                     self._charge_stalls(running)
                 running.progress = progress
-        running.settled_ns = self.now
+        running.settled_ns = now
 
     def _charge_stalls(self, running: Running) -> None:
         """Charge a job for its stalls, each up to its end."""
@@ -93,7 +98,7 @@ class Motion:
 
     def charge(self, running: Running, seconds: float, kind: Literal["rescale", "start stall", "preemption"]) -> None:
         """Charge `seconds` of a settled job's time for a rescale, start or preemption, before its rate changes."""
-        if self._rules.cost_model == "stall":
+        if self._stalls:
             self.stall(running, seconds, "stall" if kind == "rescale" else kind)
             return
         cost = min(seconds * running.rate, running.progress)  # progress never falls below 0
@@ -114,32 +119,35 @@ class Motion:
 
     def save(self, running: Running) -> None:
         """Bring a settled running job's last checkpoint up to date; its rate has been the same since `rated_ns`."""
-        last, interval = self.now, self._save_every_ns
+        last, now, interval = self.now, self.now, self._save_every_ns
         if interval:
-            last = running.begun_ns + (self.now - running.begun_ns) // interval * interval
+            last = running.begun_ns + (now - running.begun_ns) // interval * interval
         if last >= running.rated_ns:
-            since = max(0, self.now - max(last, running.stalled_until))
-            running.saved = max(running.saved, running.progress - running.rate * (since / SECOND_NS))
+            since = now - (last if last > running.stalled_until else running.stalled_until)
+            saved = running.progress - running.rate * (since / SECOND_NS) if since > 0 else running.progress
+            if saved > running.saved:
+                running.saved = saved
 
     def set_rate(self, running: Running) -> None:
         """Set rate and finish time of a settled job from the units that it holds."""
-        running.ask_ns = NEVER
+        running.ask_ns, before, rate = NEVER, running.rate, 0.0
         if running.units:
-            if self._traits.rigid and running.rate:
+            if self._rigid and before:
                 self.save(running)
-            self._in_play.go(running, self._rate_on_its_units(running) / running.xi, self.now)
-        else:
-            if running.partners:
-                self._in_play.share(running, {})
-                running.xi = 1.0
-            self._in_play.go(running, 0.0, self.now)
+            rate = self._rate_on_its_units(running) / running.xi
+        elif running.partners:
+            self._in_play.share(running, {})
+            running.xi = 1.0
+        if rate != before:
+            self._in_play.rates.change(before, rate)
+        running.set_rate(rate, self.now)
         self.agenda.put(running)
 
     def _rate_on_its_units(self, running: Running) -> float:
         """Samples/s of a job that shares nothing; also sets until when that rate holds."""
         job = running.job
         if running.dynamics is None:
-            rate = float(job.rates[len(running.units)])
+            rate: float = job.rates.item(len(running.units))
             if job.spread_slowdown > 1 and self._spread(running.units):
                 rate /= job.spread_slowdown
             return rate / running.slowdown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Integral
 
 import numpy as np
@@ -17,6 +17,7 @@ from bft.replay.engine.port import Decision, Kind, Policy, PolicyError
 from bft.replay.engine.running import Running
 
 IntArray = NDArray[np.int64]
+_INT64 = np.dtype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +43,16 @@ class Traits:
 
 @dataclass(slots=True)
 class Change:
-    """The change of one job: units it releases, then units it gets, named ones or any `wanted` free ones."""
+    """What becomes of one job: units that it releases, then how many it gets, and which where they are named."""
 
     running: Running
-    released: list[int] = field(default_factory=list)
-    granted: list[int] = field(default_factory=list)
-    wanted: int = 0
+    released: Sequence[int] = ()
+    gains: int = 0
+    granted: Sequence[int] = ()
 
 
-def changes(decision: Decision, idle: int, in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
-    """The changes of a decision: jobs that only release come first, then in order of admission.
+def changes(decision: Decision, in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
+    """What a decision changes, those that only release first, in order of admission.
 
     Raises
     ------
@@ -61,26 +62,29 @@ def changes(decision: Decision, idle: int, in_play: InPlay, held: Holdings, trai
     """
     found: list[Change] = []
     if decision.placement is not None:
-        found = _placed(decision.placement, in_play, held, traits)
+        if decision.placement or in_play.short:
+            found = _placed(decision.placement, in_play, held, traits)
     elif decision.transfers is not None:
         found = _transferred(decision.transfers, in_play, held, traits)
     elif decision.counts is not None:
-        found = _counted(_whole(decision.counts, in_play, traits), idle, in_play, held, traits)
+        found = _counted(_whole(decision.counts, in_play, traits), in_play, held, traits)
     for change in found:
-        gains = change.granted or change.wanted
-        if change.released and gains and not traits.migrates:
+        units, released = change.running.units, change.released
+        if released and change.gains and not traits.migrates:
             raise traits.refusal(
-                f"job {change.running.job.name!r} migrates: it loses {len(change.released)} units and gains others"
+                f"job {change.running.job.name!r} migrates: it loses {len(released)} units and gains others"
             )
-        if traits.rigid and change.running.units and (gains or len(change.released) < len(change.running.units)):
+        if units and traits.rigid and (change.gains or len(released) < len(units)):
             raise traits.refusal(f"job {change.running.job.name!r} runs and is rigid: its units cannot change")
-    return sorted(found, key=lambda change: bool(change.granted or change.wanted)) if len(found) > 1 else found
+    return sorted(found, key=lambda change: change.gains > 0) if len(found) > 1 else found
 
 
 def _whole(counts: Sequence[object] | IntArray, in_play: InPlay, traits: Traits) -> IntArray:
-    """The counts in a policy's answer, which may be of any type: int64 of shape (jobs,)."""
-    if len(counts) != len(in_play):
-        raise traits.refusal(f"it answered {len(counts)} counts for {len(in_play)} jobs")
+    """The counts that a policy answered, of which a third party's may be anything: int64 of shape (jobs,)."""
+    if len(counts) != len(in_play.line):
+        raise traits.refusal(f"it answered {len(counts)} counts for {len(in_play.line)} jobs")
+    if isinstance(counts, np.ndarray) and counts.dtype is _INT64 and counts.ndim == 1:
+        return counts
     try:
         answer = np.asarray(counts)
     except (ValueError, TypeError, OverflowError):  # lists of several lengths and the like
@@ -99,11 +103,11 @@ def _check_size(running: Running, count: int, traits: Traits) -> None:
     if count and job.sizes is not None and not job.runs_on(count):
         sizes = shown_sizes(job.sizes)
         raise traits.refusal(f"it gave job {job.name!r} {count} units, and not 0 or one of its sizes, {sizes}")
-    if count and not max(job.jmin, 1) <= count <= job.jmax:
+    if count and not job.jmin <= count <= job.jmax:
         raise traits.refusal(f"it gave job {job.name!r} {count} units, outside 0 and [{job.jmin}, {job.jmax}]")
 
 
-def _counted(answer: IntArray, idle: int, in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
+def _counted(answer: IntArray, in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
     """Shrinking jobs release their newest units, growing ones take free ones."""
     differs = (answer != in_play.counts).nonzero()[0]
     if in_play.short:  # these have too few units to continue
@@ -111,47 +115,50 @@ def _counted(answer: IntArray, idle: int, in_play: InPlay, held: Holdings, trait
     total = in_play.held
     found = []
     for position, count in zip(differs.tolist(), answer[differs].tolist(), strict=True):
-        running = in_play[position]
+        running = in_play.line[position]
         _check_size(running, count, traits)
         grows = count - len(running.units)
         total += grows
         if grows > 0:
-            found.append(Change(running, wanted=grows))
+            found.append(Change(running, (), grows))
         elif grows < 0:
             found.append(Change(running, held.newest(running.units, -grows)))
-    if total > idle + in_play.twice:
-        raise traits.refusal(f"it gave {total} units of {idle} idle ones")
+    if total > held.idle + in_play.shared // 2:
+        raise traits.refusal(f"it gave {total} units of {held.idle} idle ones")
     return found
 
 
 def _placed(placement: Mapping[int, Sequence[int]], in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
     """Exactly the units that are named; a unit has at most two holders afterwards."""
     found = []
-    machine = len(held)
     holders: dict[int, int] = {}  # of the units that somebody gets
     for running in in_play.short.values():  # these have too few units to continue
         if in_play.position(running) not in placement:
             _check_size(running, len(running.units), traits)
     for position, units in sorted(placement.items()):
-        if not 0 <= position < len(in_play):
-            raise traits.refusal(f"it placed job {position} of {len(in_play)}")
-        running = in_play[position]
+        if not 0 <= position < len(in_play.line):
+            raise traits.refusal(f"it placed job {position} of {len(in_play.line)}")
+        running = in_play.line[position]
         _check_size(running, len(units), traits)
-        wanted, old = set(units), set(running.units)
-        if len(wanted) != len(units) or not all(0 <= unit < machine and held.is_idle(unit) for unit in wanted):
+        wanted, old = set(units), running.units
+        if len(wanted) != len(units) or not held.all_idle(wanted):
             raise traits.refusal(f"it gave job {running.job.name!r} units twice, or such as are not idle: {units}")
-        released = [unit for unit in running.units if unit not in wanted]
-        granted = [unit for unit in units if unit not in old]
+        released, granted = old, units
+        if old and units:
+            mine = set(old)
+            released = [unit for unit in old if unit not in wanted]
+            granted = [unit for unit in units if unit not in mine]
         if released or granted:
-            found.append(Change(running, released, granted))
+            found.append(Change(running, released, len(granted), granted))
         for unit in granted:
-            holders[unit] = holders.get(unit, len(held.holders(unit))) + 1
+            holders[unit] = holders.get(unit, 0) or held.count(unit)
+            holders[unit] += 1
     for change in found:
         for unit in change.released:
             if unit in holders:
                 holders[unit] -= 1
-    crowded = next((unit for unit, count in holders.items() if count > 2), None)
-    if crowded is not None:
+    if holders and max(holders.values()) > 2:
+        crowded = next(unit for unit, count in holders.items() if count > 2)
         raise traits.refusal(f"it gave unit {crowded} to {holders[crowded]} jobs")
     return found
 
@@ -184,5 +191,5 @@ def _transferred(transfers: Sequence[Transfer], in_play: InPlay, held: Holdings,
         released = [unit for unit in before if unit not in kept]
         granted = [unit for unit in after if unit not in old]
         if released or granted:
-            found.append(Change(running, released, granted))
+            found.append(Change(running, released, len(granted), granted))
     return found

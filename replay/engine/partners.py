@@ -55,7 +55,7 @@ class Partners:
         PolicyError
         When a pair or size is not allowed.
         """
-        if not self._held.shared and not self._in_play.sharing:
+        if not self._in_play.shared and not self._held.shared:
             return
         concerned = set(beside)
         for running in changed:

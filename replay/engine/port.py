@@ -276,7 +276,7 @@ class State:
     finished: tuple[JobView, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.jobs, Jobs):
+        if Jobs not in type(self.jobs).__mro__:  # isinstance, which takes longer where a class is abstract
             object.__setattr__(self, "jobs", Jobs(self.jobs))
 
     @property

@@ -39,8 +39,8 @@ class Rooms:
         """Number of free units of each node with any."""
         return {node: free.bit_count() for node, free in self._free.items()}
 
-    def add(self, unit: int) -> None:
-        """A unit becomes free."""
+    def add(self, unit: int, since: int = 0) -> None:
+        """A unit is free; since when does not matter here."""
         node, place = divmod(unit, self._per)
         self._set(node, self._free.get(node, 0) | 1 << place)
 

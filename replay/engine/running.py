@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any
 
 from bft.models import Dynamics, Job
@@ -17,7 +18,8 @@ NEVER = 2**63 - 1
 # At an instant, a job with at most this part of its work left is done: many changes of its rate may round off that
 # much.
 FINISHED = 1e-12
-# Relative rounding of floats: a finish due at a whole nanosecond must not come one nanosecond late.
+_NEARLY = 1 - FINISHED
+# Rounding of doubles, relative: a finish due at a whole nanosecond must not come one late.
 ROUNDING = 1e-14
 
 
@@ -87,11 +89,13 @@ class Running:
     def end_run(self) -> None:
         """It has lost its last unit: a remaining stall ends with the run to which it was charged."""
         self.stalled_until = 0
-        self.stalls.clear()
+        if self.stalls:
+            self.stalls.clear()
 
     def progress_at(self, instant: int) -> float:
-        """Samples done at an instant, if nothing happens before."""
-        seconds = (instant - max(self.settled_ns, self.stalled_until)) / SECOND_NS
+        """Samples done at an instant, if nothing happens to it before."""
+        since = self.settled_ns if self.settled_ns > self.stalled_until else self.stalled_until
+        seconds = (instant - since) / SECOND_NS
         return self.progress + self.rate * seconds if seconds > 0 else self.progress
 
     def set_rate(self, rate: float, now: int) -> None:
@@ -100,16 +104,17 @@ class Running:
         self.finish_ns = self.due_ns = NEVER
         if rate <= 0:
             return
-        begin = max(now, self.stalled_until)
-        nanoseconds = (self.job.pmax - self.progress) / rate * SECOND_NS
+        begin = now if now > self.stalled_until else self.stalled_until
+        work, done = self.job.pmax, self.progress
+        nanoseconds = (work - done) / rate * SECOND_NS
         if nanoseconds < NEVER - begin - 1:
-            rounded = round(nanoseconds)
-            if abs(nanoseconds - rounded) > ROUNDING * nanoseconds:
-                rounded = math.ceil(nanoseconds)
-            self.finish_ns = begin + max(0, rounded)
-            lacking = self.job.pmax * (1 - FINISHED) - self.progress
-            early = begin + math.ceil(lacking / rate * SECOND_NS) if lacking > 0 else now
-            self.due_ns = min(self.finish_ns, early)
+            whole = round(nanoseconds)
+            if abs(nanoseconds - whole) > ROUNDING * nanoseconds:
+                whole = ceil(nanoseconds)
+            finish_ns = self.finish_ns = begin + whole if whole > 0 else begin
+            lacking = work * _NEARLY - done
+            early = begin + ceil(lacking / rate * SECOND_NS) if lacking > 0 else now
+            self.due_ns = early if early < finish_ns else finish_ns
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import math
+from math import fsum
+
+# Terms that may wait to be made few again: adding them up takes as long as a step of Python.
+_MANY = 24
 
 
 class ExactSum:
     """A sum of floats whose terms come and go: always the correctly rounded sum of the present terms.
 
-    The sum is kept as floats that do not overlap (Shewchuk 1997, "Adaptive precision floating-point arithmetic", the
-    method of `math.fsum`), so that a term added and later subtracted leaves no error.
+    The latest terms are kept as they came, and `math.fsum` adds them up exactly. When there are many they are replaced
+    by few that have the same sum: its rounded value, what that lacks, what this lacks in turn, and so on.
 
     Attributes
     ----------
@@ -19,30 +22,35 @@ class ExactSum:
     Examples
     --------
     >>> total = ExactSum()
-    >>> for term in (0.1, 1e20, -1e20, -0.1):
-    ...     total.add(term)
+    >>> total.add(0.1)
+    >>> total.change(0.1, 1e20)
+    >>> total.change(1e20, 0.25)
     >>> total.value
-    0.0
+    0.25
     """
 
-    __slots__ = ("_parts", "value")
+    __slots__ = ("_terms", "value")
 
     def __init__(self) -> None:
-        self._parts: list[float] = []
+        self._terms: list[float] = []
         self.value = 0.0
 
     def add(self, term: float) -> None:
-        """Add a finite term, or subtract one by its negative."""
-        parts = []
-        for part in self._parts:
-            if abs(term) < abs(part):
-                term, part = part, term
-            high = term + part
-            low = part - (high - term)
-            if low:
-                parts.append(low)
-            term = high
-        if term:
-            parts.append(term)
-        self._parts = parts
-        self.value = math.fsum(parts)
+        """Add a finite term."""
+        self.change(0.0, term)
+
+    def change(self, before: float, after: float) -> None:
+        """A term has become another one."""
+        terms = self._terms
+        terms.append(-before)
+        terms.append(after)
+        if len(terms) > _MANY:
+            self._make_few()
+        self.value = fsum(self._terms)
+
+    def _make_few(self) -> None:
+        few: list[float] = []
+        while rest := fsum(self._terms):
+            few.append(rest)
+            self._terms.append(-rest)
+        self._terms = few

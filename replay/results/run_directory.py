@@ -15,6 +15,7 @@ from uuid import uuid4
 import numpy as np
 
 from bft.models import InputError, Job, JobTable, write_parquet
+from bft.models.tables import ROW_GROUP, write_parquet_parts
 from bft.replay.engine.ledger import BOOKS, Outcome
 from bft.replay.results.metrics import mean_units
 from bft.replay.trace.node_trace import SECOND_NS
@@ -249,17 +250,17 @@ def finish_frame(jobs: JobTable, finish_ns: Sequence[int | None], work: Sequence
     )
 
 
-def allocations_frame(outcome: Outcome) -> pd.DataFrame:
-    """The units that each job held: job, first_unit, last_unit (inclusive), start, end (UTC)."""
+def allocations_frame(outcome: Outcome, rows: slice = slice(None)) -> pd.DataFrame:
+    """The units that each job held, all rows or some: job, first_unit, last_unit (inclusive), start, end (UTC)."""
     import pandas as pd
 
-    held = outcome.allocations
+    held = outcome.allocations.iloc[rows]
     names = [record.job.name for record in outcome.records]
     return pd.DataFrame(
         {
             "job": pd.Categorical.from_codes(held["job"].to_numpy(), categories=pd.Index(names)),
-            "first_unit": held["first_unit"],
-            "last_unit": held["last_unit"],
+            "first_unit": held["first_unit"].astype("int64"),
+            "last_unit": held["last_unit"].astype("int64"),
             "start": pd.to_datetime(held["start_ns"], unit="ns", utc=True),
             "end": pd.to_datetime(held["end_ns"], unit="ns", utc=True),
         }
@@ -271,4 +272,6 @@ def write_outcome(folder: Path, outcome: Outcome) -> None:
     write_parquet(outcome.steps, folder / STEPS)
     write_parquet(jobs_frame(outcome), folder / JOBS)
     nodes = {"nodes": json.dumps(list(outcome.trace.nodes)), "units_per_node": str(outcome.trace.units_per_node)}
-    write_parquet(allocations_frame(outcome), folder / ALLOCATIONS, nodes)
+    parts = range(0, max(len(outcome.allocations), 1), ROW_GROUP)
+    held = (allocations_frame(outcome, slice(first, first + ROW_GROUP)) for first in parts)
+    write_parquet_parts(held, folder / ALLOCATIONS, nodes)

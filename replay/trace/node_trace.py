@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,8 @@ from bft.models import InputError
 IndexArray = NDArray[np.int32]
 TimeArray = NDArray[np.int64]
 SECOND_NS = 1_000_000_000
+# Events that are made Python's numbers together.
+_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,6 +91,19 @@ class NodeTrace:
         """Nodes taken back at an event."""
         return self.left[self.left_at[event] : self.left_at[event + 1]]
 
+    def events(self, first: int = 0) -> Iterator[tuple[int, list[int], list[int]]]:
+        """Instant (UTC ns), nodes taken back and nodes that turn idle, of each event from number `first` on.
+
+        Examples
+        --------
+        >>> list(always_idle(2, 5, 9).events())
+        [(5, [], [0, 1])]
+        """
+        for begin in range(first, len(self), _AT_ONCE):
+            span = slice(begin, begin + _AT_ONCE)
+            left, joined = _by_event(self.left, self.left_at, span), _by_event(self.joined, self.joined_at, span)
+            yield from zip(self.times[span].tolist(), left, joined, strict=True)
+
     def idle_counts(self) -> NDArray[np.int64]:
         """Idle nodes after each event: int64 of shape (events,)."""
         return np.cumsum(np.diff(self.joined_at) - np.diff(self.left_at))
@@ -103,6 +119,13 @@ class NodeTrace:
         """The same trace, read from rows of these instants."""
         usual = np.unique(np.concatenate([[self.start], self.times, [self.end]]))
         return replace(self, rows=None if np.array_equal(rows, usual) else rows)
+
+
+def _by_event(nodes: IndexArray, offsets: TimeArray, span: slice) -> list[list[int]]:
+    """Of `nodes`, those of each event in a span."""
+    ends = offsets[span.start : span.stop + 1].tolist()
+    some = nodes[ends[0] : ends[-1]].tolist()
+    return [some[begin - ends[0] : end - ends[0]] for begin, end in pairwise(ends)]
 
 
 def _changed(times: TimeArray, node: IndexArray, idle: NDArray[np.bool_]) -> NDArray[np.bool_]:

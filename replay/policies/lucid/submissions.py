@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from bft.models import read_table
 from bft.models.cells import Rows
+from bft.replay.engine.memory import NOT_KEPT, kept, remember
 from bft.replay.engine.port import JobView
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -110,14 +111,19 @@ def read_forecast_table(path: str | Path, *, horizon_s: float = 3000.0) -> Forec
     return ForecastTable(times_ns, rows.all_numbers("jobs"), rows.all_numbers("units"), horizon_s)
 
 
+@dataclass(eq=False)
 class RecentSubmissions:
     """Without a prediction: the coming submissions are expected to equal those of the last `horizon_s` seconds."""
 
-    def __init__(self, horizon_s: float = 3000.0) -> None:
+    horizon_s: InitVar[float] = 3000.0
+    _horizon: int = field(init=False, metadata=NOT_KEPT)
+    _kept: int = field(init=False, metadata=NOT_KEPT)
+    _seen: deque[tuple[int, int]] = field(default_factory=deque, init=False)  # (submit time, units), in order
+    _last_ns: int = field(default=-NEVER, init=False)
+    _names: set[str] = field(default_factory=set, init=False)  # of jobs submitted at _last_ns
+
+    def __post_init__(self, horizon_s: float) -> None:
         self._horizon = self._kept = round(horizon_s * SECOND_NS)
-        self._seen: deque[tuple[int, int]] = deque()  # (submit time, units), in order
-        self._last_ns = -NEVER
-        self._names: set[str] = set()  # of jobs submitted at _last_ns
 
     def see(self, jobs: Sequence[JobView]) -> None:
         """Record the new jobs; they come last in the state."""
@@ -146,12 +152,11 @@ class RecentSubmissions:
 
     def state(self) -> dict[str, Any]:
         """The submissions seen so far."""
-        return {"seen": list(self._seen), "last_ns": self._last_ns, "names": sorted(self._names)}
+        return kept(self)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
-        self._seen = deque((instant, units) for instant, units in state["seen"])
-        self._last_ns, self._names = state["last_ns"], set(state["names"])
+        remember(self, state)
 
 
 class LearntForecast(RecentSubmissions):
