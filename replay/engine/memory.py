@@ -100,10 +100,11 @@ def difference(before: Any, after: Any) -> list[Any] | None:
 
     Examples
     --------
-    >>> difference({"a": 1, "b": [5, 6]}, {"a": 1, "b": [5, 7, 8]})
-    ['in', {'b': ['at', 3, {'1': ['is', 7], '2': ['is', 8]}]}]
-    >>> patched({"a": 1, "b": [5, 6]}, _)
-    {'a': 1, 'b': [5, 7, 8]}
+    >>> change = difference({"a": 1, "b": [5, 6, 7]}, {"a": 1, "b": [5, 6, 8]})
+    >>> change
+    ['in', {'b': ['at', 3, {'2': ['is', 8]}]}]
+    >>> patched({"a": 1, "b": [5, 6, 7]}, change)
+    {'a': 1, 'b': [5, 6, 8]}
     """
     if isinstance(before, dict) and isinstance(after, dict):
         old, new = [key for key in before if key in after], [key for key in after if key not in before]
