@@ -21,12 +21,12 @@ class Agenda:
     Parameters
     ----------
     active
-        The jobs that hold units, by position in the table; kept by whoever made it.
+        The jobs that hold units, by position in the table; maintained by the caller.
 
     Attributes
     ----------
     from_ns
-        Nothing is due before.
+        No entry is due before this instant.
     """
 
     def __init__(self, active: Mapping[int, Running]) -> None:
@@ -36,7 +36,7 @@ class Agenda:
         self._early_ns = 0  # no job finishes by rounding (see `Running.due_ns`) longer than this before its time
 
     def put(self, running: Running) -> None:
-        """Note what a job now says."""
+        """Add the next events of a job."""
         heap, finish_ns, due_ns = self._heap, running.finish_ns, running.due_ns
         if finish_ns != NEVER:
             if finish_ns - due_ns > self._early_ns:
@@ -63,7 +63,7 @@ class Agenda:
         return NEVER
 
     def due(self, now: int) -> tuple[list[Running], list[Running]]:
-        """Take out the jobs that finish now, and the others that are to be asked, both in order of admission."""
+        """Remove the jobs that finish now, and those whose rate must be computed again; both in order of admission."""
         finished: dict[int, Running] = {}
         asked: dict[int, Running] = {}
         later: list[Entry] = []

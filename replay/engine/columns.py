@@ -54,12 +54,12 @@ class Columns:
             self.latest.clear()
 
     def since(self, row: int) -> dict[str, list[Any]]:
-        """The rows from this one on, by column, as values that JSON can hold."""
+        """The rows from this one on, by column, as JSON values."""
         self.settle()
         return {name: list(column[row:]) for name, column in self._columns.items()}
 
     def restore(self, columns: Mapping[str, list[Any]]) -> None:
-        """Have these rows and no others."""
+        """Replace all rows by these."""
         self.latest.clear()
         for name, column in self._columns.items():
             column[:] = array(column.typecode, columns[name]) if isinstance(column, array) else columns[name]
@@ -73,7 +73,7 @@ class Columns:
         return arrays
 
     def arrays(self) -> dict[str, Any]:
-        """Columns by name: numbers as arrays on the same memory, so that no row can be added while one is in use."""
+        """Columns by name: numbers as arrays on the same memory, so no row can be added while one is in use."""
         self.settle()
         return {
             name: np.asarray(memoryview(column)) if isinstance(column, array) else column

@@ -59,11 +59,11 @@ class Holdings:
                 self._idle_on[unit // per] += 1
 
     def state(self) -> dict[str, Any]:
-        """All there is to know, for a checkpoint."""
+        """The complete state, for a checkpoint."""
         return kept(self)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Become what `state` says."""
+        """Restore `state`."""
         remember(self, state)
         self._sort_in()
 
@@ -108,7 +108,7 @@ class Holdings:
         return self._idle_on.copy()
 
     def places(self) -> Places:
-        """The free units, to be handed out on paper: nothing here changes by it."""
+        """A copy of the free units, to be handed out tentatively; nothing here changes."""
         return Places(self._free, self.units_per_node)
 
     def join(self, units: Iterable[int], event: int) -> None:

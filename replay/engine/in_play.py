@@ -69,7 +69,7 @@ class InPlay:
         return running.index in self._by_index
 
     def copy(self, row: int) -> IntArray:
-        """Units that each holds (HELD), or fewest (LEAST, at least 1) or most (MOST) on which each runs: read-only."""
+        """Units per job: held (HELD), fewest (LEAST, at least 1) or most (MOST) on which it runs; read-only."""
         copy = self._copies[row]
         if copy is None:
             copy = self._copies[row] = self._numbers[row, : len(self.line)].copy()
@@ -95,7 +95,7 @@ class InPlay:
         return self._positions
 
     def of(self, indices: Iterable[int]) -> list[Running]:
-        """Those at these distinct positions of the table, in order of admission; who is not in play is left out."""
+        """The jobs in play among these distinct positions of the table, in order of admission."""
         found = [self._by_index[index] for index in indices if index in self._by_index]
         return sorted(found, key=lambda running: running.turn) if len(found) > 1 else found
 
@@ -114,7 +114,7 @@ class InPlay:
         self._come_or_gone()
 
     def remove(self, running: Running) -> None:
-        """A job that holds no units any more leaves the play."""
+        """A job without units leaves the jobs in play."""
         position, last = self.position(running), len(self.line) - 1
         del self.line[position], self._turns[position], self._by_index[running.index]
         self._numbers[:, position:last] = self._numbers[:, position + 1 : last + 1]
@@ -151,7 +151,7 @@ class InPlay:
             self.short.pop(running.index, None)
 
     def share(self, running: Running, partners: dict[int, int]) -> None:
-        """A job shares so many units with each of these."""
+        """A job shares this many units with each of these jobs."""
         self.shared += sum(partners.values()) - sum(running.partners.values())
         running.partners = partners
 

@@ -137,7 +137,7 @@ class Outcome:
     steps
         One row per decision and one at the end; columns STEP_COLUMNS.
     allocations
-        Who held which units when: job (position), first_unit, last_unit (int32), start_ns, end_ns (int64).
+        The holders of units over time: job (position), first_unit, last_unit (int32), start_ns, end_ns (int64).
     idle_unit_seconds, used_unit_seconds
         Units offered and units held, integrated over the window.
     extra_gain, paid
@@ -279,7 +279,7 @@ class Ledger:
         return own | self.course.history
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps beside the history."""
+        """The state for a checkpoint, without the history."""
         accounts = [kept(record) if record.starts else None for record in self.records]
         columns = next((list(account) for account in accounts if account), [])
         rows = [account and list(account.values()) for account in accounts]
@@ -305,7 +305,7 @@ class Ledger:
         work = rate * seconds
         self._since.gained += work
         self._gained += work
-        if begin >= self._window_ns:  # which begins with an instant of the replay
+        if begin >= self._window_ns:  # the window begins at an instant of the replay
             self._idle_unit_seconds += idle * seconds
             self._used_unit_seconds += used * seconds
         self._risen_s += seconds
@@ -359,7 +359,7 @@ class Ledger:
         self._seconds.append((seconds,))
 
     def granted(self, job: int, units: Iterable[int], now: int) -> None:
-        """Units have gone to a job."""
+        """A job got units."""
         since = self._granted_at.setdefault(job, {})
         for unit in units:
             since[unit] = now
@@ -509,7 +509,7 @@ class Ledger:
             raise ConservationError(f"{self._used_unit_seconds!r} unit-seconds used of {self._idle_unit_seconds!r}")
 
     def _allocations(self) -> pd.DataFrame:
-        """Units held, in order; runs of neighbours that were held alike, though released in turn, made one.
+        """Units held, in order; neighbouring runs with equal times, though released one by one, are joined.
 
         Rows are sorted within the memory of their columns, one column after the other: there may be millions.
         """

@@ -108,8 +108,8 @@ class Replay:
         self._given_up_ns = -NEVER
         self._place = _Place()
         self._next: int | None = None  # the next instant, once it is known
-        self._asked: State | None = None  # what is to be decided now
-        self._window: ref[Window]  # and the jobs in it
+        self._asked: State | None = None  # the state to be decided now
+        self._window: ref[Window]  # the jobs in it
         self._profiled = any(job.profile is not None for job in jobs)
         self._asking = asking(self._traits.name, policy, limit_s=rules.policy_time_limit_s)
         self._min_interval_ns = round(rules.min_interval_s * SECOND_NS)
@@ -436,7 +436,7 @@ class Replay:
         self._give_up(running, units)
 
     def _give_up(self, running: Running, units: Collection[int]) -> None:
-        """A settled job holds some units no longer."""
+        """A settled job no longer holds some units."""
         self.ledger.released(running.index, units, self._motion.now)
         rest: list[int] = []
         if len(units) < len(running.units):
@@ -461,7 +461,7 @@ class Replay:
     # --- the decision ---------------------------------------------------------------------------------------------
 
     def _answer(self) -> Decision:
-        """What the policy decides."""
+        """The policy's decision."""
         began = perf_counter()
         with self._asking:
             answer: object = self.policy.decide(self._asked)  # type: ignore[arg-type]  # there is a state
@@ -523,7 +523,7 @@ class Replay:
             raise ConservationError(f"{held} units held, {twice} of them twice, but {self._held.used} in use")
 
     def _pay(self, running: Running, before: int) -> None:
-        """A decision has changed the units of a job that had `before`; it pays for that at its rate before."""
+        """A decision changed the units of a job that had `before`; it pays at its rate before."""
         record, job, rules, motion = running.record, running.job, self.rules, self._motion
         running.since_ns = now = motion.now
         if before:

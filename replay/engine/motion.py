@@ -70,7 +70,7 @@ class Motion:
                 self.settle(running)
 
     def settle(self, running: Running) -> None:
-        """Bring a job's amounts up to date: what it did at its rate since they were, less what stalls cost it."""
+        """Update a job's amounts: add its work since the last update, subtract the cost of stalls."""
         now = self.now
         if running.units and now > running.settled_ns:
             record, seconds = running.record, (now - running.settled_ns) / SECOND_NS

@@ -43,7 +43,7 @@ class Traits:
 
 @dataclass(slots=True)
 class Change:
-    """What becomes of one job: units that it releases, then how many it gets, and which where they are named."""
+    """The change of one job: units it releases, then how many it gets, and which ones if they are named."""
 
     running: Running
     released: Sequence[int] = ()
@@ -52,7 +52,7 @@ class Change:
 
 
 def changes(decision: Decision, in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
-    """What a decision changes, those that only release first, in order of admission.
+    """The changes of a decision: jobs that only release come first, then in order of admission.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def changes(decision: Decision, in_play: InPlay, held: Holdings, traits: Traits)
 
 
 def _whole(counts: Sequence[object] | IntArray, in_play: InPlay, traits: Traits) -> IntArray:
-    """The counts that a policy answered, of which a third party's may be anything: int64 of shape (jobs,)."""
+    """The counts in a policy's answer, which may be of any type: int64 of shape (jobs,)."""
     if len(counts) != len(in_play.line):
         raise traits.refusal(f"it answered {len(counts)} counts for {len(in_play.line)} jobs")
     if isinstance(counts, np.ndarray) and counts.dtype is _INT64 and counts.ndim == 1:

@@ -40,7 +40,7 @@ class Rooms:
         return {node: free.bit_count() for node, free in self._free.items()}
 
     def add(self, unit: int, since: int = 0) -> None:
-        """A unit is free; since when does not matter here."""
+        """A unit becomes free."""
         node, place = divmod(unit, self._per)
         self._set(node, self._free.get(node, 0) | 1 << place)
 

@@ -93,7 +93,7 @@ class Running:
             self.stalls.clear()
 
     def progress_at(self, instant: int) -> float:
-        """Samples done at an instant, if nothing happens to it before."""
+        """Samples done at an instant, if nothing happens before."""
         since = self.settled_ns if self.settled_ns > self.stalled_until else self.stalled_until
         seconds = (instant - since) / SECOND_NS
         return self.progress + self.rate * seconds if seconds > 0 else self.progress
