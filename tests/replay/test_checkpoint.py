@@ -247,8 +247,8 @@ def test_what_was_written_before_stays_and_a_torn_last_part_is_left_out(here: Pa
             checkpoint.resume(small()[0])
 
 
-def test_a_file_of_superseded_states_is_rewritten(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bft.replay.checkpoint.SPARE_BYTES", 20_000)
+def test_a_file_in_which_changes_outweigh_the_rest_is_rewritten(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bft.replay.checkpoint.SPARE_BYTES", 1_000)
     replay, checkpoint = small()
     sizes: list[int] = []
 
