@@ -24,7 +24,7 @@ from bft.replay.engine.watcher import Notes, Silent, Watcher
 from bft.replay.inputs.files import Files
 from bft.replay.inputs.given import Given
 from bft.replay.inputs.load import Inputs, load
-from bft.replay.inputs.oversized import cap_all
+from bft.replay.inputs.oversized import MAX_NAMED, cap_all
 from bft.replay.options.effects import POLICY_SETTINGS, check_backend, kind_of, without_effect
 from bft.replay.options.options import PRESETS, Options
 from bft.replay.policies import Kind, MilpPolicy, Policy, PolicyError, make_policy
@@ -35,6 +35,7 @@ from bft.replay.results.bounds.bounds import Bounds, beside_bounds, bounds_of, u
 from bft.replay.results.costs import Rates, costs
 from bft.replay.results.dedicated import dedicated_traces
 from bft.replay.results.metrics import summarise
+from bft.replay.results.search import search_metrics
 from bft.replay.results.standing import Figures, Follower
 from bft.replay.trace.node_trace import NodeTrace
 
@@ -203,7 +204,15 @@ class _Player:
         watcher.stage(name, pool.trace.start, pool.trace.end)
         began = time.perf_counter()
         without = {index for index, job in enumerate(pool.jobs) if job.name in self._never_run}
-        replay = Replay(pool.trace, pool.jobs, policy, self._options.rules, self._inputs.interference, without)
+        replay = Replay(
+            pool.trace,
+            pool.jobs,
+            policy,
+            self._options.rules,
+            self._inputs.interference,
+            without,
+            self._options.make_workload(),
+        )
         if isinstance(watcher, Follower):
             watcher.follow(Figures(replay.ledger))
         if checkpoint is not None and checkpoint.resume(replay):
@@ -245,6 +254,9 @@ def _replay(
     player = _Player(options, inputs, watcher, should_stop)
     outcomes, policies, replay_s = [], [], 0.0
     stage, jobs, pools = _stage_before(options, inputs)
+    if options.workload is not None and (stage is not None or len(pools) > 1):
+        what = "several virtual clusters" if stage is None else f"--policy {options.policy}, which profiles jobs first"
+        raise InputError(f"--workload needs all jobs on one machine from the start; it does not go with {what}")
     for pool in pools:
         policy = policy_of(options, inputs.interference)
         name = f"replay of {pool.name}" if pool.name else "replay"
@@ -265,6 +277,10 @@ def _replay(
         dedicated, dedicated_s, stopped = _on_dedicated_nodes(player, done, jobs, options, inputs, notes)
         timing |= dedicated_s
     metrics = {**summarise(done, dedicated), "interrupted": stopped}
+    if options.rules.admission == "deadline":
+        metrics["admission"] = _admitted(done, notes)
+    if found := search_metrics(done):
+        metrics["search"] = found
     rates = Rates(options.node_watts, options.price_per_node_hour, options.co2_per_kwh)
     if figures := costs(done, rates):
         metrics["costs"] = figures
@@ -272,11 +288,25 @@ def _replay(
         began = time.perf_counter()
         metrics |= beside_bounds(done, _bounds(options, inputs, pools, staged=stage is not None))
         timing["bound_s"] = time.perf_counter() - began
-    if options.policy == "milp" and player.failed is None and not stopped and stage is None:
+    if options.policy == "milp" and player.failed is None and not stopped and stage is None and not options.workload:
         _say_what_is_left(options, inputs, pools, done, notes)
     if player.failed is not None:
         metrics["policy_error"] = str(player.failed)
     return metrics | _verified(policies), timing, lambda draft: results.write_outcome(draft, done)
+
+
+def _admitted(outcome: Outcome, notes: Notes) -> dict[str, Any]:
+    """How many jobs with deadlines came, and which were refused; with a note."""
+    came = [record for record in outcome.records if record.job.deadline_ns is not None]
+    came = [record for record in came if record.job.tsub_ns <= outcome.end_ns]
+    refused = [record.job.name for record in came if record.refused_ns is not None]
+    if refused:
+        named = ", ".join(refused[:MAX_NAMED]) + (" and others" if len(refused) > MAX_NAMED else "")
+        notes.note(
+            f"--admission deadline: {len(refused):,} of {len(came):,} jobs with deadlines were refused and never run "
+            f"({named}); summary.json names all"
+        )
+    return {"with_deadlines": len(came), "refused": refused}
 
 
 def _on_dedicated_nodes(
@@ -309,6 +339,8 @@ def bounds_by(options: Options, watcher: Watcher) -> tuple[Bounds, Inputs]:
 def _bounds(options: Options, inputs: Inputs, pools: Sequence[Pool], *, staged: bool = False) -> Bounds:
     if staged:
         return Bounds(why_none=f"--policy {options.policy} runs jobs on further nodes first: no bound is known")
+    if options.workload is not None:
+        return Bounds(why_none="which jobs --workload submits and stops depends on what is decided: no bound is known")
     worlds = [(pool.trace, pool.jobs) for pool in pools]
     return bounds_of(worlds, options.rules.max_jobs, inputs.interference, inputs.never_run)
 

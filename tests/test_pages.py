@@ -29,7 +29,12 @@ PLACEHOLDERS = {"I": "1", "N": "3", "S": "3", "SECONDS": "3", "NAME": "milp", "F
 OF_EXAMPLES = {"smallest-first": "milp", "dense-highs": "highs", "semicolons": "slurm"}
 
 # Pages from a log, or from measurements, to a page to show: their commands run one after the other.
-PATHS = ["tutorial", "own-jobs", *(f"how-to/{path.stem}" for path in sorted((DOCS / "how-to").glob("[!i]*.md")))]
+PATHS = [
+    "tutorial",
+    "own-jobs",
+    "scenarios",
+    *(f"how-to/{path.stem}" for path in sorted((DOCS / "how-to").glob("[!i]*.md"))),
+]
 
 
 def fences(page: Path) -> Iterator[tuple[str, str]]:

@@ -134,7 +134,7 @@ def _cell(name: str, value: Any) -> str:
         return "-"
     if name.endswith("_s"):
         return _span(value)
-    if name in ("share_of_bound", "U"):
+    if name in ("share_of_bound", "U", "stopped_share"):
         return f"{value:.1%}"
     if name in ("fairness", "restarts_per_job"):
         return f"{value:.2f}"

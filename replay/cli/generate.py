@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -14,7 +14,7 @@ from bft.replay.cli.help import Group
 from bft.replay.cli.output import drafted
 from bft.replay.cli.parameters import Command, Finite, OneOf, Seconds
 
-Objective = Literal["throughput", "efficiency"]
+ScenarioName = Literal["mix", "hpo", "nas", "llm"]
 
 
 @click.group(cls=Group)
@@ -43,33 +43,56 @@ def node_trace(nodes: int, days: float, seed: int, start: str, output: str) -> N
 
 
 @generate.command(cls=Command, name="jobs", short_help="A table of DNN trainings.")
-@click.option("--jobs", "count", type=click.IntRange(min=1), default=1001, show_default=True, help="How many.")
+@click.option("--scenario", type=OneOf(["mix", "hpo", "nas", "llm"]), default="mix", show_default=True,
+              help="mix: seven DNNs in turn; hpo: identical trials of a search; nas: a search's first generation; "
+              "llm: few wide jobs with start-ups of minutes.")  # fmt: skip
+@click.option("--jobs", "count", type=click.IntRange(min=1), help="How many. [mix 1001, hpo 100, nas 20, llm 5]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same jobs.")
 @click.option("--first-submit", required=True, metavar="TIME", help="When the first job is submitted (UTC).")
-@click.option("--interval", "interval_s", type=Seconds(zero=True), default=36.0, show_default=True,
-              help="Seconds between submissions.")  # fmt: skip
-@click.option("--pmax", type=Finite(min=0, min_open=True), default=1.3e8, show_default=True,
-              help="Work of a job, samples.")  # fmt: skip
+@click.option("--interval", "interval_s", type=Seconds(zero=True),
+              help="Seconds between submissions. [mix 36, llm 3600, else 0]")  # fmt: skip
+@click.option("--pmax", type=Finite(min=0, min_open=True), help="Work of a job, samples. [1.3e8; llm 2e9]")
 @click.option("--objective", type=OneOf(["throughput", "efficiency"]), default="throughput", show_default=True,
               help="What the jobs optimise.")  # fmt: skip
+@click.option("--model", help="The network whose curve all jobs have. [hpo ShuffleNet, nas MnasNet, llm VGG16]")
+@click.option("--curve", metavar="FILE",
+              help="Measured throughputs (model, units, throughput) of all jobs; --model picks one.")  # fmt: skip
 @click.option("-o", "--output", metavar="FILE", required=True, help="Target: .parquet, .csv or .jsonl.")
 def job_table(
-    count: int, seed: int, first_submit: str, interval_s: float, pmax: float, objective: Objective, output: str
+    scenario: ScenarioName, curve: str | None, model: str | None, count: int | None, output: str, **given: Any
 ) -> None:
-    """Make a table of image-recognition trainings: seven DNNs with measured scalability."""
-    from bft.datasets import generate_dnn_jobs
+    """Make a table of trainings with measured scalability: a mix, a search's trials or members, or large models."""
+    from bft.datasets import generate_scenario
+    from bft.datasets.scenarios import SCENARIOS
     from bft.models import jobs_from_frame
     from bft.models.job_files import write_jobs
 
     _refuse_existing(output)
+    points = None
+    if curve is not None:
+        model, points = _measured(curve, model)
     with _in_range("--first-submit, --interval, --jobs"):
-        frame = generate_dnn_jobs(
-            jobs=count, seed=seed, first_submit=first_submit, interval_s=interval_s, pmax=pmax, objective=objective
-        )
+        frame = generate_scenario(scenario, jobs=count, model=model, curve=points, **given)
     made = jobs_from_frame(frame)
     with drafted(output) as draft:
         write_jobs(made, draft)
-    click.echo(f"{output}: {count} jobs")
+    click.echo(f"{output}: {len(made)} jobs")
+    if SCENARIOS[scenario].replay:
+        click.echo(f"replay them with {SCENARIOS[scenario].replay}")
+
+
+def _measured(path: str, model: str | None) -> tuple[str, dict[int, float]]:
+    """The median throughput by units of the only model in a table, or of the one that is named."""
+    from bft.models import read_throughputs
+
+    by_model = {each.model: each for each in read_throughputs(path)}
+    if model is None and len(by_model) > 1:
+        raise InputError(f"holds {len(by_model)} models: choose one by --model", file=path, column="model")
+    name = next(iter(by_model)) if model is None else model
+    if name not in by_model:
+        raise InputError(f"has no model {name!r}, but {', '.join(by_model)}", file=path, column="model")
+    measured = by_model[name]
+    return name, dict(zip(map(int, measured.sizes()), map(float, measured.medians()), strict=True))
 
 
 @generate.command(cls=Command, name="log", short_help="A scheduler's log.")

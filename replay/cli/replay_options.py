@@ -78,12 +78,23 @@ _jobs = section(
         help="Multiply the time from the first submission to each: 30 spreads 10 hours over 300.",
     ),
     _of(
+        "workload",
+        "--workload",
+        metavar="NAME[:KEY=VALUE,...]",
+        help="Who submits and stops jobs on the way: hpo, trials that successive halving stops; nas, members that have "
+        "children; or another package's (docs/scenarios.md). [nobody]",
+    ),
+    _of(
         "oversized",
         "--oversized",
         help="Jobs that need more units than are ever idle: refuse, leave out, or run them on what there is. "
         "[refuse for rigid policies, else skip]",
     ),
-    _of("seed", "--seed", help="Of what is drawn at random: --shuffle-submits, --arrival, policies that search so."),
+    _of(
+        "seed",
+        "--seed",
+        help="Of what is drawn at random: --shuffle-submits, --arrival, --workload, policies that search so.",
+    ),
 )
 _policy = section(
     "Policy",
@@ -147,6 +158,20 @@ _policy = section(
         default=True,
         show_default=True,
         help="Decide by MILP; 0 is --policy equal-share.",
+    ),
+)
+_admission = section(
+    "Policy",
+    _of(
+        "admission",
+        "--admission",
+        help="Admit all jobs, or one with a deadline only if it and all that were admitted can keep theirs.",
+    ),
+    _of(
+        "admission_units",
+        "--admission-units",
+        metavar="UNITS",
+        help="Units that --admission deadline counts on. [those that are idle at the submission]",
     ),
 )
 _solver = section(
@@ -285,6 +310,6 @@ _run = section(
         help="TOML file with options by their long names; flags win.",
     ),
 )
-replay_options = together(_trace, _jobs, _policy, _in_play, _solver, _sharing, _rules, _run)
+replay_options = together(_trace, _jobs, _policy, _in_play, _admission, _solver, _sharing, _rules, _run)
 # Those on which bounds depend, whoever decides.
 bound_options = together(_trace, _jobs, _ratios, _in_play)

@@ -80,6 +80,8 @@ class JobRecord:
     left_out: bool = field(default=False, metadata=NOT_KEPT)  # never admitted
     start_ns: int | None = None
     finish_ns: int | None = None
+    cancelled_ns: int | None = None  # when a workload ordered that it be stopped for good
+    refused_ns: int | None = None  # when it was submitted and not admitted, so that it is left out
     gained: float = 0.0
     lost_to_preemption: float = 0.0
     lost_to_rescale: float = 0.0
@@ -93,6 +95,16 @@ class JobRecord:
     unit_seconds: float = 0.0
     run_seconds: float = 0.0
     work: float = 0.0
+
+    @property
+    def touched(self) -> bool:
+        """Whether anything has happened to it."""
+        return bool(self.starts) or self.cancelled_ns is not None or self.refused_ns is not None
+
+    @property
+    def ended_ns(self) -> int | None:
+        """When it finished or was cancelled."""
+        return self.cancelled_ns if self.finish_ns is None else self.finish_ns
 
     @property
     def lost(self) -> float:
@@ -148,6 +160,9 @@ class Outcome:
         Whether it was stopped before its end.
     course
         The work done up to any instant; None for several pools.
+    scores
+        What a workload has found jobs to be worth, in order of time: time_ns, job (position), progress (samples),
+        score; None without a workload.
 
     Examples
     --------
@@ -173,6 +188,7 @@ class Outcome:
     decision_seconds: tuple[float, ...]
     interrupted: bool = False
     course: Course | None = None
+    scores: pd.DataFrame | None = None
 
     @property
     def work(self) -> float:
@@ -238,6 +254,7 @@ class Ledger:
     _steps: Columns = field(init=False, metadata=NOT_KEPT)
     _seconds: Columns = field(init=False, metadata=NOT_KEPT)
     _held: Columns = field(init=False, metadata=NOT_KEPT)
+    _scores: Columns = field(init=False, metadata=NOT_KEPT)
     _window_ns: int = field(init=False, metadata=NOT_KEPT)
     _since: _Since = field(default_factory=_Since)
     _gained: float = 0.0
@@ -261,6 +278,7 @@ class Ledger:
         self._seconds = Columns({"seconds": "d"})
         # One row for each run of neighbouring units that a job received together and releases together.
         self._held = Columns({"job": "i", "first_unit": "i", "last_unit": "i", "start_ns": "q", "end_ns": "q"})
+        self._scores = Columns({"time_ns": "q", "job": "i", "progress": "d", "score": "d"})
 
     @property
     def work(self) -> float:
@@ -275,12 +293,12 @@ class Ledger:
     @property
     def history(self) -> dict[str, Columns]:
         """The recorded history, which only grows."""
-        own = {"steps": self._steps, "seconds": self._seconds, "held": self._held}
+        own = {"steps": self._steps, "seconds": self._seconds, "held": self._held, "scores": self._scores}
         return own | self.course.history
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint, without the history."""
-        accounts = [kept(record) if record.starts else None for record in self.records]
+        accounts = [kept(record) if record.touched else None for record in self.records]
         columns = next((list(account) for account in accounts if account), [])
         rows = [account and list(account.values()) for account in accounts]
         return {**kept(self), "columns": columns, "records": rows, "course": kept(self.course)}
@@ -291,6 +309,7 @@ class Ledger:
         for record, values in zip(self.records, state["records"], strict=True):
             if values is not None:
                 remember(record, dict(zip(state["columns"], values, strict=True)))
+                record.left_out |= record.refused_ns is not None
         remember(self.course, state["course"])
 
     # --- called by the engine -------------------------------------------------------------------------------------
@@ -354,6 +373,23 @@ class Ledger:
         record.finish_ns = now
         record.work = record.job.pmax
 
+    def cancelled(self, record: JobRecord, now: int, progress: float) -> None:
+        """A job has been stopped for good; what it has done counts."""
+        record.cancelled_ns = now
+        record.work = progress
+
+    def refused(self, record: JobRecord, now: int) -> None:
+        """A job has been submitted and is not admitted."""
+        record.refused_ns, record.left_out = now, True
+
+    def submitted(self, job: Job) -> None:
+        """A job has come that was not there from the start."""
+        self.records.append(JobRecord(job))
+
+    def scored(self, job: int, now: int, progress: float, score: float) -> None:
+        """A workload has found what a job is worth."""
+        self._scores.append((now, job, progress, score))
+
     def asked(self, seconds: float) -> None:
         """The policy was called, and took this long (wall time) to answer."""
         self._seconds.append((seconds,))
@@ -410,7 +446,9 @@ class Ledger:
             gap = relative_gap(value, bound)
             self._step(now, stands, solution.status, solution.backend, solution.note, (value, bound, gap))
 
-    def close(self, now: int, stands: Standing, progress: Mapping[int, float], *, interrupted: bool) -> Outcome:
+    def close(
+        self, now: int, stands: Standing, progress: Mapping[int, float], *, interrupted: bool, steered: bool = False
+    ) -> Outcome:
         """Check the totals and return the outcome.
 
         Parameters
@@ -423,6 +461,8 @@ class Ledger:
             Progress of the jobs in play, by position in the table.
         interrupted
             Whether the replay was stopped before its end.
+        steered
+            Whether a workload was told of its jobs.
 
         Raises
         ------
@@ -453,6 +493,7 @@ class Ledger:
             decision_seconds=tuple(self._seconds.arrays()["seconds"].tolist()),
             interrupted=interrupted,
             course=self.course,
+            scores=pd.DataFrame(self._scores.arrays()) if steered else None,
         )
 
     # --- inner ----------------------------------------------------------------------------------------------------

@@ -1,19 +1,22 @@
 """The event loop: time passes, jobs progress, the policy decides (docs/semantics.md).
 
 Time is whole nanoseconds UTC, so that instants compare exactly and weeks of events do not drift; a finish is rounded up
-to the next nanosecond. At one instant finishes come first, then leaves, joins, submits, timers, then one decision.
+to the next nanosecond. At one instant finishes come first, then what a workload orders, leaves, joins, submits, timers,
+then one decision.
 """
 
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 from weakref import ref
 
-from bft.models import JobTable
+from bft.models import Job, JobTable, Workload
+from bft.replay.engine.admission import Due, is_admitted
 from bft.replay.engine.asking import asking
 from bft.replay.engine.columns import Columns
 from bft.replay.engine.holdings import Holdings
@@ -28,6 +31,7 @@ from bft.replay.engine.port import Decision, Machine, Policy, PolicyError, Remem
 from bft.replay.engine.rules import Rules
 from bft.replay.engine.running import NEVER, Running, finished_view
 from bft.replay.engine.sharing_rules import Interference
+from bft.replay.engine.steering import Steering
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 # Status of a step without idle units, where no policy was asked.
@@ -65,6 +69,8 @@ class Replay:
         How much two jobs on a unit slow each other down; None: no policy may let them share.
     without
         Positions of jobs that are never admitted; they count as never started.
+    workload
+        Who submits and cancels further jobs on the way; None: nobody.
 
     Attributes
     ----------
@@ -91,10 +97,13 @@ class Replay:
         rules: Rules = Rules(),
         interference: Interference | None = None,
         without: Collection[int] = (),
+        workload: Workload | None = None,
     ) -> None:
         self.trace, self.jobs, self.policy, self.rules = trace, jobs, policy, rules
         self.interference = interference
         self.ledger = Ledger(trace, jobs, without)
+        self._jobs = list(jobs)
+        self._steering = None if workload is None else Steering(workload, jobs)
         self._traits = Traits.of(policy)
         self._held = Holdings(len(trace.nodes) * trace.units_per_node, trace.units_per_node)
         self._machine = Machine(self._held)
@@ -102,7 +111,7 @@ class Replay:
         self._queue = [index for index in jobs.by_submit() if index not in without]
         self._in_play = InPlay()
         self._motion = Motion(trace.start, self._in_play, self.ledger, rules, self._traits, trace.units_per_node)
-        self._partners = Partners(jobs, self._in_play, self._held, self._motion, self._traits, interference)
+        self._partners = Partners(self._jobs, self._in_play, self._held, self._motion, self._traits, interference)
         self._network = Network(rules.network_interference, self._in_play, self._motion, trace.units_per_node)
         self._given_up: set[int] = set()  # the units that jobs gave back at the instant `_given_up_ns`
         self._given_up_ns = -NEVER
@@ -248,6 +257,8 @@ class Replay:
         self._conserve()
         rise = sum([running.rate - earlier for running, earlier in before]) if before else 0.0
         self.ledger.decided(now, self._stands(), rise, decision.solution)
+        if self._steering is not None:
+            self._obey(self._steering, now + 1)
 
     def _close(self, *, interrupted: bool) -> Outcome:
         for running in self._in_play:  # present holders held their units to the end
@@ -255,7 +266,8 @@ class Replay:
             self.ledger.released(running.index, running.units, self.now)
         progress = {running.index: running.progress for running in self._in_play}
         stands = self._held.idle, self._held.used, len(self._in_play), 0, 0.0
-        return self.ledger.close(self.now, stands, progress, interrupted=interrupted)
+        steered = self._steering is not None
+        return self.ledger.close(self.now, stands, progress, interrupted=interrupted, steered=steered)
 
     @property
     def history(self) -> dict[str, Columns]:
@@ -273,6 +285,7 @@ class Replay:
             "now": self.now,
             "place": kept(self._place),
             "policy": self._memory(),
+            "steering": None if self._steering is None else {**self._steering.state(), "queue": self._queue},
             "held": self._held.state(),
             "ledger": self.ledger.state(),
             "in_play": {str(running.index): running.state() for running in self._in_play},
@@ -284,10 +297,16 @@ class Replay:
         if isinstance(self.policy, Remembers):
             with self._asking:
                 self.policy.restore(state["policy"])
+        if self._steering is not None:
+            for job in self._steering.restore(state["steering"]):
+                self._jobs.append(job)
+                self.ledger.submitted(job)
+            self._queue = list(state["steering"]["queue"])
         self._held.restore(state["held"])
         self.ledger.restore(state["ledger"])
         for name, table in self.history.items():
             table.restore(state["history"][name])
+        self._queue = [index for index in self._queue if self.ledger.records[index].refused_ns is None]
         self._come_to(self._place)
         turns = {index: turn for turn, index in enumerate(self._queue)}
         for name, entry in state["in_play"].items():
@@ -311,6 +330,9 @@ class Replay:
         place = self._place
         self._motion.pass_to(instant, self._held.idle, self._held.used)
         finished = instant >= self._motion.agenda.from_ns and self._finish()
+        if self._steering is not None:
+            self._obey(self._steering, instant)
+            finished |= self._cancel(self._steering)
         touched = instant >= self._event[0]
         if touched:
             self._leave_and_join()
@@ -333,7 +355,7 @@ class Replay:
 
     def _submit(self, number: int) -> int:
         """When that many jobs have been submitted and one more is."""
-        return self.jobs.jobs[self._queue[number]].tsub_ns if number < len(self._queue) else NEVER
+        return self._jobs[self._queue[number]].tsub_ns if number < len(self._queue) else NEVER
 
     def _next_instant(self) -> int:
         place, now = self._place, self._motion.now
@@ -346,6 +368,8 @@ class Replay:
             instant = max(self._submit_ns, now)
         if place.pending:
             instant = min(instant, max(place.decided_at + self._min_interval_ns, now + 1))
+        if self._steering is not None and self._steering.cancelled:
+            instant = min(instant, now + 1)
         return instant
 
     # --- stages of an instant, in their order ---------------------------------------------------------------------
@@ -354,6 +378,8 @@ class Replay:
         done, asked = self._motion.agenda.due(self.now)
         for running in asked:
             self._motion.settle(running)
+            if self._steering is not None:
+                self._steering.progressed(running)
             self._motion.set_rate(running)
         if not done:
             return False
@@ -365,14 +391,55 @@ class Replay:
             self.ledger.corrected(running.record, running.job.pmax - running.progress)
             running.progress = running.job.pmax
             self.ledger.finished(running.record, self.now)
-            self._release(running, running.units)
-            self._motion.end_run(running)
-            self._motion.set_rate(running)
-            self._in_play.remove(running)
+            self._end(running)
             self._place.finished.append(running.index)
+            if self._steering is not None:
+                self._steering.finished(running)
         self._partners.refresh((), beside)
         self._network.refresh(done)
         return True
+
+    def _obey(self, steering: Steering, earliest: int) -> None:
+        """Tell the workload what has happened, and queue the jobs that it submits, from an instant on."""
+        for running, progress, orders in steering.told(self.now, earliest):
+            if orders.score is not None:
+                self.ledger.scored(running.index, self.now, progress, orders.score)
+            for job in orders.submit:
+                later, when = self._place.submitted, lambda index: self._jobs[index].tsub_ns
+                self._queue.insert(bisect_right(self._queue, job.tsub_ns, later, key=when), len(self._jobs))
+                self._jobs.append(job)
+                self.ledger.submitted(job)
+                self._submit_ns = self._submit(self._place.submitted)
+
+    def _cancel(self, steering: Steering) -> bool:
+        """Stop for good what the workload has cancelled; whether anybody has left the play."""
+        gone: list[Running] = []
+        cancelled, place = dict.fromkeys(steering.cancelled), self._place
+        steering.cancelled.clear()
+        beside: set[int] = set()
+        for index in cancelled:
+            for running in self._in_play.of((index,)):
+                gone.append(running)
+                beside.update(running.partners)
+                self._motion.settle(running)
+                self._end(running)
+                self.ledger.cancelled(running.record, self.now, running.progress)
+            if index in self._queue[place.admitted :]:
+                position = self._queue.index(index, place.admitted)
+                del self._queue[position]
+                place.submitted -= position < place.submitted
+                self._submit_ns = self._submit(place.submitted)
+                self.ledger.cancelled(self.ledger.records[index], self.now, 0.0)
+        self._partners.refresh((), beside)
+        self._network.refresh(gone)
+        return bool(gone)
+
+    def _end(self, running: Running) -> None:
+        """A settled job leaves the play for good."""
+        self._release(running, running.units)
+        self._motion.end_run(running)
+        self._motion.set_rate(running)
+        self._in_play.remove(running)
 
     def _leave_and_join(self) -> None:
         place = self._place
@@ -447,7 +514,10 @@ class Replay:
     def _admit(self) -> bool:
         place, queue = self._place, self._queue
         while self._submit_ns <= self.now:
-            place.submitted += 1
+            if self._refuses(queue[place.submitted]):
+                self.ledger.refused(self.ledger.records[queue.pop(place.submitted)], self.now)
+            else:
+                place.submitted += 1
             self._submit_ns = self._submit(place.submitted)
         before, most = place.admitted, self.rules.max_jobs or NEVER
         while place.admitted < place.submitted and len(self._in_play) < most:
@@ -455,8 +525,28 @@ class Replay:
             place.admitted += 1
         return place.admitted > before
 
+    def _refuses(self, index: int) -> bool:
+        """Whether a job that is submitted now has a deadline that cannot be kept beside those of the others."""
+        if self.rules.admission == "all" or self._jobs[index].deadline_ns is None:
+            return False
+        due = [self._due(running.job, running.progress_at(self.now)) for running in self._in_play]
+        due += [self._due(self._jobs[each], 0.0) for each in self._queue[self._place.admitted : self._place.submitted]]
+        open_ones = [each for each in due if each is not None and each.deadline_ns > self.now]
+        newcomer, units = self._due(self._jobs[index], 0.0), self.rules.admission_units or self._held.idle
+        return newcomer is None or not is_admitted(self.now, units, newcomer, open_ones)
+
+    def _due(self, job: Job, progress: float) -> Due | None:
+        """What a job with a deadline still needs; None without one."""
+        if job.deadline_ns is None:
+            return None
+        sizes = (job.request,) if self._traits.rigid else tuple(job.allowed.nonzero()[0].tolist()[1:])
+        return Due(job.rates, sizes, job.pmax - progress, job.deadline_ns)
+
     def _new(self, index: int, turn: int) -> Running:
-        return Running.admitted(index, turn, self.ledger.records[index], tunes=self._traits.tunes)
+        running = Running.admitted(index, turn, self.ledger.records[index], tunes=self._traits.tunes)
+        if self._steering is not None:
+            running.rungs = self._steering.rungs(running.job)
+        return running
 
     # --- the decision ---------------------------------------------------------------------------------------------
 
@@ -530,6 +620,8 @@ class Replay:
             self.ledger.rescaled(record)
         else:
             self.ledger.started(record, now)
+            if self._steering is not None and record.starts == 1:
+                self._steering.started(running)
         seconds = job.tcdw_s if len(running.units) < before else job.tcup_s
         motion.charge(running, seconds, "rescale" if before else "start stall")
         if not running.units:

@@ -141,6 +141,8 @@ class Motion:
         if rate != before:
             self._in_play.rates.change(before, rate)
         running.set_rate(rate, self.now)
+        if running.rungs:
+            running.ask_at_rung()
         self.agenda.put(running)
 
     def _rate_on_its_units(self, running: Running) -> float:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from bft.models import JobTable
+from bft.models import Job
 from bft.replay.engine.holdings import Holdings
 from bft.replay.engine.in_play import InPlay
 from bft.replay.engine.motion import Motion
@@ -28,7 +28,7 @@ class Partners:
 
     def __init__(
         self,
-        jobs: JobTable,
+        jobs: Sequence[Job],
         in_play: InPlay,
         held: Holdings,
         motion: Motion,
@@ -86,13 +86,13 @@ class Partners:
 
     def _xi(self, running: Running, beside: int) -> float:
         """The ratio of a job with its partner, on the units that it has."""
-        sides = None if self._interference is None else self._interference.sides(running.job, self._jobs.jobs[beside])
+        sides = None if self._interference is None else self._interference.sides(running.job, self._jobs[beside])
         if sides is None:
             raise self._not_allowed(running, beside)
         return sides[0].of(len(running.units))
 
     def _not_allowed(self, running: Running, beside: int) -> PolicyError:
-        a, b = running.job.name, self._jobs.jobs[beside].name
+        a, b = running.job.name, self._jobs[beside].name
         return self._traits.refusal(
             f"it lets {a!r} and {b!r} share units, which no xi allows ({a!r} has {len(running.units)} units)"
         )

@@ -39,6 +39,11 @@ class Rules:
     network_interference
         Part of its rate that a job on several nodes loses where another one on several nodes has units on one of its
         nodes (Pollux, OSDI'21).
+    admission
+        `all`, or `deadline`: a job with a deadline is refused at its submission unless it and all that were admitted
+        before can keep theirs, see `admission.minimum_shares`.
+    admission_units
+        Units on which such promises are based; None: those that are idle at the submission.
     policy_time_limit_s
         Wall time after which a policy that has not answered counts as hanging, and the replay ends; None: never.
 
@@ -65,6 +70,8 @@ class Rules:
     restart_overhead: tuple[tuple[int, float], ...] = checked("--restart-overhead", SecondsBySize(), ())
     restart_overlap: float = checked("--restart-overlap", Number(0, 1), 0.0)
     network_interference: float = checked("--network-interference", Number(0, 1, below=True), 0.0)
+    admission: Literal["all", "deadline"] = checked("--admission", Name(("all", "deadline")), "all")
+    admission_units: int | None = checked("--admission-units", Maybe(whole(1)), None)
     policy_time_limit_s: float | None = checked("--policy-time-limit", Maybe(seconds(high=MAX_LIMIT_S)), None)
 
     def __post_init__(self) -> None:

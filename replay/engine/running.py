@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import ceil
 from typing import Any
 
 from bft.models import Dynamics, Job
@@ -49,6 +48,8 @@ class Running:
         Progress at its last checkpoint, when it was started, and when its present rate was set.
     since_ns
         When its units last changed.
+    rungs, passed
+        Samples at which a workload wants to hear of it, ascending; and how many of them are behind it.
     """
 
     index: int = field(metadata=NOT_KEPT)
@@ -72,6 +73,8 @@ class Running:
     begun_ns: int = 0
     rated_ns: int = 0
     since_ns: int | None = None
+    rungs: list[float] = field(default_factory=list)
+    passed: int = 0
     waiting_view: JobView | None = field(default=None, metadata=NOT_KEPT)  # nothing changes while it waits
 
     @classmethod
@@ -110,11 +113,27 @@ class Running:
         if nanoseconds < NEVER - begin - 1:
             whole = round(nanoseconds)
             if abs(nanoseconds - whole) > ROUNDING * nanoseconds:
-                whole = ceil(nanoseconds)
+                whole = math.ceil(nanoseconds)
             finish_ns = self.finish_ns = begin + whole if whole > 0 else begin
             lacking = work * _NEARLY - done
-            early = begin + ceil(lacking / rate * SECOND_NS) if lacking > 0 else now
+            early = begin + math.ceil(lacking / rate * SECOND_NS) if lacking > 0 else now
             self.due_ns = early if early < finish_ns else finish_ns
+
+    def _reaches(self, samples: float) -> int:
+        """When it will have done so many samples at the rate that has just been set, NEVER beyond the calendar."""
+        begin = max(self.rated_ns, self.stalled_until)
+        nanoseconds = (samples - self.progress) / self.rate * SECOND_NS
+        if not nanoseconds < NEVER - begin - 1:
+            return NEVER
+        whole = round(nanoseconds)
+        if abs(nanoseconds - whole) > ROUNDING * nanoseconds:
+            whole = math.ceil(nanoseconds)
+        return begin + max(0, whole)
+
+    def ask_at_rung(self) -> None:
+        """Have it looked at when it reaches its next rung, at the rate that has just been set."""
+        if self.rate > 0:
+            self.ask_ns = min(self.ask_ns, self._reaches(self.rungs[0]))
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint."""

@@ -122,8 +122,10 @@ def _inputs(
     taken = None if given.trace is None else pools[0].trace
     digests = input_digests(options, files, {"node_trace": taken, "jobs": given.jobs, "xi": given.xi})
     interference = _interference(options, jobs, notes, given, files)
-    if options.deadline_boost > 1 and all(job.deadline_ns is None for job in jobs):
-        notes.note("--deadline-boost has no effect on jobs without deadlines")
+    if all(job.deadline_ns is None for job in jobs):
+        given_ones = {"--deadline-boost": options.deadline_boost > 1, "--admission": options.rules.admission != "all"}
+        for flag in (flag for flag, is_given in given_ones.items() if is_given):
+            notes.note(f"{flag} has no effect on jobs without deadlines")
     sized = [job for job in jobs if job.sizes is not None]
     if sized:
         notes.note(

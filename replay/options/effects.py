@@ -94,6 +94,8 @@ def contradictions(options: Options) -> Iterator[str]:
         yield "the published replayer knows --policy milp and equal-share, and -maxJ from 1 on"
     if o.preset is not None and (policy != "milp" or o.compat is not None):
         yield f"--preset {o.preset} is for --policy milp, without --xi and --compat"
+    if o.workload is not None and o.compat == "reference":
+        yield "the published replayer knows no jobs that depend on others: leave out --workload or --compat"
     if o.compat == "lucid" and policy not in LUCID_CONSTANTS:
         yield f"--compat lucid is for --policy {', '.join(LUCID_CONSTANTS)}, not {policy}"
     if o.compat == "pollux" and o.jobs_format != "pollux":
@@ -181,6 +183,9 @@ NEEDS = (
     ),
     Need(("co2_per_kwh",), lambda o: o.node_watts is not None, _without("--node-watts"), refused=True),
     Need(("restart_overlap",), lambda o: bool(o.rules.restart_overhead), _without("--restart-overhead"), refused=True),
+    Need(
+        ("admission_units",), lambda o: o.rules.admission == "deadline", _without("--admission deadline"), refused=True
+    ),
     Need(("deadline_horizon_s",), lambda o: o.deadline_boost > 1, _without("--deadline-boost")),
     Need(
         ("checkpoint_interval_s",),
@@ -189,8 +194,8 @@ NEEDS = (
     ),
     Need(
         ("seed",),
-        lambda o: "seed" in constants_of(o.policy) or o.shuffle_submits or o.arrival is not None,
-        lambda o: f"with --policy {o.policy}, without --shuffle-submits and --arrival",
+        lambda o: "seed" in constants_of(o.policy) or o.shuffle_submits or o.arrival is not None or _drawn(o.workload),
+        lambda o: f"with --policy {o.policy}, without --shuffle-submits, --arrival and --workload",
     ),
     *(
         Need(
@@ -214,6 +219,13 @@ NEEDS = (
         lambda o: f"with --backend {o.solver.backend}, which uses one thread",
     ),
 )
+
+
+def _drawn(workload: str | None) -> bool:
+    """Whether a workload draws at random."""
+    from bft.models.searches.registry import takes
+
+    return workload is not None and takes(workload, "seed")
 
 
 def _threaded(backend: str) -> bool:

@@ -27,6 +27,8 @@ from bft.models.checks import (
 )
 from bft.models.errors import InputError
 from bft.models.objective_terms import ObjectiveText
+from bft.models.searches.port import Workload
+from bft.models.searches.registry import make_workload
 from bft.replay.engine.rules import Rules
 from bft.replay.options.effects import LUCID_CONSTANTS, check_constants, contradictions, kind_of
 from bft.replay.policies.solver import SolverOptions
@@ -112,6 +114,7 @@ class Options:
     shuffle_submits: bool = checked("--shuffle-submits", Flag(), default=False)
     arrival: str | None = checked("--arrival", Maybe(Arrival()), None)
     scale_arrivals: float = checked("--scale-arrivals", Number(0, 1e6), 1.0)
+    workload: str | None = checked("--workload", Maybe(Text()), None)
     oversized: Literal["refuse", "skip", "cap"] = checked(
         "--oversized", Maybe(Name(("refuse", "skip", "cap"))), _DEPENDS
     )
@@ -159,6 +162,7 @@ class Options:
         if what is not None:
             raise InputError(what)
         check_constants(self.policy, self.constants)
+        self.make_workload()
 
     @classmethod
     def of(cls, **stated: Any) -> Options:
@@ -201,6 +205,16 @@ class Options:
     def from_preset(self, name: str, otherwise: Any) -> Any:
         """What the preset says of an option, or else."""
         return PRESETS.get(self.preset or "", {}).get(name, otherwise)
+
+    def make_workload(self) -> Workload | None:
+        """Who submits and cancels jobs on the way, anew for each replay; None: nobody.
+
+        Raises
+        ------
+        InputError
+            When there is no such workload, or a value of its constants does not fit.
+        """
+        return None if self.workload is None else make_workload(self.workload, {"seed": self.seed})
 
     @property
     def constants(self) -> dict[str, str]:

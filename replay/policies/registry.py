@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from importlib import import_module
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from bft.models import InputError
+from bft.models.constants import Constant, constants_of, parsed_constants
 from bft.models.plugins import PluginGroup
 from bft.replay.engine.port import Kind, Policy
 
@@ -37,25 +36,6 @@ BUILT_IN = {
 _POLICIES = PluginGroup(GROUP, "policy", BUILT_IN)
 # Policies known only in this process, by name: see `named`.
 _HERE: dict[str, Callable[..., Policy]] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyOption:
-    """A constant of a policy that a user may set: its name, type, default, and meaning."""
-
-    name: str
-    type: Any
-    default: Any
-    help: str
-
-    def parse(self, text: str) -> Any:
-        """Convert a text to the value; ValueError if it is not of this type."""
-        return _parsed(self.type, text.strip())
-
-    @property
-    def expected(self) -> str:
-        """A description of valid values."""
-        return _expected(self.type)
 
 
 def each_policy_name() -> Iterator[str]:
@@ -138,7 +118,7 @@ def _check_kind(name: str, made: object) -> None:
         raise InputError(f"policy {name!r}: {error}") from error
 
 
-def policy_options(factory: Callable[..., Policy], settings: Sequence[str] = ()) -> list[PolicyOption]:
+def policy_options(factory: Callable[..., Policy], settings: Sequence[str] = ()) -> list[Constant]:
     """The constants of a policy that a user may set: the fields of its dataclass, except those that the run fills.
 
     Parameters
@@ -153,15 +133,7 @@ def policy_options(factory: Callable[..., Policy], settings: Sequence[str] = ())
     >>> [(option.name, option.default) for option in policy_options(policy_factory("fifo"))]
     [('backfill', False), ('consolidate', True)]
     """
-    made: Any = factory  # a class with fields, or any function that makes a policy
-    if not is_dataclass(made):
-        return []
-    kinds = get_type_hints(made)
-    return [
-        PolicyOption(field.name, kinds[field.name], _default(field), str(field.metadata.get("help", "")))
-        for field in fields(made)
-        if field.init and not field.name.startswith("_") and field.name not in settings
-    ]
+    return constants_of(factory, settings)
 
 
 def make_policy(name: str, settings: Mapping[str, Any], given: Mapping[str, str] | None = None) -> Policy:
@@ -212,52 +184,4 @@ def parse_constants(name: str, given: Mapping[str, str], settings: Sequence[str]
     >>> parse_constants("tiresias-l", {"limits": "600,3600", "promote": "8"})
     {'limits': (600.0, 3600.0), 'promote': 8.0}
     """
-    own = {option.name: option for option in policy_options(policy_factory(name), settings)}
-    values = {}
-    for key, text in given.items():
-        if key not in own:
-            raise InputError(f"policy {name!r} has no option {key!r}; it has {', '.join(own) or 'none'}")
-        try:
-            values[key] = own[key].parse(text)
-        except ValueError as error:
-            raise InputError(f"policy {name!r}, option {key!r}: expected {own[key].expected}, not {text!r}") from error
-    return values
-
-
-def _default(field: Field[Any]) -> Any:
-    if field.default is not MISSING:
-        return field.default
-    return None if field.default_factory is MISSING else field.default_factory()
-
-
-def _parsed(kind: Any, text: str) -> Any:
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        if text.lower() in ("none", "") and type(None) in arguments:
-            return None
-        return _parsed(next(argument for argument in arguments if argument is not type(None)), text)
-    if origin is Literal:
-        if text not in map(str, arguments):
-            raise ValueError(text)
-        return next(argument for argument in arguments if str(argument) == text)
-    if origin is tuple:
-        return tuple(_parsed(arguments[0], part.strip()) for part in text.split(",") if part.strip())
-    if kind is bool:
-        if text.lower() not in ("1", "0", "true", "false", "yes", "no", "on", "off"):
-            raise ValueError(text)
-        return text.lower() in ("1", "true", "yes", "on")
-    if kind in (int, float, str):
-        return kind(text)
-    raise ValueError(f"an option of type {kind} cannot be given as text")
-
-
-def _expected(kind: Any) -> str:
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        return " or ".join("none" if argument is type(None) else _expected(argument) for argument in arguments)
-    if origin is Literal:
-        return f"one of {', '.join(map(str, arguments))}"
-    if origin is tuple:
-        return f"{_expected(arguments[0])}, several with commas between"
-    names = {bool: "yes or no", int: "a whole number", float: "a number", str: "a text"}
-    return names.get(kind, str(kind))
+    return parsed_constants(f"policy {name!r}", policy_options(policy_factory(name), settings), given)

@@ -18,7 +18,7 @@ from bft.replay.report.run_comparison import names_of
 from bft.replay.report.run_files import RunFiles, read_run
 from bft.replay.report.svg_form import drawn
 from bft.replay.report.sweep_charts import charts_of_sweep, is_sweep, read_sweep, varied
-from bft.replay.report.tables import behind, data, facts, jobs_table
+from bft.replay.report.tables import ROWS, behind, data, facts, jobs_table
 from bft.replay.report.text import markup
 from bft.replay.results.headlines import headlines
 from bft.replay.trace.node_trace import NodeTrace
@@ -179,6 +179,7 @@ def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Pa
         sub = f"policy {summary['options']['policy']}; {window}; bft-replay {summary['versions']['bft-replay']}"
         before, after = _opening(summary, generated), _parameters(runs)
         lines = facts(list(headlines(summary["metrics"], generated)))
+        search = _search(summary["metrics"].get("search"))
     if len(runs) > 1:
         which = f"{names_of(runs)[0]}, the first of {len(runs)} runs: its figures and charts follow those of all runs"
         before = [f'<p class="sub">{markup(which)}.</p>', *before]
@@ -193,11 +194,23 @@ def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Pa
         charts,
         [
             _section("figures", "All figures", lines),
+            *search,
             _section("all", "Jobs", origin + jobs_table(run.jobs, sortable=not static)),
             *after,
             _glossary(),
         ],
     )
+
+
+def _search(found: dict[str, Any] | None) -> list[str]:
+    """The best that a search had found, over time."""
+    if found is None or not found["best_over_time"]:
+        return []
+    rows = [
+        (f"{best['time'][:19].replace('T', ' ')}", f"{best['score']:.4f} by {best['job']}")
+        for best in found["best_over_time"][-ROWS:]
+    ]
+    return [_section("search", "Best found over time", facts(rows))]
 
 
 def _opening(summary: dict[str, Any], generated: float | None) -> list[str]:

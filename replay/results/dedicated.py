@@ -70,9 +70,9 @@ def _few(nodes: float) -> bool:
 
 
 def _all_finished_ns(outcome: Outcome) -> int | None:
-    """The last finish if every job submitted by the end has finished, not counting jobs left out; otherwise None."""
+    """The last end if all jobs submitted by then have finished or been cancelled, without those left out; or None."""
     comes = [record for record in outcome.records if record.job.tsub_ns <= outcome.end_ns and not record.left_out]
-    finishes = [record.finish_ns for record in comes]
+    finishes = [record.ended_ns for record in comes]
     if not finishes or None in finishes:
         return None
     return max(finish for finish in finishes if finish is not None)

@@ -53,7 +53,7 @@ def jain_fairness(shares: FloatArray) -> float | None:
 
 def without_units_s(record: JobRecord, end_ns: int) -> float:
     """Seconds from a job's submission to its finish, or to `end_ns`, during which it held no units."""
-    until = end_ns if record.finish_ns is None else record.finish_ns
+    until = end_ns if record.ended_ns is None else record.ended_ns
     return (until - record.job.tsub_ns) / SECOND_NS - record.run_seconds
 
 
@@ -69,7 +69,7 @@ def longest_wait(outcome: Outcome) -> tuple[float | None, str | None]:
         if record.left_out or record.job.tsub_ns > outcome.end_ns:
             continue
         rows = slice(*np.searchsorted(jobs, (index, index + 1)))
-        end = outcome.end_ns if record.finish_ns is None else record.finish_ns
+        end = outcome.end_ns if record.ended_ns is None else record.ended_ns
         # From each hold's end to the next one's start.
         gaps = np.append(starts[rows], end) - np.append(record.job.tsub_ns, until[rows])
         wait = max(0, int(gaps.max())) / SECOND_NS
@@ -99,7 +99,7 @@ def _finish_time_fairness(outcome: Outcome, records: Sequence[JobRecord]) -> Ite
     """For each finished job: its time in the system, relative to the time on an equal share of the units."""
     for offered, members in _shared_by(outcome, records):
         begin = np.array([max(record.job.tsub_ns, outcome.start_ns) for record in members], dtype=np.int64)
-        end = np.array([outcome.end_ns if r.finish_ns is None else r.finish_ns for r in members], dtype=np.int64)
+        end = np.array([outcome.end_ns if r.ended_ns is None else r.ended_ns for r in members], dtype=np.int64)
         seconds = (end - begin) / SECOND_NS
         units = offered(end) - offered(begin)
         present = _integral(begin, end, outcome.start_ns)
@@ -177,7 +177,7 @@ def _jain_of_groups(outcome: Outcome, records: Sequence[JobRecord], of: Callable
     held = []
     for members in groups.values():
         spans = sorted(
-            (max(r.job.tsub_ns, outcome.start_ns), outcome.end_ns if r.finish_ns is None else r.finish_ns)
+            (max(r.job.tsub_ns, outcome.start_ns), outcome.end_ns if r.ended_ns is None else r.ended_ns)
             for r in members
         )
         there, until = 0, outcome.start_ns
@@ -195,7 +195,7 @@ def _deadlines(records: Sequence[JobRecord], end_ns: int) -> dict[str, Any] | No
     if not due:
         return None
     done = [(record.finish_ns, deadline) for record, deadline in due if record.finish_ns is not None]
-    under_way = [deadline for record, deadline in due if record.finish_ns is None]
+    under_way = [deadline for record, deadline in due if record.ended_ns is None]
     late = [(finish - deadline) / SECOND_NS for finish, deadline in done if finish > deadline]
     late += [(end_ns - deadline) / SECOND_NS for deadline in under_way if end_ns > deadline]
     met = sum(finish <= deadline for finish, deadline in done)

@@ -50,6 +50,7 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
             "time without units",
             f"longest {_span(waits['longest'])}, p99 {_span(waits['p99'])} of all jobs submitted",
         )
+    yield from _searched(metrics.get("search"))
     yield from _served(metrics)
     yield from cost_lines(metrics.get("costs", {}))
     statuses = ", ".join(f"{count} {status}" for status, count in metrics["decisions_by_status"].items())
@@ -58,6 +59,18 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
         yield "verified", f"{metrics['verified']} by the exact dynamic programme, {metrics['verify_mismatches']} differ"
     if "preemptions" in metrics:
         yield "preemptions, rescales", f"{metrics['preemptions']}, {metrics['rescales']}"
+
+
+def _searched(search: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """How a search went, if there was one."""
+    if search is None:
+        return
+    share = "" if search["stopped_share"] is None else f", {search['stopped_share']:.1%} of the outcome"
+    spent = f"; {search['stopped_samples']:,.0f} samples went to those stopped{share}" if search["stopped"] else ""
+    yield "trials", f"{search['finished']:,} done, {search['stopped']:,} stopped{spent}"
+    if search["best"] is not None:
+        best = search["best"]
+        yield "best found", f"{best['score']:.4f} by {best['job']} at {_minute(best['time'])}"
 
 
 def _served(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -90,8 +90,8 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
 
 
 def mean_units(record: JobRecord, start_ns: int, end_ns: int) -> float:
-    """Units that a job held on average while in the system: within the window, from its submission to its finish."""
-    until = end_ns if record.finish_ns is None else record.finish_ns
+    """Units that a job held on average while in the system: within the window, from its submission to its end."""
+    until = end_ns if record.ended_ns is None else record.ended_ns
     seconds = (until - max(record.job.tsub_ns, start_ns)) / SECOND_NS
     return record.unit_seconds / seconds if seconds > 0 else 0.0
 

@@ -18,6 +18,7 @@ from bft.models import InputError, Job, JobTable, write_parquet
 from bft.models.tables import ROW_GROUP, write_parquet_parts
 from bft.replay.engine.ledger import BOOKS, Outcome
 from bft.replay.results.metrics import mean_units
+from bft.replay.results.search import scores_frame
 from bft.replay.trace.node_trace import SECOND_NS
 
 if TYPE_CHECKING:
@@ -29,8 +30,9 @@ FORMAT_VERSION = 1
 SUMMARY, TIMING = "summary.json", "timing.json"
 STEPS, JOBS, ALLOCATIONS = "steps.parquet", "jobs.parquet", "allocations.parquet"
 STEP_LOG = "step-logs.csv"  # as the published replayer names its only result
+SEARCH = "search.parquet"  # what a workload has found
 LOG = "replay.log"  # the messages of a replay with -print 0
-OURS = frozenset({SUMMARY, TIMING, STEPS, JOBS, ALLOCATIONS, STEP_LOG, LOG})
+OURS = frozenset({SUMMARY, TIMING, STEPS, JOBS, ALLOCATIONS, STEP_LOG, SEARCH, LOG})
 DRAFT, OLD = "draft", "old"
 
 
@@ -212,6 +214,9 @@ def jobs_frame(outcome: Outcome) -> pd.DataFrame:
         "unit_seconds": [record.unit_seconds for record in records],
         "mean_units": [mean_units(record, outcome.start_ns, outcome.end_ns) for record in records],
     }
+    if outcome.scores is not None:  # a workload may have stopped some
+        cancelled = pd.Series([record.cancelled_ns for record in records], dtype="Int64")
+        columns["cancelled"] = pd.to_datetime(cancelled, unit="ns", utc=True)
     return pd.DataFrame(columns)
 
 
@@ -268,7 +273,10 @@ def allocations_frame(outcome: Outcome, rows: slice = slice(None)) -> pd.DataFra
 
 
 def write_outcome(folder: Path, outcome: Outcome) -> None:
-    """Write steps, jobs and allocations into `folder`."""
+    """Write steps, jobs and allocations into `folder`, and what a workload has found."""
+    found = scores_frame(outcome)
+    if found is not None:
+        write_parquet(found, folder / SEARCH)
     write_parquet(outcome.steps, folder / STEPS)
     write_parquet(jobs_frame(outcome), folder / JOBS)
     nodes = {"nodes": json.dumps(list(outcome.trace.nodes)), "units_per_node": str(outcome.trace.units_per_node)}

@@ -94,6 +94,8 @@ COLUMNS = (
     Column("restarts_per_job", "restarts", _metric("restarts_per_job"), more=False),
     Column("longest_wait_s", "longest wait", _metric("longest_wait_s"), more=False),
     Column("fairness", "fairness", _metric("finish_time_fairness", "mean"), more=False),
+    Column("best_found", "best found", _metric("search", "best", "score"), more=True, always=False),
+    Column("stopped_share", "on stopped", _metric("search", "stopped_share"), more=False, always=False),
     Column("additional_kwh", "kWh more", _metric("costs", "additional_kwh"), more=False, always=False),
     Column("additional_co2_kg", "kg CO2 more", _metric("costs", "additional_co2_kg"), more=False, always=False),
     Column("value_used", "worth used", _metric("costs", "value_used"), more=True, always=False),

@@ -67,7 +67,8 @@ def _waits_s(jobs: pd.DataFrame, held: pd.DataFrame, end_ns: int) -> tuple[Array
         longest[job[k]] = max(longest[job[k]], gap)
         total[job[k]] += gap
         reached[job[k]] = max(reached[job[k]], end[k])
-    until = np.where(jobs["finish"].isna(), end_ns, _instants(jobs["finish"]))
+    ended = jobs["finish"].fillna(jobs["cancelled"]) if "cancelled" in jobs else jobs["finish"]
+    until = np.where(ended.isna(), end_ns, _instants(ended))
     last = np.maximum(until - reached, 0)
     total_s = np.where(_instants(jobs["submit"]) <= until, (total + last) / SECOND_NS, np.nan)
     return total_s, np.maximum(longest, last) / SECOND_NS

@@ -41,6 +41,7 @@ CASES: dict[str, Case] = {
     "shuffle_submits": ([*USUAL, *EXACT], [], ["--shuffle-submits"], True),
     "arrival": ([*USUAL, *EXACT], [], ["--arrival", "POISSON:60.0"], "poisson:60"),
     "scale_arrivals": ([*USUAL, *EXACT], [], ["--scale-arrivals", "9"], 9.0),
+    "workload": ([*USUAL, *FIFO], [], ["--workload", "hpo:eta=2"], "hpo:eta=2"),
     "oversized": ([*TRACE, "--jobs", "wide.csv", *FIFO], ["--oversized", "skip"], ["--oversized", "cap"], "cap"),
     "cluster": (CLUSTER, [], ["--cluster", "1x3"], "1x3"),
     "preset": (USUAL, [], ["--preset", "best"], "best"),
@@ -75,6 +76,8 @@ CASES: dict[str, Case] = {
     "network_interference": (
         ["--cluster", "3x3", *JOBS, "--policy", "equal-share"], [], ["--network-interference", "0.5"], 0.5
     ),
+    "admission": ([*USUAL, *FIFO], [], ["--admission", "deadline", "--admission-units", "1"], "deadline"),
+    "admission_units": ([*USUAL, *FIFO, "--admission", "deadline"], [], ["--admission-units", "1"], 1),
     "ties": ([*USUAL, "--backend", "cbc"], [], ["--ties", "solver"], "solver"),  # then nobody verifies
     "verify": ([*USUAL, "--ties", "solver"], [], ["--verify"], True),
     "objective": ([*USUAL, *EXACT], [], ["--objective", "power:.50+ageing:.02"], "power:0.5+ageing:0.02:2"),

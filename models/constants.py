@@ -1,0 +1,101 @@
+"""Constants that a user may set: the fields of a dataclass, given as texts."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from bft.models.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A constant that a user may set: its name, type, default, and meaning."""
+
+    name: str
+    type: Any
+    default: Any
+    help: str
+
+    def parse(self, text: str) -> Any:
+        """Convert a text to the value; ValueError if it is not of this type."""
+        return _parsed(self.type, text.strip())
+
+    @property
+    def expected(self) -> str:
+        """A description of valid values."""
+        return _expected(self.type)
+
+
+def constants_of(factory: Callable[..., Any], settings: Sequence[str] = ()) -> list[Constant]:
+    """The constants of what a class or function makes: the fields of its dataclass, but for those in `settings`."""
+    made: Any = factory  # a class with fields, or any function
+    if not is_dataclass(made):
+        return []
+    kinds = get_type_hints(made)
+    return [
+        Constant(field.name, kinds[field.name], _default(field), str(field.metadata.get("help", "")))
+        for field in fields(made)
+        if field.init and not field.name.startswith("_") and field.name not in settings
+    ]
+
+
+def parsed_constants(what: str, own: Sequence[Constant], given: Mapping[str, str]) -> dict[str, Any]:
+    """The values of constants from texts by name; `what` is who has them, in messages.
+
+    Raises
+    ------
+    InputError
+        When there is no such constant, or a value does not fit.
+    """
+    known = {constant.name: constant for constant in own}
+    values = {}
+    for key, text in given.items():
+        if key not in known:
+            raise InputError(f"{what} has no option {key!r}; it has {', '.join(known) or 'none'}")
+        try:
+            values[key] = known[key].parse(text)
+        except ValueError as error:
+            raise InputError(f"{what}, option {key!r}: expected {known[key].expected}, not {text!r}") from error
+    return values
+
+
+def _default(field: Field[Any]) -> Any:
+    if field.default is not MISSING:
+        return field.default
+    return None if field.default_factory is MISSING else field.default_factory()
+
+
+def _parsed(kind: Any, text: str) -> Any:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        if text.lower() in ("none", "") and type(None) in arguments:
+            return None
+        return _parsed(next(argument for argument in arguments if argument is not type(None)), text)
+    if origin is Literal:
+        if text not in map(str, arguments):
+            raise ValueError(text)
+        return next(argument for argument in arguments if str(argument) == text)
+    if origin is tuple:
+        return tuple(_parsed(arguments[0], part.strip()) for part in text.split(",") if part.strip())
+    if kind is bool:
+        if text.lower() not in ("1", "0", "true", "false", "yes", "no", "on", "off"):
+            raise ValueError(text)
+        return text.lower() in ("1", "true", "yes", "on")
+    if kind in (int, float, str):
+        return kind(text)
+    raise ValueError(f"an option of type {kind} cannot be given as text")
+
+
+def _expected(kind: Any) -> str:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return " or ".join("none" if argument is type(None) else _expected(argument) for argument in arguments)
+    if origin is Literal:
+        return f"one of {', '.join(map(str, arguments))}"
+    if origin is tuple:
+        return f"{_expected(arguments[0])}, several with commas between"
+    names = {bool: "yes or no", int: "a whole number", float: "a number", str: "a text"}
+    return names.get(kind, str(kind))

@@ -1,0 +1,89 @@
+"""Neural architecture search by ageing evolution: members that have finished have children."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from bft.models.jobs import Job
+from bft.models.searches.port import NOTHING, Event, Orders
+
+# Lots of random numbers: whose quality a draw is, and what a child is.
+_QUALITY, _CHILD = 1, 2
+
+
+@dataclass
+class Evolution:
+    """The jobs are a first generation; whenever a member finishes, one of the best has a child, which is submitted.
+
+    A finished member joins the population, of which the `population` youngest count. Of `sample` of these, drawn with
+    replacement, the one with the best score becomes the parent. Its child is a job of the same kind: curves and sizes
+    are the parent's, the work is the parent's times exp(x), x normal of deviation `growth`. After `children` children
+    there are no more.
+
+    The scores are made up: those of the first generation are drawn evenly from [0, 1), a child's is its parent's plus
+    a normal change of deviation `step`, within [0, 1]. All follows `seed` and the order in which members finish.
+
+    References
+    ----------
+    Real et al., Regularized Evolution for Image Classifier Architecture Search, AAAI 2019: algorithm 1.
+
+    Examples
+    --------
+    >>> from bft.models import Curve
+    >>> curve = Curve([0, 4], [0, 40])
+    >>> job = Job("a", 0, 1, 4, 3000.0, 5.0, 5.0, curve, curve)
+    >>> orders = Evolution().on(Event("finish", job, 60 * 10**9, 3000.0, jobs={"a": job}))
+    >>> [child.name for child in orders.submit]
+    ['a+1']
+    """
+
+    children: int = field(default=100, metadata={"help": "how many members are spawned in all"})
+    population: int = field(default=20, metadata={"help": "how many of the youngest members may be parents"})
+    sample: int = field(default=5, metadata={"help": "of how many of these the best is taken"})
+    step: float = field(default=0.05, metadata={"help": "how much a child's score differs from its parent's"})
+    growth: float = field(default=0.1, metadata={"help": "how much a child's work differs, as a logarithm"})
+    seed: int = 0
+    name: str = field(default="nas", init=False)
+    _spawned: int = field(default=0, init=False, repr=False)
+    _scores: dict[str, float] = field(default_factory=dict, init=False, repr=False)  # of children under way
+    _members: list[tuple[str, float]] = field(default_factory=list, init=False, repr=False)  # finished, youngest last
+
+    def __post_init__(self) -> None:
+        for name, least in (("children", 0), ("population", 1), ("sample", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        for name in ("step", "growth"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be a number >= 0, not {getattr(self, name)}")
+
+    def rungs(self, job: Job) -> Sequence[float]:
+        """None: only finished members count."""
+        return ()
+
+    def on(self, event: Event) -> Orders:
+        """Score a member that has finished, and submit a child of one of the best."""
+        if event.kind != "finish":
+            return NOTHING
+        score = self._scores.pop(event.job.name, None)
+        if score is None:  # of the first generation
+            score = float(np.random.default_rng((self.seed, _QUALITY, *event.job.name.encode())).uniform())
+        self._members = [*self._members, (event.job.name, score)][-self.population :]
+        if self._spawned == self.children:
+            return Orders(score=score)
+        self._spawned += 1
+        return Orders(submit=(self._child(event),), score=score)
+
+    def _child(self, event: Event) -> Job:
+        rng = np.random.default_rng((self.seed, _CHILD, self._spawned))
+        drawn = [self._members[k] for k in rng.integers(len(self._members), size=self.sample)]
+        parent, score = max(drawn, key=lambda member: member[1])
+        change, growth = rng.standard_normal(2)
+        root = event.jobs[parent]
+        name = f"{parent.rpartition('+')[0] or parent}+{self._spawned}"
+        self._scores[name] = min(max(score + self.step * float(change), 0.0), 1.0)
+        pmax = root.pmax * math.exp(self.growth * float(growth))
+        return replace(root, name=name, tsub_ns=event.time_ns, pmax=pmax, deadline_ns=None)

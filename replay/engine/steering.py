@@ -1,0 +1,134 @@
+"""A workload that submits and cancels jobs on the way: what it is told, and what it orders (docs/semantics.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from itertools import islice, pairwise
+from types import MappingProxyType
+from typing import Any, Literal
+
+from bft.models import Curve, Event, InputError, Job, JobTable, Orders, Workload
+from bft.replay.engine.memory import kept, remember
+from bft.replay.engine.running import FINISHED, Running
+
+
+class WorkloadError(InputError):
+    """A workload ordered what cannot be done, or failed."""
+
+
+class Steering:
+    """Tells a workload what happens to its jobs, and checks what it orders.
+
+    Parameters
+    ----------
+    workload
+        Who is told.
+    jobs
+        Those that are there from the start.
+    """
+
+    def __init__(self, workload: Workload, jobs: JobTable) -> None:
+        self.workload, self.cancelled = workload, list[int]()
+        self._jobs = {job.name: job for job in jobs}
+        self._positions = {name: position for position, name in enumerate(self._jobs)}
+        self._given = len(jobs)
+        self._happened: list[tuple[Literal["start", "rung", "finish"], Running, float, int]] = []
+
+    def rungs(self, job: Job) -> list[float]:
+        """Samples at which the workload wants to hear of a job."""
+        given: Any = self._asked("rungs", job)
+        try:
+            rungs = [float(rung) for rung in given]
+        except (TypeError, ValueError):
+            raise self._refusal(f"its rungs of job {job.name!r} must be numbers, not {given!r:.100}") from None
+        if not all(low < high for low, high in pairwise([0.0, *rungs, job.pmax])):
+            what = f"its rungs of job {job.name!r} must ascend between 0 and {job.pmax:g} samples, not {rungs!r:.100}"
+            raise self._refusal(what)
+        return rungs
+
+    def started(self, running: Running) -> None:
+        """A job has got units for the first time."""
+        self._happened.append(("start", running, running.progress, 0))
+
+    def finished(self, running: Running) -> None:
+        """A job has done all its work."""
+        self._happened.append(("finish", running, running.job.pmax, 0))
+
+    def progressed(self, running: Running) -> None:
+        """A settled job may have reached rungs; at an instant, one that lacks 10⁻¹² of a rung has reached it."""
+        while running.rungs and running.progress >= running.rungs[0] * (1 - FINISHED):
+            running.passed += 1
+            self._happened.append(("rung", running, running.rungs.pop(0), running.passed))
+
+    def told(self, now: int, earliest: int) -> list[tuple[Running, float, Orders]]:
+        """Tell the workload what has happened, one by one: of whom, at which progress, and what it orders.
+
+        `earliest`: from which instant on (UTC ns) jobs may be submitted; those that should have come before come then.
+        """
+        happened, self._happened = self._happened, []
+        answers = []
+        for kind, running, progress, rung in happened:
+            if running.index in self.cancelled:  # by what it ordered at this very instant
+                continue
+            event = Event(kind, running.job, now, progress, rung, MappingProxyType(self._jobs))
+            orders: object = self._asked("on", event)
+            if not isinstance(orders, Orders):
+                raise self._refusal(f"it answered {orders!r:.100}; expected Orders")
+            submit = [replace(job, tsub_ns=max(job.tsub_ns, earliest)) for job in orders.submit]
+            for job in submit:
+                self._join(job)
+            for name in orders.cancel:
+                if name not in self._positions:
+                    raise self._refusal(f"it cancelled {name!r}, which is no job")
+                self.cancelled.append(self._positions[name])
+            answers.append((running, progress, replace(orders, submit=submit)))
+        return answers
+
+    def _join(self, job: Job) -> None:
+        if job.name in self._positions:
+            raise self._refusal(f"it submitted a second job {job.name!r}")
+        if job.profile is not None:
+            raise self._refusal(f"it submitted job {job.name!r} with a profile; only curves can be kept")
+        self._positions[job.name] = len(self._positions)
+        self._jobs[job.name] = job
+
+    def _asked(self, method: str, about: object) -> object:
+        try:
+            return getattr(self.workload, method)(about)
+        except Exception as error:
+            text = " ".join(str(error).split())
+            raise self._refusal(f"{method}() raised {type(error).__name__}: {text}") from error
+
+    def _refusal(self, what: str) -> WorkloadError:
+        return WorkloadError(f"workload {self.workload.name!r} was stopped: {what}")
+
+    def state(self) -> dict[str, Any]:
+        """What the workload remembers, what is to be cancelled, and the jobs that it has submitted."""
+        try:
+            memory = kept(self.workload, inner=True)
+        except TypeError as error:
+            raise self._refusal(f"what it remembers cannot be kept: {error}") from error
+        submitted = [_written(job) for job in islice(self._jobs.values(), self._given, None)]
+        return {"memory": memory, "cancelled": self.cancelled, "jobs": submitted}
+
+    def restore(self, state: Mapping[str, Any]) -> list[Job]:
+        """Go on from what `state` says; the jobs that had been submitted."""
+        remember(self.workload, state["memory"], inner=True)
+        self.cancelled[:] = state["cancelled"]
+        jobs = [_read(entry) for entry in state["jobs"]]
+        for job in jobs:
+            self._join(job)
+        return jobs
+
+
+def _written(job: Job) -> dict[str, Any]:
+    """A job as JSON can hold it."""
+    entry = {field.name: getattr(job, field.name) for field in fields(Job) if field.name != "profile"}
+    curves = {name: [curve.ns.tolist(), curve.ps.tolist()] for name, curve in entry.items() if isinstance(curve, Curve)}
+    return {**entry, **curves, "extra": dict(job.extra)}
+
+
+def _read(entry: Mapping[str, Any]) -> Job:
+    curves = {name: Curve(*entry[name]) for name in ("scalability", "objective")}
+    return Job(**{**entry, **curves})
