@@ -59,7 +59,7 @@ SLURM_TIME_FORMAT=%s sacctmgr -P show event Start=2024-01-01 End=2024-02-01 \\
 # 4. Reservations (maintenance), any user:
 SLURM_TIME_FORMAT=%s sacctmgr -P show reservation Start=2024-01-01 End=2024-02-01 \\
   format=NodeNames,TimeStart,TimeEnd > reservations.txt
-# Then (--from and --to: the dates given to sacct, in the machine's time zone):
+# Then (--from and --to: the dates given to sacct, in the time zone of the machine):
 bft-replay ingest slurm jobs.sacct.xz --nodes nodes.txt --events events.txt --reservations reservations.txt \\
   --tz Europe/Berlin --from 2024-01-01 --to 2024-02-01 -o trace.parquet
 """,
@@ -76,7 +76,7 @@ bft-replay ingest pbs accounting.xz --nodes nodes.txt --tz Europe/Berlin -o trac
 # They do not change the window of observation, which is that of the jobs, or --from and --to.
 """,
     "lsf": """\
-# LSF: lsb.acct has finished jobs, lsb.acct.1, .2 ... older ones. lsb.events has the running ones and hosts' states.
+# LSF: lsb.acct has finished jobs, lsb.acct.1, .2 ... older ones. lsb.events has running ones and states of hosts.
 # 1. Hosts of the machine, any user:
 bhosts -w > nodes.txt
 # 2. Jobs. The files belong to the LSF administrator, in most set-ups others may read them:
@@ -91,7 +91,7 @@ qhost > nodes.txt
 # 2. Jobs:
 xz -c $SGE_ROOT/$SGE_CELL/common/accounting > accounting.xz
 bft-replay ingest sge accounting.xz --nodes nodes.txt -o trace.parquet
-# A parallel job's record names its master host only if accounting_summary is TRUE in its parallel environment.
+# The record of a parallel job names its master host only if accounting_summary is TRUE in its parallel environment.
 """,
     "snapshots": _snapshots(),
     "flux": """\
@@ -102,7 +102,7 @@ flux resource list -no "{nodelist}" > nodes.txt
 #    --json instead of -o works too.
 flux jobs -a -A -c 0 -o "{id}|{nodelist}|{t_run}|{t_inactive}" > jobs.txt
 bft-replay ingest flux jobs.txt --nodes nodes.txt -o trace.parquet
-# Or the eventlogs of jobs, each followed by its R; of other users' jobs only the owner of the instance reads them:
+# Or the eventlogs of jobs, each followed by its R; only the owner of the instance reads those of others:
 #   for id in $(flux jobs -a -A -c 0 -no "{id}"); do flux job info $id eventlog; flux job info $id R; done > events.json
 """,
     "oar": """\
