@@ -1,4 +1,4 @@
-"""What `--preset best` yields beside the published setting and beside what nobody can beat, and what its parts do.
+"""What `--preset best` yields beside the published setting and beside the upper bounds, and what its parts do.
 
     python benchmarks/beyond.py                      # all rows: half an hour; docs/beyond.md explains them
     python benchmarks/beyond.py --only "512 nodes"   # rows whose label has this text
@@ -6,7 +6,7 @@
 
 The rows need the real log and the published jobs (reference data), but for the generated traces. The exact dynamic
 programme (DP) decides. The share is that of the unit-time bound: every sample at its job's best rate per unit. JCT is
-over all submitted jobs, those not done counted to the end; behind JCT and makespan stands what nobody can beat.
+over all submitted jobs, those not done counted to the end; behind JCT and makespan stands the lower bound.
 `without` is the longest that a job was in the system without units.
 """
 
@@ -166,7 +166,7 @@ def line(row: Row) -> str:
 
 @cache
 def bounds_in(world: World) -> Bounds:
-    """What nobody can beat, changes being free: so that it is one number for all costs."""
+    """Upper bound, changes being free, so that it is one number for all costs."""
     inputs = inputs_of(replace(world, costs=1.0))
     return bounds_of([(pool.trace, pool.jobs) for pool in inputs.pools], without=inputs.never_run)
 

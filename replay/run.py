@@ -331,7 +331,7 @@ def _on_dedicated_nodes(
 
 
 def bounds_by(options: Options, watcher: Watcher) -> tuple[Bounds, Inputs]:
-    """What no policy can beat on the inputs that the options name, and these inputs."""
+    """Upper bounds for any policy on the inputs that the options name, and these inputs."""
     inputs = load(options, Notes(watcher))
     return _bounds(options, inputs, inputs.pools), inputs
 

@@ -72,7 +72,7 @@ def minimum_shares(now: int, units: int, jobs: Sequence[Due]) -> list[int | None
     >>> rates = np.array([0.0, 10.0, 18.0, 24.0])
     >>> first, second = Due(rates, (1, 2, 3), 150.0, 10 * 10**9), Due(rates, (1, 2, 3), 300.0, 20 * 10**9)
     >>> minimum_shares(0, 3, [first, second]), minimum_shares(0, 3, [first, second, second])
-    ([2, 2], [2, 2, None])
+    ([2, 3], [2, 3, None])
     """
     shares: list[int | None] = [None] * len(jobs)
     spans = [_Span(now, max((job.deadline_ns for job in jobs), default=now), units)]

@@ -55,7 +55,7 @@ def tiles(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield f"{metrics['jobs_finished']:,} of {metrics['jobs']:,}", "jobs finished"
     for key, what in (
         ("U", "U: of what bought nodes would have done"),
-        ("share_of_bound", "of what no policy can beat"),
+        ("share_of_bound", "of the upper bound"),
         ("used_share", "of the idle node-time used"),
     ):
         if metrics.get(key) is not None:

@@ -1,4 +1,4 @@
-"""`bft-replay bound` and `--bound`: what nobody can beat, and how near a replay comes."""
+"""`bft-replay bound` and `--bound`: upper bounds, and how near a replay comes."""
 
 from __future__ import annotations
 
