@@ -2,7 +2,8 @@
 
 Under the cost model `bftrainer` a job without units has no rate to lose, so Tcup and Tcdw do not enter its value.
 Under `stall` its first units cost it Tcup, so jobs of one class also have the same max(Tfwd - Tcup, 0). A job that
-holds units, or may share them, is a class of its own. A class is one set of variables, however many members it has.
+holds units, or may share them, is a class of its own, except for groups that the problem lists in `alike`. A class is
+one set of variables, however many members it has.
 """
 
 from __future__ import annotations
@@ -48,9 +49,11 @@ def classes_of(problem: Problem) -> Classes:
     """Group the jobs of a problem."""
     kinds, jobs = _kinds(problem.jobs, problem.tfwd if problem.cost_model == "stall" else None), len(problem.jobs)
     alone = sorted({*problem.holders, *(j for pair in problem.pairs for j in (pair.a, pair.b))})
-    if alone:
+    if alone or problem.alike:
         kinds = kinds.copy()
         kinds[alone] = np.arange(jobs, jobs + len(alone))
+    for group in problem.alike:
+        kinds[list(group)] = kinds[group[0]]
     first = np.full(2 * jobs, jobs, dtype=np.int64)
     first[kinds[::-1]] = np.arange(jobs)[::-1]  # NumPy keeps the last value of a repeated index: the first job
     present = np.flatnonzero(first < jobs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from operator import attrgetter
@@ -252,6 +252,9 @@ class Problem:
         `bftrainer`: a rescale costs T x the rate before. `stall`: no progress for T seconds.
     pairs
         Jobs that may share units; if empty, every unit has one holder. A job shares with at most one other.
+    alike
+        Groups of jobs that hold no units and are interchangeable, at least two each, positions ascending. A pair that
+        names the first job of a group stands for all its jobs; one that names the first two, for any two of them.
 
     Examples
     --------
@@ -266,6 +269,7 @@ class Problem:
     current: tuple[int, ...]
     cost_model: CostModel = "bftrainer"
     pairs: tuple[Pair, ...] = ()
+    alike: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "jobs", tuple(self.jobs))
@@ -287,6 +291,8 @@ class Problem:
             raise ProblemError("job names must be unique")
         if self.cost_model not in ("bftrainer", "stall"):
             raise ProblemError(f"cost_model must be 'bftrainer' or 'stall', not {self.cost_model!r}")
+        if self.alike:
+            self._check_alike()
 
     @cached_property
     def holders(self) -> tuple[int, ...]:
@@ -300,7 +306,60 @@ class Problem:
 
     def partner(self, job: int) -> Pair | None:
         """The pair in which `job` shares units now, None if it shares with nobody."""
-        return next((pair for pair in self.pairs if pair.shared and job in (pair.a, pair.b)), None)
+        return self._partners.get(job)
+
+    def pair_of(self, a: int, b: int) -> Pair | None:
+        """The pair of two jobs, a < b, that may share units, as `pairs` or a pair of their likes states it."""
+        stated_a, stated_b = self._stands.get(a, (a, a))[0], self._stands.get(b, (b, b))[0]
+        if stated_a == stated_b:
+            stated_b = self._stands[b][1]
+        pair = self._stated.get((min(stated_a, stated_b), max(stated_a, stated_b)))
+        if pair is None or (pair.a, pair.b) == (a, b):
+            return pair
+        if stated_a < stated_b:
+            return replace(pair, a=a, b=b)
+        return Pair(a, b, pair.xi_b, pair.xi_a, pair.shared, pair.at_b, pair.at_a)
+
+    @cached_property
+    def _partners(self) -> dict[int, Pair]:
+        return {job: pair for pair in self.pairs if pair.shared for job in (pair.a, pair.b)}
+
+    @cached_property
+    def _stated(self) -> dict[tuple[int, int], Pair]:
+        return {(pair.a, pair.b): pair for pair in self.pairs}
+
+    @cached_property
+    def _stands(self) -> dict[int, tuple[int, int]]:
+        """The first two of its group for each job that has its likes."""
+        return {job: (group[0], group[1]) for group in self.alike for job in group}
+
+    def _check_alike(self) -> None:
+        seen: set[int] = set()
+        for group in self.alike:
+            if (
+                len(group) < 2
+                or any(a >= b for a, b in pairwise(group))
+                or not 0 <= group[0] <= group[-1] < len(self.jobs)
+            ):
+                raise ProblemError(f"alike: a group must name two jobs or more, ascending, not {group!r}")
+            if not seen.isdisjoint(group):
+                raise ProblemError("alike: a job cannot be in two groups")
+            seen.update(group)
+            stall = self.cost_model == "stall"
+            kinds = {
+                (self.jobs[j].waiting_key, max(self.tfwd - self.jobs[j].tcup, 0.0) if stall else 0.0, self.current[j])
+                for j in group
+            }
+            if len(kinds) > 1 or next(iter(kinds))[2]:
+                first = self.jobs[group[0]].name
+                raise ProblemError(f"alike: {first!r} and those named with it must hold nothing and be worth the same")
+        spoken = {j for group in self.alike for j in group[:1]}
+        for pair in self.pairs:
+            for j, other in ((pair.a, pair.b), (pair.b, pair.a)):
+                if j in seen and j not in spoken and self._stands[j] != (other, j):
+                    raise ProblemError(
+                        f"alike: a pair may name {self.jobs[j].name!r} beside the first of its group only"
+                    )
 
     def _check_pairs(self) -> None:
         seen: set[tuple[int, int]] = set()

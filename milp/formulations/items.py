@@ -249,9 +249,7 @@ def build(
     model = LinearModel()
     now = {j: pair for pair in problem.pairs if pair.shared for j in (pair.a, pair.b)}
     careful = {j for pair in refined for j in pair}
-    variants = [
-        _variants(problem.current[j], now[j].shared) if j in careful else _FREE for j in range(len(problem.jobs))
-    ]
+    kinds = [variants(problem.current[j], now[j].shared) if j in careful else _FREE for j in range(len(problem.jobs))]
     apart: dict[tuple[int, str], list[int]] = defaultdict(list)
     members = [tuple(each.tolist()) for each in classes_of(problem).members()]
     taken: dict[int, list[int]] = {}  # by the first member of a class; a job of a pair is a class alone
@@ -260,7 +258,7 @@ def build(
     for each in members:
         j, values = each[0], table_of(problem, each[0])
         taken[j] = [model.variable(float(values[0]), float(len(each)))]
-        for kind, max_units in variants[j]:
+        for kind, max_units in kinds[j]:
             reachable = values if max_units is None else values[: max_units + 1]
             runs = list(mode_runs(problem.jobs[j], problem.current[j], reachable))
             chosen, binaries = add_runs(model, runs, len(each))
@@ -274,9 +272,9 @@ def build(
         if not {pair.a, pair.b} & now.keys() and solo_beats(problem, pair, best):
             continue
         together = pair.shared > 0
-        for kind_a, most_a in _FREE if together else variants[pair.a]:
-            for kind_b, most_b in _FREE if together else variants[pair.b]:
-                cut = grid if most_a is None and most_b is None else _cut(grid, most_a, most_b)
+        for kind_a, most_a in _FREE if together else kinds[pair.a]:
+            for kind_b, most_b in _FREE if together else kinds[pair.b]:
+                cut = grid if most_a is None and most_b is None else cut_to(grid, most_a, most_b)
                 chosen, binaries = add_runs(
                     model, dense_runs(best if cut is grid else best_by_units(cut, len(best) - 1))
                 )
@@ -305,11 +303,12 @@ def build(
 _FREE: tuple[tuple[str, int | None], ...] = (("any", None),)
 
 
-def _variants(current: int, shared: int) -> tuple[tuple[str, int | None], ...]:
+def variants(current: int, shared: int) -> tuple[tuple[str, int | None], ...]:
+    """How a job that shares now may go on apart from its partner, and the most units that it has then (None: any)."""
     return ("clear", current - shared), ("less", current - 1), ("any", None)
 
 
-def _cut(grid: PairGrid, most_a: int | None, most_b: int | None) -> PairGrid:
+def cut_to(grid: PairGrid, most_a: int | None, most_b: int | None) -> PairGrid:
     """The grid, limited to some n_a and n_b."""
     value = grid.value.copy()
     if most_a is not None:

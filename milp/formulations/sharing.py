@@ -1,8 +1,10 @@
 """Solve sharing problems: matching, then items, refined where needed, then flow (docs/model.md).
 
-Among several optima, keeping everything comes first, then the allocation of the matching, if they are known to be
-optimal: then no solver influences the answer. Otherwise a solver decides which jobs are active and who shares with
-whom, which may differ between solvers in case of ties; the exact DP then distributes the units among them.
+With many jobs, prices replace the matching, and the solver decides only what the prices leave open.
+
+Among several optima, keeping everything comes first, then the allocation of the matching or the prices, if they are
+known to be optimal: then no solver influences the answer. Otherwise a solver decides which jobs are active and who
+shares with whom, which may differ between solvers in case of ties; the exact DP then distributes the units among them.
 """
 
 from __future__ import annotations
@@ -12,17 +14,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bft.milp.formulations import flow, items, matching
+from bft.milp.classes import classes_of
+from bft.milp.formulations import flow, grouped, items, matching, prices, undecided
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, Nonsense
 from bft.milp.formulations.transfers import complaint_about, keep_shared, shares_of, transport, value_of
 from bft.milp.problem import Problem, Status, Transfer
-from bft.milp.values import table_of, value_tables
+from bft.milp.values import table_of
 
 Ask = Callable[[LinearModel, Limits], LinearAnswer]
 Shares = Mapping[tuple[int, int], int]
 
 # A solver treats this part of its largest coefficient as zero.
 ZERO = 1e-9
+# Up to this many jobs, each job is its own node of the matching, which then takes milliseconds.
+FEW = 40
 # A bound this close to a value, relatively, counts as reached.
 MET = 1e-9
 
@@ -52,16 +57,28 @@ def carry_out(problem: Problem, counts: tuple[int, ...], shares: Shares, formula
     return SharingAnswer("feasible", counts, moves, value, math.inf, formulation)
 
 
-def keep_answer(problem: Problem, note: str) -> SharingAnswer:
-    """All jobs keep what they have: always possible, and needs no solver."""
+def keep(problem: Problem) -> SharingAnswer:
+    """All jobs keep what they have: always possible, and needs no solver; the bound is still open."""
     answer = carry_out(problem, *keep_shared(problem), "keep")
     if answer is None:
         raise Nonsense("keeping the present allocation requires a migration")
-    best = [float(table.max()) for table in value_tables(problem)]
+    return answer
+
+
+def highest(problem: Problem) -> float:
+    """An upper bound: every job at its own best."""
+    classes = classes_of(problem)
+    best = [float(table_of(problem, j).max()) for j in classes.first]
     for pair in problem.pairs:  # sharing makes an objective smaller in size, so a negative one larger
         for j in (pair.a, pair.b):
-            best[j] = max(best[j], float(table_of(problem, j, pair).max()))
-    return replace(answer, bound=max(answer.objective, sum(best)), note=note)
+            best[classes.of[j]] = max(best[classes.of[j]], float(table_of(problem, j, pair).max()))
+    return float(sum(best[c] for c in classes.of.tolist()))
+
+
+def keep_answer(problem: Problem, note: str) -> SharingAnswer:
+    """Everybody keeps what they have, with a bound."""
+    answer = keep(problem)
+    return replace(answer, bound=max(answer.objective, highest(problem)), note=note)
 
 
 def solve_sharing(problem: Problem, formulation: str, ask: Ask, limits: Limits, tolerance: float) -> SharingAnswer:
@@ -85,7 +102,8 @@ def solve_sharing(problem: Problem, formulation: str, ask: Ask, limits: Limits, 
     Nonsense
         When an answer of the solver contradicts itself.
     """
-    search = _Search(problem, formulation, ask, limits, tolerance)
+    many = formulation == "items" and (len(problem.jobs) > FEW or bool(problem.alike))
+    search = (_SearchOfMany if many else _Search)(problem, formulation, ask, limits, tolerance)
     search.begin()
     while not _met(search.best.objective, search.bound, limits.gap):
         if search.time_is_up() or not search.step():
@@ -107,16 +125,19 @@ class _Search:
     def __init__(self, problem: Problem, formulation: str, ask: Ask, limits: Limits, tolerance: float) -> None:
         self.problem, self.formulation, self.ask, self.limits = problem, formulation, ask, limits
         self.tolerance = tolerance
-        self.best = keep_answer(problem, "")
-        self.bound = self.best.bound
+        self.best = keep(problem)
+        self.bound = math.inf
         self._deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
-        self._tables = items.pair_tables(problem) if formulation == "items" else ()
+        self.stopped, self.shown_by = "time limit", "items"
+        self._tables: tuple[items.PairTable, ...] = ()
         self._refined: frozenset[tuple[int, int]] = frozenset()
 
     def begin(self) -> None:
         """Bound and start without a MILP: a matching at the best price."""
+        self.bound = max(self.best.objective, highest(self.problem))
         if self.formulation != "items":
             return
+        self._tables = items.pair_tables(self.problem)
         start = matching.start(self.problem, self._tables)
         self.bound = min(self.bound, max(start.bound, self.best.objective))
         result = carry_out(self.problem, start.counts, start.shares, "matching")
@@ -158,9 +179,9 @@ class _Search:
         """The result of the search."""
         best, bound = self.best, max(self.bound, self.best.objective)
         if _met(best.objective, bound, self.limits.gap):
-            by = "items" if best.formulation == "keep" else best.formulation
+            by = self.shown_by if best.formulation == "keep" else best.formulation
             return replace(best, status="optimal", bound=bound, formulation=by)
-        note = "time limit: kept" if best.formulation == "keep" else "time limit: best known"
+        note = f"{self.stopped}: {'kept' if best.formulation == 'keep' else 'best known'}"
         return replace(best, status="feasible", bound=bound, note=note)
 
     def _model(self) -> items.SharingModel | flow.FlowModel:
@@ -193,6 +214,69 @@ class _Search:
             self.best = _settled(self.problem, self._tables, result) if settles else result
         if optimal:
             self.bound = max(self.bound, self.best.objective) if self.limits.gap else self.best.objective
+
+
+class _SearchOfMany(_Search):
+    """The same by classes of jobs: prices bound and begin, and a MILP looks at what they leave open."""
+
+    def begin(self) -> None:
+        """Bound and start by prices of units and jobs."""
+        self.shown_by = "prices"
+        self._items = grouped.Items(self.problem)
+        self._prices = prices.price(self._items)
+        self.bound = max(self._prices.bound, self.best.objective)
+        self._chosen = prices.rounded(self._items, self._prices)
+        self._try(self._chosen)
+        if not _met(self.best.objective, self.bound, self.limits.gap):
+            self._search_open()
+
+    def _search_open(self) -> None:
+        """Look at all that the prices leave open, where that is little."""
+        found = undecided.least_loss(self._items, self._prices, self._open())
+        if found is not None:
+            lost, choice = found
+            self.bound = max(self.best.objective, min(self.bound, self._prices.bound - lost))
+            if choice:
+                self._chosen = self._items.shared_out([i for i, _ in choice])
+                self._try(self._chosen)
+
+    def _try(self, choice: grouped.Choice) -> None:
+        result = self._carried_out(choice, "prices")
+        if result is not None and _exceeds(result.objective, self.best.objective):
+            self.best = result
+
+    def _open(self) -> float:
+        """What may be lost at the prices by a choice that is better than the best known."""
+        bound, known = self._prices.bound, self.best.objective
+        return bound - known + MET * max(abs(bound), abs(known))
+
+    def step(self) -> bool:
+        """Ask the solver for what may be better than the best known; whether to ask again, by flow."""
+        if self.formulation == "flow":
+            return super().step()
+        self.shown_by = "items"
+        model = self._items.model(self._prices.loss <= self._open(), self._chosen)
+        left = None if self._deadline is None else max(self._deadline - time.monotonic(), 1e-3)
+        answer = self.ask(model.model, replace(self.limits, seconds=left)).above(self._items.base)
+        if answer.x is None:
+            if answer.status != "nothing":
+                raise Nonsense(f"answered {answer.said!r}, but giving nobody anything is feasible")
+            return False
+        zero = ZERO * max((abs(worth) for worth in model.model.objective), default=0.0)
+        self._take_bound(answer, zero)
+        chosen = model.decode(answer.values(model.model))
+        result = self._carried_out(self._items.shared_out([i for i, _ in chosen]), "items")
+        if result is not None:
+            self._take(result, answer, zero)
+            return False
+        self.formulation = "flow"
+        if answer.status == "optimal" and self.problem.alike:
+            self.stopped = "the optimum of items takes a migration, and flow is too large for groups"
+            return False
+        return answer.status == "optimal"
+
+    def _carried_out(self, choice: grouped.Choice, by: str) -> SharingAnswer | None:
+        return carry_out(self.problem, *self._items.named(choice), by)
 
 
 def _settled(problem: Problem, tables: Sequence[items.PairTable], result: SharingAnswer) -> SharingAnswer:

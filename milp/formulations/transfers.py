@@ -63,30 +63,38 @@ def transport(
         return None
     may_lose = {j for j, n in enumerate(counts) if n < problem.current[j]}
     may_gain = {j for j, n in enumerate(counts) if n > problem.current[j]}
+    # What can stay, stays: if one unit leaves a class and another joins it, the first can stay and the second can go
+    # all the way, because a job that may lose or gain units in two steps may do so in one.
+    stays = {holders: min(units, demand.get(holders, 0)) for holders, units in supply.items()}
+    leave = {before: units - stays[before] for before, units in supply.items() if units > stays[before]}
+    come = {after: units - stays.get(after, 0) for after, units in demand.items() if units > stays.get(after, 0)}
     # Nodes are numbers: with strings, the order in which units are pushed would change from run to run.
     source, sink = 0, 1
-    origin = {before: 2 + i for i, before in enumerate(supply)}
-    target = {after: 2 + len(supply) + i for i, after in enumerate(demand)}
+    origin = {before: 2 + i for i, before in enumerate(leave)}
+    target = {after: 2 + len(leave) + i for i, after in enumerate(come)}
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from((source, sink))
-    for before, units in supply.items():
+    for before, units in leave.items():
         graph.add_edge(source, origin[before], capacity=units)
-        for after in demand:
+        for after in come:
             if all(j in may_lose for j in before if j not in after) and all(
                 j in may_gain for j in after if j not in before
             ):
                 graph.add_edge(origin[before], target[after])
-    for after, units in demand.items():
+    for after, units in come.items():
         graph.add_edge(target[after], sink, capacity=units)
-    value, flow = nx.maximum_flow(graph, source, sink)
-    if value != problem.units:
+    value, flow = nx.maximum_flow(graph, source, sink) if leave else (0, {})
+    if value != sum(leave.values()):
         return None
-    return tuple(
-        Transfer(before, after, int(flow[origin[before]][target[after]]))
-        for before in supply
-        for after in demand
-        if flow[origin[before]].get(target[after])
-    )
+    place = {after: i for i, after in enumerate(demand)}
+    moves = []
+    for before in supply:
+        units = {after: int(flow[origin[before]].get(target[after], 0)) for after in come} if before in leave else {}
+        units[before] = stays[before]
+        moves += [
+            Transfer(before, after, n) for after, n in sorted(units.items(), key=lambda m: place.get(m[0], 0)) if n
+        ]
+    return tuple(moves)
 
 
 def complaint_about(problem: Problem, counts: Sequence[int], transfers: Iterable[Transfer]) -> str:
@@ -95,11 +103,10 @@ def complaint_about(problem: Problem, counts: Sequence[int], transfers: Iterable
     held = [0] * len(counts)
     lost, gained = [0] * len(counts), [0] * len(counts)
     partners: dict[int, set[int]] = {}
-    allowed = {(pair.a, pair.b) for pair in problem.pairs}
     for transfer in transfers:
         left[transfer.before] = left.get(transfer.before, 0) - transfer.units
         if len(transfer.after) == 2:
-            if transfer.after not in allowed:
+            if problem.pair_of(*transfer.after) is None:
                 return f"jobs {transfer.after} share units, but are no pair"
             a, b = transfer.after
             partners.setdefault(a, set()).add(b)
@@ -135,9 +142,12 @@ def shares_of(transfers: Iterable[Transfer]) -> dict[tuple[int, int], int]:
 
 def value_of(problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, int], int]) -> float:
     """Objective of an allocation; -inf where a count is not allowed."""
-    with_whom = {j: pair for pair in problem.pairs if shares.get((pair.a, pair.b)) for j in (pair.a, pair.b)}
+    with_whom = {j: problem.pair_of(*pair) for pair, units in shares.items() if units for j in pair}
     total = 0.0
     for j, n in enumerate(counts):
+        if not (n or problem.current[j]):  # as `table_of` to the bit, for thousands that wait
+            total += problem.tfwd * float(problem.jobs[j].os[0]) * problem.jobs[j].weight
+            continue
         table = table_of(problem, j, with_whom.get(j))
         total += float(table[n]) if n < len(table) else float("-inf")
     return total

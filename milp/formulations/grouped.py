@@ -1,0 +1,259 @@
+"""Sharing problems of any size: jobs and pairs of jobs posed by classes, so that many that wait alike are one.
+
+An item is a job of a class alone, or a pair of jobs of two classes (or of one), and its table says what that is worth
+on so many units beyond what its jobs are worth without any. Of each class with m members at most m may be in items. A
+pair that shares now is always posed as `items.build` refines it, by variants of what its jobs do apart, so that mostly
+the best choice of items can be carried out without migration.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from bft.milp.classes import Classes, classes_of
+from bft.milp.exact.dp import share_units
+from bft.milp.formulations.items import PairGrid, cell, cut_to, dense_runs, pair_grid, variants
+from bft.milp.formulations.linear import LinearModel
+from bft.milp.formulations.modes import Chosen, Run, add_runs
+from bft.milp.problem import FloatArray, IntArray, Pair, Problem
+from bft.milp.values import table_of
+
+Choice = Sequence[tuple[int, int]]
+"""Items that are active, each as often as it is, with the units it has (a pair: in union)."""
+Shares = Mapping[tuple[int, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A job alone, or two that share or are split.
+
+    Parameters
+    ----------
+    classes
+        Of its job or jobs.
+    table
+        Gain on u units, float64, -inf where not allowed and at 0.
+    members
+        As often as it can be chosen.
+    rows
+        The rows of the model it counts in, once each; row 0, the units, left out.
+    pair, most
+        The pair that it is, and the most units of each side in this variant (None: any).
+    """
+
+    classes: tuple[int, ...]
+    table: FloatArray
+    members: int
+    rows: tuple[int, ...]
+    pair: Pair | None = None
+    most: tuple[int | None, int | None] = (None, None)
+
+
+class Items:
+    """All items of a problem, and the rows that say which go together.
+
+    Attributes
+    ----------
+    limits
+        Right-hand sides of the rows, int64: the units; the members of each class; three rows for each pair of now, at
+        most one of its jobs active alone, and twice what `items.build` says of refined pairs.
+    base
+        What the jobs are worth without a unit.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.classes: Classes = classes_of(problem)
+        self._alone = [table_of(problem, j) for j in self.classes.first]
+        self._off = [float(table[0]) for table in self._alone]
+        self._of: list[int] = self.classes.of.tolist()
+        self.sizes: list[int] = self.classes.sizes.tolist()
+        self._beside: dict[tuple[int, float, tuple[tuple[int, float], ...]], FloatArray] = {}
+        self.base = float(sum(m * off for m, off in zip(self.sizes, self._off, strict=True)))
+        now = [pair for pair in problem.pairs if pair.shared]
+        self._now = {j: (at, pair) for at, pair in enumerate(now) for j in (pair.a, pair.b)}
+        self._first_now = 1 + len(self.sizes)
+        self.limits: IntArray = np.array([problem.units, *self.sizes, *[1] * (3 * len(now))], dtype=np.int64)
+        self.all: list[Item] = [*self._solos(), *self._pairs()]
+        lengths = [len(item.table) for item in self.all]
+        self.begins: IntArray = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+        self.gains = np.concatenate([item.table for item in self.all]) if self.all else np.empty(0)
+        self.owner = np.repeat(np.arange(len(self.all)), lengths)
+        self.units = np.arange(len(self.gains)) - self.begins[self.owner]
+
+    def _solos(self) -> Iterable[Item]:
+        for c, j in enumerate(self.classes.first):
+            gains = self._alone[c] - self._off[c]
+            gains[0] = -np.inf
+            for kind, most in self._variants(j):
+                table = gains if most is None else gains[: most + 1]
+                if table.max() > 0.0:
+                    rows = (1 + c, *self._apart(j, kind))
+                    if j in self._now:
+                        rows = (*rows, self._first_now + 3 * self._now[j][0])
+                    yield Item((c,), table, self.sizes[c], rows)
+
+    def _pairs(self) -> Iterable[Item]:
+        for pair in self.problem.pairs:
+            a, b = self._of[pair.a], self._of[pair.b]
+            members = self.sizes[a] // 2 if a == b else min(self.sizes[a], self.sizes[b])
+            if not members:
+                continue
+            for kind_a, most_a in [("any", None)] if pair.shared else self._variants(pair.a):
+                for kind_b, most_b in [("any", None)] if pair.shared else self._variants(pair.b):
+                    gains = self._together(pair, most_a, most_b)
+                    gains -= self._off[a] + self._off[b]
+                    if not gains.max() > 0.0:
+                        continue
+                    rows: tuple[int, ...] = (1 + a, 1 + b)
+                    if not pair.shared:
+                        rows = (*rows, *self._apart(pair.a, kind_a), *self._apart(pair.b, kind_b))
+                    yield Item((a, b), gains, members, rows, pair, (most_a, most_b))
+
+    def _variants(self, j: int) -> list[tuple[str, int | None]]:
+        """How far a job may shrink, apart from its partner of now."""
+        if j not in self._now:
+            return [("any", None)]
+        least = max(self.problem.jobs[j].jmin, 1)
+        found = variants(self.problem.current[j], self._now[j][1].shared)
+        return [(kind, most) for kind, most in found if most is None or most >= least]
+
+    def _apart(self, j: int, kind: str) -> tuple[int, ...]:
+        """The rows of a pair of now in which one of its jobs counts that is active apart."""
+        if j not in self._now or kind == "clear":
+            return ()
+        at, pair = self._now[j]
+        less_a, less_b = self._first_now + 3 * at + 1, self._first_now + 3 * at + 2
+        return (less_a, less_b) if kind == "any" else (less_a if j == pair.a else less_b,)
+
+    def _together(self, pair: Pair, most_a: int | None, most_b: int | None) -> FloatArray:
+        from bft.milp.formulations.kernels import best_together
+
+        problem, a, b = self.problem, pair.a, pair.b
+        beside_a, beside_b = self._table(pair, a), self._table(pair, b)
+        return best_together(
+            beside_a if most_a is None else beside_a[: most_a + 1],
+            beside_b if most_b is None else beside_b[: most_b + 1],
+            self._alone[self._of[a]],
+            self._alone[self._of[b]],
+            problem.current[a],
+            problem.current[b],
+            pair.shared,
+            min(problem.units, problem.jobs[a].jmax + problem.jobs[b].jmax),
+        )
+
+    def _table(self, pair: Pair, j: int) -> FloatArray:
+        """v_j beside its partner: the same for all partners that slow it down alike."""
+        key = (self._of[j], pair.xi(j), pair.named(j))
+        if key not in self._beside:
+            self._beside[key] = table_of(self.problem, j, pair)
+        return self._beside[key]
+
+    def shared_out(self, chosen: Sequence[int]) -> Choice:
+        """The best units for these items, an item as often as it is named; those that get none are left out."""
+        tables = [self.all[i].table.copy() for i in chosen]
+        for table in tables:
+            table[0] = 0.0
+        held = np.array([self._held(self.all[i]) for i in chosen], dtype=np.int64)
+        given = share_units(tables, held, self.problem.units)
+        return [(i, units) for i, units in zip(chosen, given, strict=True) if units]
+
+    def _held(self, item: Item) -> int:
+        """Units that its jobs hold now, if they are together now as in it."""
+        if item.pair is None:
+            return self.problem.current[self.classes.first[item.classes[0]]]
+        pair = item.pair
+        return self.problem.current[pair.a] + self.problem.current[pair.b] - pair.shared if pair.shared else 0
+
+    def worth(self, choice: Choice) -> float:
+        """What a choice is worth, migrations not looked at."""
+        return self.base + float(sum(self.all[i].table[units] for i, units in choice))
+
+    def named(self, choice: Choice) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
+        """Counts and shares of the jobs themselves: of a class, those that come first have most."""
+        parts: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+        cells = []
+        for number, (i, units) in enumerate(choice):
+            item = self.all[i]
+            if item.pair is None:
+                parts[item.classes[0]].append((-units, number, 0))
+                cells.append((units, 0))
+                continue
+            n_a, n_b, union, split = cell(self._grid(item.pair, *item.most), units)
+            cells.append((union, 0 if split else n_a + n_b - union))
+            parts[item.classes[0]].append((-n_a, number, 0))
+            parts[item.classes[1]].append((-n_b, number, 1))
+        members = self.classes.members()
+        counts = [0] * len(self.problem.jobs)
+        who: list[list[int]] = [[-1, -1] for _ in choice]
+        for c, mine in parts.items():
+            for j, (units, number, side) in zip(members[c].tolist(), sorted(mine), strict=False):
+                counts[j] = -units
+                who[number][side] = j
+        shares = {}
+        for (a, b), (_, shared) in zip(who, cells, strict=True):
+            if shared:
+                shares[min(a, b), max(a, b)] = shared
+        return tuple(counts), shares
+
+    def _grid(self, pair: Pair, most_a: int | None, most_b: int | None) -> PairGrid:
+        grid = pair_grid(self.problem, pair)
+        return grid if most_a is None and most_b is None else cut_to(grid, most_a, most_b)
+
+    def model(self, allowed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], begin: Choice) -> ItemsModel:
+        """A MILP over those entries of `gains` that are allowed; a solver may begin from the choice `begin`."""
+        model, chosen = LinearModel(), {}
+        rows: defaultdict[int, list[int]] = defaultdict(list)
+        for i in np.unique(self.owner[allowed]).tolist():
+            item, mine = self.all[i], allowed[self.begins[i] : self.begins[i + 1]]
+            runs = list(_stretches(np.where(mine, item.table, -np.inf)))
+            chosen[i], binaries = add_runs(model, runs, item.members)
+            for row in item.rows:
+                rows[row].extend(binaries)
+        for row, variables in sorted(rows.items()):
+            # A pair of two of one class counts twice in its row.
+            counted: defaultdict[int, float] = defaultdict(float)
+            for variable in variables:
+                counted[variable] += 1.0
+            model.row(list(counted), list(counted.values()), "<", float(self.limits[row]))
+        parts = [part for each in chosen.values() for part in each.parts]
+        model.row([index for index, _ in parts], [float(each) for _, each in parts], "<", float(self.limits[0]))
+        start: defaultdict[int, float] = defaultdict(float)
+        for i, units in begin:
+            for variable, value in (chosen[i].filled(units) if i in chosen else None) or ():
+                start[variable] += value
+        model.start = [(variable, value) for variable, value in start.items()]
+        return ItemsModel(model, self, chosen)
+
+
+@dataclass(frozen=True)
+class ItemsModel:
+    """A MILP over items, and the way back to who has what."""
+
+    model: LinearModel
+    items: Items
+    chosen: Mapping[int, Chosen]
+
+    def decode(self, x: FloatArray) -> Choice:
+        """What an answer chooses."""
+        return [
+            (i, units)
+            for i, chosen in self.chosen.items()
+            for units in chosen.counts(x, self.items.all[i].members)
+            if units
+        ]
+
+
+def _stretches(table: FloatArray) -> Iterable[Run]:
+    """The concave runs of a table that is -inf here and there."""
+    for allowed, places in groupby(range(len(table)), key=lambda n: bool(table[n] > -np.inf)):
+        if allowed:
+            stretch = list(places)
+            values = np.full(stretch[-1] + 1, -np.inf)
+            values[stretch] = table[stretch]
+            yield from dense_runs(values)
