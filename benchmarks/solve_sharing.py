@@ -1,12 +1,14 @@
 """Time decisions with sharing: `items` as `solve` runs it, and `flow`, on the same problems in one run.
 
 python benchmarks/solve_sharing.py [--quick]
+python benchmarks/solve_sharing.py --queues     100 that run and some thousand that wait, by classes and prices
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import time
 from collections import Counter
 
 import numpy as np
@@ -56,11 +58,77 @@ def instance(rng: np.random.Generator, jobs: int, units: int, pairs: int, sharin
     return Problem(units, 120.0, tuple(made), tuple(current), pairs=tuple(result))
 
 
+def queue(rng: np.random.Generator, running: int, waiting: int, units: int, sharing: float) -> Problem:
+    """So many that run, a part of them in pairs, on all units; those that wait are of seven kinds, a group each."""
+    curves = list(dnn_scalability().values())
+    kinds = len(curves)
+    ratios = 1.1 + 0.5 * rng.random((kinds, kinds))
+
+    def job(j: int) -> Job:
+        curve = curves[j % kinds]
+        ns, ps = np.array([0, *curve], dtype=float), np.array([0, *curve.values()], dtype=float)
+        return Job(f"j{j}", 1, 64, ns, ps, float(rng.uniform(17, 19)), float(rng.uniform(11, 13)))
+
+    def pair(a: int, b: int, shared: int = 0) -> Pair:
+        return Pair(a, b, float(ratios[a % kinds, b % kinds]), float(ratios[b % kinds, a % kinds]), shared)
+
+    jobs = tuple(job(j) for j in range(running + waiting))
+    current, pairs = [0] * len(jobs), []
+    together = 2 * int(sharing * running / 2)
+    holders = [(j, j + 1) for j in range(0, together, 2)] + [(j,) for j in range(together, running)]
+    each = rng.multinomial(units - len(holders), np.ones(len(holders)) / len(holders)) + 1
+    for held, n in zip(holders, each.tolist(), strict=True):
+        for j in held:
+            current[j] = min(n, 64)
+        if len(held) == 2:
+            pairs.append(pair(*held, current[held[0]]))
+    groups = tuple(tuple(range(running + k, len(jobs), kinds)) for k in range(kinds))
+    degree: Counter[int] = Counter()
+    for a, b in rng.permutation(list(itertools.combinations(range(running), 2))).tolist():
+        if (
+            max(degree[a], degree[b]) < PARTNERS
+            and current[a] + current[b]
+            and not (b == a + 1 < together and a % 2 == 0)
+        ):
+            degree.update((a, b))
+            pairs.append(pair(a, b))
+    pairs += [pair(j, groups[k][0]) for j in range(running) for k in rng.permutation(kinds)[:PARTNERS].tolist()]
+    pairs += [
+        pair(*sorted((a[0], b[0] if a is not b else a[1])))
+        for a, b in itertools.combinations_with_replacement(groups, 2)
+    ]
+    return Problem(units, 60.0, jobs, tuple(current), pairs=tuple(pairs), alike=groups)
+
+
+def queues() -> None:
+    """Print one row for each length of the queue: CPU time of a decision, solver apart, and what showed the optimum."""
+    print("running waiting units sharing | median max CPU ms | shown by")
+    worker = SolverProcess()
+    solve(queue(np.random.default_rng(0), 10, 50, 40, 0.4), backend="cbc", process=worker)  # compiles
+    for waiting, sharing in itertools.product((300, 3000), (0.0, 0.4, 1.0)):
+        rng, seconds, shown = np.random.default_rng(5), [], Counter[str]()
+        for _ in range(10):
+            problem, start = queue(rng, 100, waiting, 500, sharing), time.process_time()
+            answer = solve(problem, backend="cbc", process=worker)
+            seconds.append((time.process_time() - start) * 1e3)
+            shown[f"{answer.formulation} {answer.status}"] += 1
+        by = ", ".join(f"{name} {count}" for name, count in sorted(shown.items()))
+        print(
+            f"{100:7} {waiting:7} {500:5} {sharing:7.0%} | {np.median(seconds):6.0f} {max(seconds):6.0f} | {by}",
+            flush=True,
+        )
+
+
 def main() -> None:
     """Print one row a case and share of pairs that share at the start."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="5 problems a case instead of 25")
-    repetitions = 5 if parser.parse_args().quick else 25
+    parser.add_argument("--queues", action="store_true", help="100 that run, thousands that wait")
+    asked = parser.parse_args()
+    if asked.queues:
+        queues()
+        return
+    repetitions = 5 if asked.quick else 25
     # A worker each, there before the clock starts: flow's models make theirs grow until it is replaced.
     workers = {name: SolverProcess() for name in ("items", "flow")}
     for name, worker in workers.items():

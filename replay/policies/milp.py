@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -125,16 +125,23 @@ class MilpPolicy:
 
     def problem(self, state: State) -> milp.Problem:
         """The decision as an allocation problem."""
+        jobs = self._posed(state)
+        alike = self.alike(state, jobs)
         return milp.Problem(
             units=state.idle,
             tfwd=self.tfwd_s,
-            jobs=self._posed(state),
+            jobs=jobs,
             current=tuple(state.counts.tolist()),
             cost_model=self.cost_model,
-            pairs=self.pairs(state),
+            pairs=self.pairs(state, alike),
+            alike=alike,
         )
 
-    def pairs(self, state: State) -> tuple[milp.Pair, ...]:
+    def alike(self, state: State, jobs: Sequence[milp.Job]) -> tuple[tuple[int, ...], ...]:
+        """Groups of waiting jobs that are interchangeable when jobs share units: none here."""
+        return ()
+
+    def pairs(self, state: State, alike: Sequence[tuple[int, ...]] = ()) -> tuple[milp.Pair, ...]:
         """Pairs of jobs that may share units: none here."""
         return ()
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.engine.sharing_rules import Interference
-from bft.replay.policies import Decision, JobView, Kind, MilpSharingPolicy, Policy, State
+from bft.replay.policies import Decision, JobView, Kind, MilpSharingPolicy, Policy, State, milp_sharing
 from bft.replay.policies._shared_places import SharedPlaces
 from bft.replay.policies.pairing import pays, speed, together_s
 from bft.replay.policies.shortest import ShortestFirst, ShortestRemainingFirst
@@ -101,6 +102,45 @@ def test_both_jobs_of_a_pair_must_have_room_for_a_partner() -> None:
 def test_present_partners_are_considered_first_however_bad_they_are() -> None:
     assert considered(FOUR, 1, now=(0, 1)) == [("a", "b", 2)]
     assert considered(FOUR, 2, now=(0, 1)) == [("a", "b", 2), ("a", "c", 0), ("b", "c", 0)]
+
+
+CROWD = {("a", "a"): (1.2, 1.2), ("a", "b"): (1.3, 1.4), ("b", "b"): (1.5, 1.5), ("a", "c"): (1.1, 1.1)}
+
+
+def crowd(each: int, **given: Any) -> tuple[MilpSharingPolicy, State]:
+    """One job `c` on a unit, and as many of `a` and of `b` in turn that wait."""
+    views = [JobView(rigid("c", 1, 10.0, model="c"), 1, 0.0, held=(0,))]
+    views += [JobView(rigid(f"{m}{n}", 1, 10.0, model=m), 0, 0.0) for n in range(each) for m in "ab"]
+    return MilpSharingPolicy(120.0, interference=known(CROWD, **given)), State(0, 9, tuple(views))
+
+
+def test_many_that_wait_alike_are_groups_that_count_as_one_partner() -> None:
+    policy, state = crowd(30)
+    posed = policy.problem(state)
+    assert posed.alike == (tuple(range(1, 61, 2)), tuple(range(2, 61, 2)))
+    assert [(pair.a, pair.b) for pair in posed.pairs] == [(0, 1), (1, 2), (1, 3), (2, 4)]
+    assert posed.pair_of(0, 7) == replace(posed.pairs[0], b=7)
+    ratios = [(pair.xi_a, pair.xi_b) for pair in (posed.pair_of(4, 7), posed.pair_of(3, 8)) if pair]
+    assert ratios == [(1.4, 1.3), (1.3, 1.4)]
+
+
+def test_few_jobs_and_those_whose_order_matters_are_posed_one_by_one() -> None:
+    assert crowd(19)[0].problem(crowd(19)[1]).alike == ()
+    policy, state = crowd(30, memory=UnitMemory([]), unit_memory_gib=16.0)
+    assert policy.problem(state).alike == ()
+
+
+@pytest.mark.parametrize("cost_model", ["bftrainer", "stall"])
+def test_groups_decide_as_well_as_all_jobs_one_by_one(cost_model: Any) -> None:
+    policy, state = crowd(21)
+    policy.cost_model = cost_model
+    in_groups = policy.decide(state)
+    one_by_one = replace(policy, xi_partners=50)
+    with patch.object(milp_sharing, "FEW", 100):
+        posed = one_by_one.problem(state)
+    assert not posed.alike
+    assert in_groups.solution is not None
+    assert in_groups.solution.objective == pytest.approx(one_by_one.solver.solve(posed).objective, rel=1e-9)
 
 
 # --- two jobs ---------------------------------------------------------------------------------------------------------
