@@ -23,6 +23,8 @@ NO_LOSS = 1e-10
 # Halvings of the price interval for a first guess, and a factor below it.
 HALVINGS = 12
 SURELY_LESS = 0.8
+# Items beside those of the relaxation that may take what rounding leaves over: so many kinds squared, each so often.
+EXTRA = 8
 # A number of items this close to a whole one is that.
 NEAR = 1e-6
 
@@ -181,17 +183,23 @@ def price(items: Items) -> Prices:
 
 
 def rounded(items: Items, prices: Prices) -> Choice:
-    """Items as often as the relaxation has them, rounded up where they fit, on the units that are best for them."""
-    left = items.limits.tolist()
+    """Items as often as the relaxation has them, rounded up where they fit, on the units that are best for them.
+
+    A few more that lose little may take units that rounding has left over.
+    """
+    if not items.all:
+        return []
     whole = np.floor(prices.chosen + NEAR)
-    rest = prices.chosen - whole
-    likely = np.argsort(-rest, kind="stable")
+    rest = np.where(prices.chosen - whole > NEAR, prices.chosen - whole, 0.0)
+    lowest = np.minimum.reduceat(prices.loss, items.begins[:-1])
     order = [(i, int(whole[i])) for i in np.flatnonzero(whole).tolist()]
-    order += [(i, 1) for i in likely.tolist() if rest[i] > NEAR]
+    order += [(i, 1) for i in np.argsort(-rest, kind="stable").tolist() if rest[i]]
+    order += [(i, EXTRA) for i in np.argsort(lowest, kind="stable").tolist()[: EXTRA * EXTRA]]
+    left = items.limits.tolist()
     active: list[int] = []
     for i, times in order:
+        rows = items.all[i].rows
         for _ in range(times):
-            rows = items.all[i].rows
             if any(left[row] < rows.count(row) for row in rows):
                 break
             for row in rows:

@@ -17,6 +17,9 @@ from bft.milp.values import keep, table_of
 
 Holders = tuple[int, ...]
 
+# Up to this many jobs all units are in one network. With more, only those that change hands, because it takes time.
+FEW = 40
+
 
 def classes(problem: Problem) -> dict[Holders, int]:
     """Units by their present holders: () for nobody, (j,), (j, k) with j < k. Empty classes are left out."""
@@ -63,11 +66,14 @@ def transport(
         return None
     may_lose = {j for j, n in enumerate(counts) if n < problem.current[j]}
     may_gain = {j for j, n in enumerate(counts) if n > problem.current[j]}
-    # What can stay, stays: if one unit leaves a class and another joins it, the first can stay and the second can go
-    # all the way, because a job that may lose or gain units in two steps may do so in one.
-    stays = {holders: min(units, demand.get(holders, 0)) for holders, units in supply.items()}
-    leave = {before: units - stays[before] for before, units in supply.items() if units > stays[before]}
-    come = {after: units - stays.get(after, 0) for after, units in demand.items() if units > stays.get(after, 0)}
+    stays: dict[Holders, int] = {}
+    leave, come = supply, demand
+    if len(counts) > FEW:
+        # What can stay, stays: if one unit leaves a class and another joins it, the first can stay and the second can
+        # go all the way, because a job that may lose or gain units in two steps may do so in one.
+        stays = {holders: min(units, demand.get(holders, 0)) for holders, units in supply.items()}
+        leave = {before: units - stays[before] for before, units in supply.items() if units > stays[before]}
+        come = {after: units - stays.get(after, 0) for after, units in demand.items() if units > stays.get(after, 0)}
     # Nodes are numbers: with strings, the order in which units are pushed would change from run to run.
     source, sink = 0, 1
     origin = {before: 2 + i for i, before in enumerate(leave)}
@@ -90,7 +96,8 @@ def transport(
     moves = []
     for before in supply:
         units = {after: int(flow[origin[before]].get(target[after], 0)) for after in come} if before in leave else {}
-        units[before] = stays[before]
+        if before in stays:
+            units[before] = stays[before]
         moves += [
             Transfer(before, after, n) for after, n in sorted(units.items(), key=lambda m: place.get(m[0], 0)) if n
         ]
