@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bft.milp.formulations.grouped import Choice, Items
-from bft.milp.formulations.linear import power_of_two_scale
+from bft.milp.formulations.linear import Nonsense, power_of_two_scale
 from bft.milp.problem import FloatArray, IntArray
 
 # Rounds of columns; five mostly suffice, and every round bounds.
@@ -81,7 +81,7 @@ class _Master:
             -self.scale * items.gains[columns], A_ub=table, b_ub=items.limits.astype(np.float64), method="highs-ds"
         )
         if answer.x is None:
-            raise RuntimeError(f"linear relaxation: {answer.message}")
+            raise Nonsense(f"linear relaxation: {answer.message}")
         return np.maximum(-answer.ineqlin.marginals, 0.0) / self.scale, answer.x
 
     def loss(self, prices: FloatArray) -> FloatArray:

@@ -15,8 +15,9 @@ import numpy as np
 from bft.milp.formulations.grouped import Choice, Items
 from bft.milp.formulations.prices import Prices
 
-# Ways to choose in a group, or units in all, beyond which a MILP is the better way.
-MOST = 2_000
+# Entries left open, and ways to choose in a group, beyond which a MILP is the better way.
+ENTRIES = 300
+MOST = 1_000
 
 Ways = dict[tuple[tuple[int, ...], int], tuple[float, tuple[tuple[int, int], ...]]]
 """Least loss and its choice, by what is left of the rows in hand and the units taken."""
@@ -25,7 +26,10 @@ Ways = dict[tuple[tuple[int, ...], int], tuple[float, tuple[tuple[int, int], ...
 def least_loss(items: Items, prices: Prices, most: float) -> tuple[float, Choice] | None:
     """The choice that loses least, if one loses at most `most`: else (most, nothing). None: there are too many ways."""
     points: dict[int, list[tuple[int, float]]] = defaultdict(list)
-    for at in np.flatnonzero(prices.loss <= most).tolist():
+    entries = np.flatnonzero(prices.loss <= most).tolist()
+    if len(entries) > ENTRIES:
+        return None
+    for at in entries:
         points[int(items.owner[at])].append((int(items.units[at]), float(prices.loss[at])))
     touched = {row for i in points for row in items.all[i].rows}
     idle = [row for row in range(1, len(items.limits)) if row not in touched]
