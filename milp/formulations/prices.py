@@ -176,7 +176,7 @@ def price(items: Items) -> Prices:
         if not len(new):
             break
         columns = np.union1d(columns, new)
-    chosen = np.bincount(items.owner[columns], weights=x, minlength=len(items.all))
+    chosen = np.bincount(items.owner[columns], weights=x, minlength=len(items.all)).astype(np.float64)
     # Prices raised so that nothing gains: what an item gained is paid by it alone.
     loss += np.maximum(-lowest, 0.0)[items.owner]
     return Prices(bound, loss, chosen, prices)

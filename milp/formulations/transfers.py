@@ -95,11 +95,11 @@ def transport(
     place = {after: i for i, after in enumerate(demand)}
     moves = []
     for before in supply:
-        units = {after: int(flow[origin[before]].get(target[after], 0)) for after in come} if before in leave else {}
+        given = {after: int(flow[origin[before]].get(target[after], 0)) for after in come} if before in leave else {}
         if before in stays:
-            units[before] = stays[before]
+            given[before] = stays[before]
         moves += [
-            Transfer(before, after, n) for after, n in sorted(units.items(), key=lambda m: place.get(m[0], 0)) if n
+            Transfer(before, after, n) for after, n in sorted(given.items(), key=lambda m: place.get(m[0], 0)) if n
         ]
     return tuple(moves)
 

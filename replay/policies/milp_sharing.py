@@ -49,7 +49,7 @@ class MilpSharingPolicy(MilpPolicy):
         if interference is None or len(jobs) <= FEW or interference.memory is not None:
             return ()
         groups: defaultdict[object, list[int]] = defaultdict(list)
-        for j in state.jobs.waiting:
+        for j in state.waiting:
             grown = jobs[j].tcup if self.cost_model == "stall" else 0.0
             job = state.jobs[j].job
             groups[jobs[j].waiting_key, grown, interference.kind(job), job.request].append(j)
@@ -60,7 +60,7 @@ class MilpSharingPolicy(MilpPolicy):
         groups = {group[0]: group for group in alike}
         chosen = _Partners(self.xi_partners, groups)
         pairs = []
-        for a in state.jobs.running:
+        for a in state.running:
             b, view = state.jobs[a].partner, state.jobs[a]
             priced = self._priced_pair(state, a, b, now=True) if b is not None and a < b else None
             if b is not None and priced is not None:
