@@ -45,8 +45,10 @@ class MilpSharingPolicy(MilpPolicy):
     def alike(self, state: State, jobs: Sequence[milp.Job]) -> tuple[tuple[int, ...], ...]:
         """Waiting jobs of one kind that are worth the same, where more than `FEW` jobs are in play."""
         interference = self.interference
-        # With smaller batches it matters which of two jobs was submitted first.
-        if interference is None or len(jobs) <= FEW or interference.memory is not None:
+        if interference is None or len(jobs) <= FEW:
+            return ()
+        # With smaller batches it matters which of two jobs was submitted first; a measured job has its own terms.
+        if interference.memory is not None or self.curves == "profile":
             return ()
         groups: defaultdict[object, list[int]] = defaultdict(list)
         for j in state.waiting:

@@ -130,6 +130,14 @@ def test_few_jobs_and_those_whose_order_matters_are_posed_one_by_one() -> None:
     assert policy.problem(state).alike == ()
 
 
+def test_many_that_wait_can_be_measured_one_by_one() -> None:
+    policy, state = crowd(30)
+    counts = replace(policy, curves="profile").decide(state).counts
+    # Measurements come first: all nine units are at work.
+    assert sum(counts) == 9
+    assert max(counts) == 1
+
+
 @pytest.mark.parametrize("cost_model", ["bftrainer", "stall"])
 def test_groups_decide_as_well_as_all_jobs_one_by_one(cost_model: Any) -> None:
     policy, state = crowd(21)
