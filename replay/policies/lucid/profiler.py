@@ -7,6 +7,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bft.models import Job, JobTable
 from bft.replay.engine.ledger import JobRecord, Outcome
 from bft.replay.engine.loop import Replay
@@ -16,7 +19,7 @@ from bft.replay.engine.port import Decision, Kind, State
 from bft.replay.engine.rules import Rules
 from bft.replay.policies.lucid.submissions import Forecast, RecentSubmissions
 from bft.replay.pools import joint_trace, joint_window
-from bft.replay.trace.node_trace import always_idle
+from bft.replay.trace.node_trace import SECOND_NS, always_idle
 
 # The column in which a job states that its profile is known at submission.
 PROFILED = "profiled"
@@ -118,14 +121,14 @@ class Profiled:
         own = self.outcome
         positions = {job.name: position for position, job in enumerate(self.table)}
         early = own.allocations.copy()
-        early["job"] = [positions[own.records[position].job.name] for position in early["job"]]
+        early["job"] = _renumbered(own, positions)
         steps = own.steps.assign(vc="profiler")
         if pools is None:
             trace = joint_trace([own.trace], own.start_ns, own.end_ns)
             return replace(own, trace=trace, records=self.rejoin(()), allocations=early, steps=steps, course=None)
         early[["first_unit", "last_unit"]] += len(pools.trace.nodes) * pools.trace.units_per_node
         late = pools.allocations.copy()
-        late["job"] = [positions[pools.records[position].job.name] for position in late["job"]]
+        late["job"] = _renumbered(pools, positions)
         start, end = joint_window([own, pools])
         trace = joint_trace([pools.trace, own.trace], start, end)
         return replace(
@@ -215,6 +218,13 @@ def profile_first(
     return Profiled(JobTable(tuple(remaining), jobs.source), outcome, jobs)
 
 
+def _renumbered(outcome: Outcome, positions: Mapping[str, int]) -> NDArray[np.int64]:
+    """The jobs of its allocations, by their positions in the whole table."""
+    of_record = np.array([positions[record.job.name] for record in outcome.records], dtype=np.int64)
+    jobs: NDArray[np.int64] = of_record[outcome.allocations["job"].to_numpy(dtype=np.int64)]
+    return jobs
+
+
 def _first(job: Job, seconds: float) -> Job:
     """The job, stopped after this many seconds."""
     return replace(job, pmax=min(job.pmax, _in(job, seconds)))
@@ -240,5 +250,12 @@ def _joined(job: Job, early: JobRecord | None, late: JobRecord | None) -> JobRec
         starts=early.starts + late.starts,
         preemptions=early.preemptions + late.preemptions,
         unit_seconds=early.unit_seconds + late.unit_seconds,
-        run_seconds=early.run_seconds + late.run_seconds,
+        run_seconds=_before(early, late.start_ns) + late.run_seconds,
     )
+
+
+def _before(early: JobRecord, start_ns: int | None) -> float:
+    """Seconds in the profiler before the job ran in its pool: with `compat` it may run there at the same time."""
+    if start_ns is None or early.start_ns is None or early.finish_ns is None:
+        return early.run_seconds
+    return max(min(early.finish_ns, start_ns) - early.start_ns, 0) / SECOND_NS
