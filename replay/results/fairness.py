@@ -71,7 +71,7 @@ def longest_wait(outcome: Outcome) -> tuple[float | None, str | None]:
         rows = slice(*np.searchsorted(jobs, (index, index + 1)))
         end = outcome.end_ns if record.ended_ns is None else record.ended_ns
         # From each hold's end to the next one's start.
-        gaps = np.append(starts[rows], end) - np.append(record.job.tsub_ns, until[rows])
+        gaps = np.append(np.minimum(starts[rows], end), end) - np.append(record.job.tsub_ns, until[rows])
         wait = max(0, int(gaps.max())) / SECOND_NS
         if longest is None or wait > longest:
             longest, name = wait, record.job.name if wait else None

@@ -62,13 +62,14 @@ def _waits_s(jobs: pd.DataFrame, held: pd.DataFrame, end_ns: int) -> tuple[Array
     start, end = _instants(held["start"]), _instants(held["end"])
     reached = _instants(jobs["submit"])  # until when each job has held some unit, or had not come
     longest, total = np.zeros((2, len(jobs)), dtype=np.int64)
+    ended = jobs["finish"].fillna(jobs["cancelled"]) if "cancelled" in jobs else jobs["finish"]
+    until = np.where(ended.isna(), end_ns, _instants(ended))
     for k in np.lexsort((start, job)):  # pieces of one job overlap: it holds several units
-        gap = max(start[k] - reached[job[k]], 0)
+        # With --compat lucid the profiler may come to a job that is done.
+        gap = max(min(start[k], until[job[k]]) - reached[job[k]], 0)
         longest[job[k]] = max(longest[job[k]], gap)
         total[job[k]] += gap
         reached[job[k]] = max(reached[job[k]], end[k])
-    ended = jobs["finish"].fillna(jobs["cancelled"]) if "cancelled" in jobs else jobs["finish"]
-    until = np.where(ended.isna(), end_ns, _instants(ended))
     last = np.maximum(until - reached, 0)
     total_s = np.where(_instants(jobs["submit"]) <= until, (total + last) / SECOND_NS, np.nan)
     return total_s, np.maximum(longest, last) / SECOND_NS

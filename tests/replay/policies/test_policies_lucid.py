@@ -35,7 +35,7 @@ from bft.replay.policies.lucid.submissions import (
     read_forecast_table,
 )
 from bft.replay.policies.predictions import with_estimates, with_scores
-from bft.replay.results.fairness import without_units_s
+from bft.replay.results.fairness import longest_wait, without_units_s
 from bft.replay.trace.node_trace import NodeTrace, from_changes
 
 S = 1_000_000_000
@@ -674,13 +674,13 @@ def test_without_nodes_there_is_no_profiler() -> None:
     assert len(staged.outcome.records) == 1
 
 
-def _union_ns(stretches: list[tuple[int, int]], until: int) -> int:
-    total, reached = 0, 0
-    for start, end in sorted(stretches):
-        end = min(end, until)
-        total += max(end - max(start, reached), 0)
+def _waits_ns(stretches: list[tuple[int, int]], submit: int, finish: int) -> list[int]:
+    """Lengths of what lies between the stretches in which a job held units, from its submission to its finish."""
+    waits, reached = [], submit
+    for start, end in [*sorted(stretches), (finish, finish)]:
+        waits.append(max(min(start, finish) - reached, 0))
         reached = max(reached, end)
-    return total
+    return waits
 
 
 @settings(max_examples=40)
@@ -691,14 +691,16 @@ def test_every_job_is_accounted_for_once(jobs: list[Job], compat: bool) -> None:
     joined = staged.joined(pools)
     assert [record.job for record in joined.records] == jobs
     stretches = list(joined.allocations[["job", "start_ns", "end_ns"]].itertuples(index=False))
+    waits = []
     for record in joined.records:
         assert record.finish_ns is not None
         assert record.start_ns is not None
         assert record.job.tsub_ns <= record.start_ns < record.finish_ns
         assert record.gained - record.lost_to_preemption == pytest.approx(record.work)
         held = [(start, end) for index, start, end in stretches if joined.records[index] is record]
-        waited = (record.finish_ns - record.job.tsub_ns - _union_ns(held, record.finish_ns)) / S
-        assert without_units_s(record, joined.end_ns) == pytest.approx(waited)
+        waits.append(_waits_ns(held, record.job.tsub_ns, record.finish_ns))
+        assert without_units_s(record, joined.end_ns) == pytest.approx(sum(waits[-1]) / S)
+    assert longest_wait(joined)[0] == max(map(max, waits)) / S
     assert joined.used_unit_seconds <= sum(record.unit_seconds for record in joined.records) * (1 + 1e-9)
     # The window is that of all of it, and the partition and the pools offer their units throughout.
     assert joined.start_ns == min(record.job.tsub_ns for record in joined.records)
