@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o", "outputs", multiple=True, metavar="FILE", help="Write the table: .md, .csv, .parquet, .json; may be repeated."
 )
-@figure_options("Write charts of the comparison as PNG files into DIR (needs bft-replay[report]).")
+@figure_options("Write charts of the comparison as PNG files into DIR (needs the extra `report`).")
 @click.option("--json", "as_json_", is_flag=True, help="Write table and differences as JSON to standard output.")
 def compare(runs: tuple[str, ...], **given: Any) -> int:
     """Replay the same trace and jobs in several ways, and put the results side by side.

@@ -86,7 +86,7 @@ def train(what: str, table: str, output: str, kind: str, column: str, horizon: i
 @_seed
 @click.option(
     "--png", metavar="FILE",
-    help="Submissions: draw what came in the last week, and what was predicted (needs bft-replay[report]).",
+    help="Submissions: draw what came in the last week, and what was predicted (needs the extra `report`).",
 )  # fmt: skip
 def evaluate(
     what: str, table: str, share: float, kinds: tuple[str, ...], column: str, horizon: int, seed: int, png: str | None

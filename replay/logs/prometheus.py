@@ -80,7 +80,7 @@ class _Counts:
         """Make jobs of one node each of the nodes that are not idle."""
         times = np.array(sorted(self.idle), dtype=np.int64)
         if len(times) < 2:
-            if self.samples:
+            if self.idle:
                 raise InputError("one sample is no log: at least two, of different times, are needed", file=self.file)
             return
         idle = np.array([round(self.idle[time]) for time in times.tolist()], dtype=np.int64)

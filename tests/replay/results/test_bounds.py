@@ -235,7 +235,7 @@ def test_the_unit_time_bound_is_met_where_jobs_scale_without_loss(trace: NodeTra
     curve = replace(jobs.jobs[0].scalability, ns=np.array([0.0, most]), ps=np.array([0.0, 2.0 * most]))
     linear = JobTable(
         tuple(
-            replace(job, jmin=1, jmax=most, scalability=replace(curve, ps=curve.ps * k))
+            replace(job, jmin=1, jmax=most, sizes=None, scalability=replace(curve, ps=curve.ps * k))
             for k, job in enumerate(jobs, start=1)
         )
     )
