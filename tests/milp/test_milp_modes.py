@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -20,6 +20,7 @@ from bft.milp.formulations import modes
 from bft.milp.formulations.linear import LinearModel, power_of_two_scale
 from bft.milp.formulations.modes import break_points, build, concave_runs, mode_intervals, mode_runs
 from bft.milp.formulations.pruning import prune
+from bft.milp.problem import FloatArray
 
 
 @pytest.fixture(scope="module")
@@ -294,23 +295,38 @@ def and_waiting_twins(problem: Problem) -> Problem:
     return replace(problem, jobs=problem.jobs + twins, current=problem.current + (0,) * len(twins))
 
 
-@settings(deadline=None, max_examples=300)
-@given(
-    problems(max_jobs=4, max_units=7).filter(lambda problem: problem.jobs)
-    | problems(max_jobs=2, max_units=7).filter(lambda problem: problem.jobs).map(and_waiting_twins)
-)
-def test_what_is_pruned_is_in_no_optimum(problem: Problem) -> None:
-    tables, classes = value_tables(problem), classes_of(problem)
-    left = prune([tables[j] for j in classes.first], classes.sizes, problem.units)
-    worth = {
-        counts: sum(float(table[n]) for table, n in zip(tables, counts, strict=True))
-        for counts in itertools.product(*(range(len(table)) for table in tables))
-        if sum(counts) <= problem.units
-    }
-    least = max(worth.values()) - 1e-12 * magnitude(problem)
-    for counts, value in worth.items():
-        kept = [left[c][n] for c, n in zip(classes.of, counts, strict=True)]
-        assert value < least or sum(kept) == pytest.approx(value)
+def best_value(tables: Sequence[FloatArray], sizes: Sequence[int], units: int) -> float:
+    """The largest value of an allocation, class by class and member by member."""
+    best = np.zeros(units + 1)
+    for table, members in zip(tables, sizes, strict=True):
+        for _ in range(members):
+            before, best = best, np.full(units + 1, -np.inf)
+            for n, value in enumerate(table[: units + 1]):
+                best[n:] = np.maximum(best[n:], before[: units + 1 - n] + value)
+    return float(best.max())
+
+
+@st.composite
+def markets(draw: st.DrawFn) -> tuple[list[FloatArray], list[int], int]:
+    """Tables, members and units: classes are alike, as running jobs of one kind are, and whole values make ties."""
+    units = draw(st.integers(1, 14))
+    worth = st.integers(0, 30) | st.just(-np.inf)
+    shapes = draw(st.lists(st.lists(worth, min_size=1, max_size=units), min_size=1, max_size=3))
+    tables = []
+    for _ in range(draw(st.integers(1, 9))):
+        shape, held, charge = draw(st.sampled_from(shapes)), draw(st.integers(0, 2)), draw(st.integers(0, 8))
+        tables.append(np.array([0.0, *shape]) - charge * (np.arange(len(shape) + 1) != held))
+    return tables, draw(st.lists(st.sampled_from([1, 1, 2, 4]), min_size=len(tables), max_size=len(tables))), units
+
+
+@settings(deadline=None, max_examples=400)
+@given(markets())
+def test_an_optimum_remains_of_what_is_pruned(market: tuple[list[FloatArray], list[int], int]) -> None:
+    tables, sizes, units = market
+    left = prune(tables, np.array(sizes), units)
+    for table, pruned in zip(tables, left, strict=True):
+        assert all(n == -np.inf or n == value for n, value in zip(pruned, table, strict=True))
+    assert best_value(left, sizes, units) == best_value(tables, sizes, units)
 
 
 @given(slope=st.floats(0.01, 100.0), units=st.integers(1, 9))
@@ -341,6 +357,19 @@ def test_of_hundreds_of_running_jobs_hardly_any_is_left_to_the_solver(
     problem = Problem(500, 60.0, jobs, tuple(current), cost_model)
     assert_cbc_is_exact(problem, process)
     assert len(build(problem).model.objective) < 200
+
+
+@pytest.mark.parametrize(("spare", "posed"), [(1, 0), (17, 60)])
+def test_of_running_jobs_with_a_few_units_to_spare_few_are_left_to_the_solver(
+    spare: int, posed: int, process: SolverProcess
+) -> None:
+    # Growing pays from some eight units on, about as much for each, and nobody gives units up for another's sake.
+    random = np.random.default_rng(1)
+    ns, os = np.array([0.0, 1.0, 2.0, 4.0, 8.0, 16.0]), np.array([0.0, 10.0, 20.0, 39.9, 79.0, 156.0])
+    jobs = tuple(Job(f"j{j}", 1, 16, ns, os, float(random.uniform(39, 40)), 60.0) for j in range(120))
+    problem = Problem(120 + spare, 60.0, jobs, (1,) * 120)
+    assert_cbc_is_exact(problem, process)
+    assert len(build(problem).model.objective) <= posed
 
 
 def shaped(name: str, shape: str, **others: object) -> Job:
