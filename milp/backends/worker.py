@@ -9,8 +9,10 @@ from __future__ import annotations
 import gc
 import os
 import resource
+import select
 import signal
 import sys
+import threading
 import traceback
 from contextlib import suppress
 from dataclasses import replace
@@ -45,10 +47,26 @@ def dispatch(name: str, model: LinearModel, limits: Limits) -> LinearAnswer:
     return answer
 
 
+def end_with_parent(pipe: Connection) -> None:
+    """End this process when the other end of the pipe is closed, in the middle of a solve too: solvers release the GIL.
+
+    Otherwise a solve without a time limit would go on for hours after its parent was killed.
+    """
+    closed = select.poll()
+    closed.register(pipe.fileno(), 0)  # no events but the closing, which is always reported
+
+    def watch() -> None:
+        closed.poll()
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def main() -> None:
     """Answer requests (backend name, LinearModel, Limits) with ("answer", LinearAnswer, bytes grown since start)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C; this process ends when the pipe closes
     pipe = Connection(int(sys.argv[1]))
+    end_with_parent(pipe)
     # Output of a C library must not mix with results on the user's standard output.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 

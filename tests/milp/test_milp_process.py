@@ -692,6 +692,39 @@ def test_the_worker_ends_when_its_parent_is_killed_during_a_solve() -> None:
     child.communicate()
 
 
+def test_the_worker_ends_when_its_parent_is_killed_during_an_endless_solve() -> None:
+    # Sixty odd numbers and half their sum: without a time limit CBC takes longer than anybody waits.
+    child = python(
+        PRELUDE
+        + textwrap.dedent(
+            """
+            from bft.milp.formulations.linear import Limits, LinearModel
+            check()
+            worker = shared_process().pid
+            print(worker, flush=True)
+            model, sizes = LinearModel(), (2 * np.random.default_rng(0).integers(10**6, 10**7, 60) + 1).tolist()
+            model.row([model.variable(size, 1.0) for size in sizes], sizes, "=", sum(sizes) // 2)
+            ticks = lambda: int(open(f"/proc/{worker}/stat").read().rpartition(")")[2].split()[11])
+            before = ticks()
+            shared_process()._pipe.send(("cbc", model, Limits()))
+            while ticks() < before + 0.3 * os.sysconf("SC_CLK_TCK"):
+                time.sleep(0.01)
+            assert not shared_process()._pipe.poll()
+            os.kill(os.getpid(), signal.SIGKILL)
+            """
+        )
+    )
+    assert child.stdout is not None
+    worker = int(child.stdout.readline())
+    try:
+        assert child.wait(timeout=AMPLE_S) == -signal.SIGKILL, child.communicate()[1]
+        assert eventually(lambda: not running(worker))
+    finally:
+        if running(worker):
+            os.kill(worker, signal.SIGKILL)
+        child.communicate()
+
+
 def test_the_worker_of_a_parent_killed_before_it_read_the_answer_ends_silently() -> None:
     child = python(
         PRELUDE
