@@ -1,6 +1,6 @@
 """What an event costs the engine: with jobs that wait, jobs that run, units of the machine, and units that move.
 
-    python benchmarks/engine_cost.py [--events 3000] [--many 50000] [--only many] [--floor]
+    python benchmarks/engine_cost.py [--events 3000] [--many 50000] [--only many] [--policies srtf,tiresias-l] [--floor]
 
 Times are processor times, the least of three rounds in which all sizes take turns, so that their ratios mean something
 on a busy machine. The engine's own share is what remains without the time in which the policy was asked. `--floor` also
@@ -14,7 +14,7 @@ import gc
 import multiprocessing
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -24,6 +24,7 @@ from bft.models import Curve, Job, JobTable
 from bft.replay import Decision, EqualShare, Kind, NodeTrace, Policy, Replay, Rules, State
 from bft.replay.engine.ledger import Outcome
 from bft.replay.policies.fifo import Fifo
+from bft.replay.policies.registry import policy_factory
 from bft.replay.trace.node_trace import SECOND_NS
 
 ROUNDS = 3
@@ -154,15 +155,15 @@ def replay_of(trace: NodeTrace, jobs: JobTable, policy: Policy) -> Replay:
     return Replay(trace, jobs, Timed(policy), Rules(max_jobs=0))
 
 
-def waiting(events: int) -> None:
+def waiting(events: int, policies: Sequence[Callable[[], Policy]]) -> None:
     """20 run, others wait."""
     trace = flickering(20, events)
-    for policy in (Keeps, Fifo, EqualShare):
+    for policy in policies:
         makes = {
             f"{count} in play": (lambda count=count, policy=policy: replay_of(trace, jobs(count), policy()))
             for count in (30, 100, 1_000, 10_000)
         }
-        table(f"{policy.__name__}: 20 jobs run, the others wait", least(makes, events))
+        table(f"{policy().name}: 20 jobs run, the others wait", least(makes, events))
 
 
 def running(events: int) -> None:
@@ -237,10 +238,13 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=3_000, help="events of each measurement")
     parser.add_argument("--many", type=int, default=50_000, help="events of the long replay; 0: none")
     parser.add_argument("--only", choices=("waiting", "running", "machine", "memory", "many"), help="this part alone")
+    parser.add_argument("--policies", metavar="NAME,...", help="policies of the part `waiting`, by name")
     parser.add_argument("--floor", action="store_true", help="also compare with the floor program")
     options = parser.parse_args()
+    named = options.policies.split(",") if options.policies else ()
+    policies = tuple(map(policy_factory, named)) or (Keeps, Fifo, EqualShare)
     parts: dict[str, Callable[[], None]] = {
-        "waiting": lambda: waiting(options.events),
+        "waiting": lambda: waiting(options.events, policies),
         "running": lambda: running(options.events),
         "machine": lambda: machine(options.events),
         "memory": memory,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import TypeAlias
 
 from bft.models import Job
@@ -67,6 +68,8 @@ def within_quota(state: State, order: Iterable[int]) -> list[int]:
     left = state.idle
     runs = []
     for position in order:
+        if not left:
+            break
         request = state.jobs[position].job.request
         if request <= left:
             left -= request
@@ -74,7 +77,7 @@ def within_quota(state: State, order: Iterable[int]) -> list[int]:
     return runs
 
 
-def run_by_quota(state: State, order: Sequence[int], *, spreads: Spreads) -> Decision:
+def run_by_quota(state: State, order: Iterable[int], *, spreads: Spreads) -> Decision:
     """Run the most urgent jobs that fit by number of units, as Lucid's artifact does; all others stop.
 
     The waiting jobs among those that fit then look for a place in turn. A job without a place waits on, and its share
@@ -90,9 +93,7 @@ def run_by_quota(state: State, order: Sequence[int], *, spreads: Spreads) -> Dec
         Which jobs may lie on more nodes than they need.
     """
     runs = within_quota(state, order)
-    placed: dict[int, tuple[int, ...]] = {
-        position: () for position in set(order).difference(runs) if state.jobs[position].units
-    }
+    placed: dict[int, tuple[int, ...]] = dict.fromkeys(sorted(set(state.running).difference(runs)), ())
     places = state.machine.places()
     for position in placed:
         places.give_back(state.jobs[position].held)
@@ -105,7 +106,7 @@ def run_by_quota(state: State, order: Sequence[int], *, spreads: Spreads) -> Dec
     return Decision.placed(placed)
 
 
-def run(state: State, order: Sequence[int], *, spreads: Spreads) -> Decision:
+def run(state: State, order: Iterable[int], *, spreads: Spreads) -> Decision:
     """Run the most urgent jobs that fit, preempting those that no longer do.
 
     Each job in turn takes its request from the units not taken by earlier jobs; a job that does not fit is skipped. A
@@ -119,7 +120,7 @@ def run(state: State, order: Sequence[int], *, spreads: Spreads) -> Decision:
     state
         The moment.
     order
-        All jobs in play, most urgent first.
+        All jobs in play, most urgent first; iterated several times, each time only as far as there are units.
     spreads
         Which jobs may lie on more nodes than they need.
     """
@@ -130,10 +131,14 @@ def run(state: State, order: Sequence[int], *, spreads: Spreads) -> Decision:
     per = state.machine.units_per_node
     refused = _Refused()
     placed: dict[int, tuple[int, ...]] = {}
+    ahead: set[int] = set()  # running jobs that are more urgent than the one in turn
     left = state.idle
-    for turn, position in enumerate(order):
+    for position in order:
+        if not left:
+            break
         view = state.jobs[position]
         if view.units:
+            ahead.add(position)
             left -= view.units if position not in placed else 0
             continue
         needed = view.job.request
@@ -142,7 +147,7 @@ def run(state: State, order: Sequence[int], *, spreads: Spreads) -> Decision:
             continue
         units = places.take(needed, spread=spread)
         if units is None:
-            behind = [other for other in order[turn + 1 :] if state.jobs[other].units and other not in placed]
+            behind = [other for other in _running(state, order) if other not in ahead and other not in placed]
             behind.sort(key=lambda other: other in excess)  # stable: the last ones give way first
             for other in _giving_way(state, behind, places, needed, spread=spread, per=per):
                 placed[other] = ()
@@ -153,13 +158,17 @@ def run(state: State, order: Sequence[int], *, spreads: Spreads) -> Decision:
             continue
         placed[position] = units
         left -= needed
-        if not left:
-            break
     elsewhere = any(not units and state.jobs[position].units <= len(places) for position, units in placed.items())
     return Decision.placed(placed, wake_ns=state.time_ns + 1 if elsewhere else None)
 
 
-def _excess(state: State, order: Sequence[int]) -> set[int] | None:
+def _running(state: State, order: Iterable[int]) -> list[int]:
+    """The running jobs, most urgent first."""
+    running = set(state.running)
+    return list(islice((position for position in order if position in running), len(running)))
+
+
+def _excess(state: State, order: Iterable[int]) -> set[int] | None:
     """Running jobs without room, by number of units, after earlier jobs have theirs; None: no job starts."""
     left = state.idle
     starts = False

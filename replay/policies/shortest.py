@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from heapq import merge
 from typing import ClassVar, Literal
 
 from bft.models import Job
@@ -10,6 +13,7 @@ from bft.replay.engine.port import Decision, JobView, Kind, State
 from bft.replay.policies.rigid import run, run_by_quota, start
 
 By = Literal["time", "unit-time", "units"]
+Key = tuple[float, bool, int]
 
 
 @dataclass
@@ -29,12 +33,18 @@ class ShortestFirst:
     name: str = field(default="sjf", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True)
     _seconds: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _positions: Mapping[str, int] | None = field(default=None, init=False, repr=False, compare=False)
+    _order: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def decide(self, state: State) -> Decision:
         """Start the shortest jobs."""
         if not state.free:
             return Decision.keep()
-        waiting = sorted(state.waiting, key=lambda position: self._total_s(state.jobs[position].job))
+        if state.positions is not self._positions:  # the jobs in play have changed
+            self._positions = state.positions
+            self._order = sorted(range(len(state.jobs)), key=lambda position: self._total_s(state.jobs[position].job))
+        counts = state.counts
+        waiting = (position for position in self._order if not counts[position])
         return start(state, waiting, spreads=lambda job: not self.consolidate, blocks=not self.backfill)
 
     def _total_s(self, job: Job) -> float:
@@ -42,6 +52,50 @@ class ShortestFirst:
         if seconds is None:
             seconds = self._seconds[job.name] = seconds_at_request(job, job.pmax)
         return seconds
+
+
+@dataclass(slots=True)
+class _Order:
+    """Jobs in play, most urgent first: running and waiting ones, merged only as far as they are read."""
+
+    running: list[tuple[Key, int]]
+    waiting: list[tuple[Key, int]]
+
+    def __iter__(self) -> Iterator[int]:
+        return (position for _, position in merge(self.running, self.waiting))
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """The waiting jobs, most urgent first, kept from one decision to the next.
+
+    A job's key does not change while it waits. So only jobs that ran, or that the last decision changed, get a new
+    place; all are sorted anew when the jobs in play change.
+    """
+
+    moved: set[int] = field(default_factory=set)
+    _positions: Mapping[str, int] | None = None
+    _keys: dict[int, Key] = field(default_factory=dict)
+    _order: list[tuple[Key, int]] = field(default_factory=list)
+
+    def merged(self, state: State, key: Callable[[JobView], Key]) -> _Order:
+        """All jobs in play, in the order of a key, then of their admission."""
+        if state.positions is not self._positions:
+            self._positions = state.positions
+            self._keys = {position: key(state.jobs[position]) for position in state.waiting}
+            self._order = sorted((one, position) for position, one in self._keys.items())
+        else:
+            for position in self.moved:
+                self._move(position, state.jobs[position], key)
+        self.moved = set(state.running)
+        return _Order(sorted((key(state.jobs[position]), position) for position in state.running), self._order)
+
+    def _move(self, position: int, view: JobView, key: Callable[[JobView], Key]) -> None:
+        if position in self._keys:
+            del self._order[bisect_left(self._order, (self._keys.pop(position), position))]
+        if not view.units:
+            self._keys[position] = key(view)
+            insort(self._order, (self._keys[position], position))
 
 
 @dataclass
@@ -64,14 +118,17 @@ class ShortestRemainingFirst:
     compat: bool = field(default=False, metadata={"help": "give units out by quota, as Lucid's artifact"})
     name: str = field(default="srtf", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True)
+    _waiting: _Waiting = field(default_factory=_Waiting, init=False, repr=False, compare=False)
 
     def decide(self, state: State) -> Decision:
         """Run the shortest; among equals running jobs first, then those with fewer units, then by submission."""
-        order = sorted(range(len(state.jobs)), key=lambda position: self._key(state.jobs[position]))
+        order = self._waiting.merged(state, self._key)
         walk = run_by_quota if self.compat else run
-        return walk(state, order, spreads=lambda job: not self.consolidate)
+        decision = walk(state, order, spreads=lambda job: not self.consolidate)
+        self._waiting.moved.update(decision.placement or ())
+        return decision
 
-    def _key(self, view: JobView) -> tuple[float, bool, int]:
+    def _key(self, view: JobView) -> Key:
         units = view.job.request
         if self.by == "units":
             return units, not view.units, 0

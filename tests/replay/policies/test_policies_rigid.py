@@ -18,6 +18,7 @@ from bft.models.workloads.rigid_jobs import rigid_job
 from bft.replay import Decision, JobView, Policy, Replay, Rules, State, always_idle
 from bft.replay.engine.holdings import Holdings
 from bft.replay.engine.port import Machine
+from bft.replay.policies.checking import make_world
 from bft.replay.policies.fifo import Fifo
 from bft.replay.policies.qssf import QuasiShortestServiceFirst
 from bft.replay.policies.rigid import run, start
@@ -86,6 +87,19 @@ def test_srtf_runs_the_shortest(by: Any, jobs: list[Job]) -> None:
     }
     found = seconds(replay(ShortestRemainingFirst(by=by, consolidate=False), table(jobs), NODES, PER))
     assert close(found, by_hand(counted(jobs), 6, lambda here: sorted(here, key=keys[by]), preempts=True))
+
+
+@pytest.mark.parametrize("name", ["sjf", "srtf", "srtf-unit-time", "srtf-units"])
+def test_an_order_kept_between_decisions_is_that_of_sorting_anew(name: str) -> None:
+    for seed in range(6):
+        world = make_world(seed)
+        replay = Replay(world.trace, world.jobs, ALL[name](), world.rules, world.interference)
+        while replay.peek() is not None:
+            state = replay.advance()
+            if state is not None:
+                decision = replay.policy.decide(state)
+                assert decision == ALL[name]().decide(state)
+                replay.decide(decision)
 
 
 def test_srtf_minimises_the_mean_on_one_unit() -> None:
