@@ -90,7 +90,7 @@ def floor(trace: NodeTrace, jobs: JobTable) -> tuple[float, int]:
     """Work done and decisions taken, by nothing but what decides them."""
     world, queue = Floor(), [jobs.jobs[index] for index in jobs.by_submit()]
     now, event, idle, admitted = trace.start, 0, 0, 0
-    idle_counts = (trace.idle_counts() * trace.units_per_node).tolist()
+    idle_counts = trace.idle_units().tolist()
     times = [*trace.times.tolist(), trace.end + 1]
     while world.running or admitted < len(queue):
         instant = min(world.next_finish(now), times[event])

@@ -110,7 +110,7 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
         self.max_jobs = in_play if max_jobs is None else max_jobs
         if self.max_jobs < in_play:
             raise InputError(f"max_jobs: expected at least {in_play}, which may be in play at once, not {max_jobs}")
-        units = len(trace.nodes) * trace.units_per_node
+        units = trace.units
         high = self._bounds(units)
         self.observation_space = gym.spaces.Dict(
             {

@@ -194,7 +194,7 @@ def merge(pools: Sequence[Pool], outcomes: Sequence[Outcome], jobs: JobTable) ->
         records=tuple(records[position] for position in sorted(records)),
         steps=pd.concat(steps).sort_values("time", kind="stable", ignore_index=True),
         allocations=pd.concat(held).sort_values(["job", "start_ns", "end_ns", "first_unit"], ignore_index=True),
-        idle_unit_seconds=trace.idle_node_seconds() * trace.units_per_node,
+        idle_unit_seconds=trace.idle_unit_seconds(),
         used_unit_seconds=sum(outcome.used_unit_seconds for outcome in outcomes),
         extra_gain=sum(outcome.extra_gain for outcome in outcomes),
         paid=sum(outcome.paid for outcome in outcomes),

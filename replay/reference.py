@@ -124,7 +124,7 @@ def replay_reference(
     """
     if max_jobs < 1:
         raise InputError(f"-maxJ must be at least 1, not {max_jobs}")
-    if trace.units_per_node != 1:
+    if trace.units_per_node != 1 or trace.by_unit:
         raise InputError(
             f"--compat reference allocates whole nodes, but the trace has {trace.units_per_node} units a node",
             file=trace.source or None,

@@ -477,6 +477,7 @@ def _of_trace(trace: NodeTrace) -> dict[str, Any]:
         "source": trace.source,
         "machine": trace.machine,
         "nodes": len(trace.nodes),
+        **({"units": trace.units} if trace.by_unit else {}),
         "events": len(trace),
     }
 

@@ -55,4 +55,5 @@ def convert(sources: tuple[str, ...], output: str, sort: bool, force: bool) -> N
     elif trace is not None:
         for note in trace.notes:
             say_note(note)
-        click.echo(f"{target}: {len(trace.nodes)} nodes, {len(trace)} events")
+        units = f" of {trace.units} units" if trace.by_unit else ""
+        click.echo(f"{target}: {len(trace.nodes)} nodes{units}, {len(trace)} events")

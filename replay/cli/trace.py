@@ -111,13 +111,13 @@ def show(shown: int, as_json: bool, **given: Any) -> None:
             line = {
                 "time": _moment(int(read.times[event])),
                 "idle": int(idle[event]),
-                "joined": [read.nodes[n] for n in read.joins(event)],
-                "left": [read.nodes[n] for n in read.leaves(event)],
+                "joined": [read.name_of(n) for n in read.joins(event).tolist()],
+                "left": [read.name_of(n) for n in read.leaves(event).tolist()],
             }
             click.echo(json.dumps(line))
         return
     if len(read):
-        click.echo(f"idle nodes, {_moment(read.start)} to {_moment(read.end)}; at most {int(idle.max())}")
+        click.echo(f"idle {read.turns_idle}s, {_moment(read.start)} to {_moment(read.end)}; at most {int(idle.max())}")
         click.echo(_sparkline(idle_over_time(read, SPANS)))
     click.echo(f"{'time':<22}{'joined':>8}{'left':>8}{'idle':>8}")
     for event in range(min(shown, len(read))):
@@ -140,18 +140,23 @@ def _sparkline(means: NDArray[np.float64]) -> str:
 
 
 def _lines(statistics: dict[str, Any]) -> list[tuple[str, str]]:
+    what = "unit" if "units" in statistics else "node"
+    idle = f"{statistics[f'idle_{what}_seconds'] / 3600:,.0f} {what}-hours, {_percent(statistics['idle_share'])} of all"
+    if what == "unit":
+        idle += f"; {_percent(statistics['idle_share_beside_jobs'])} of them on nodes that are busy in part"
     lines = [
         ("source", statistics["source"]),
         ("machine", statistics["machine"] or "-"),
         ("nodes", f"{statistics['nodes']:,} ({statistics['nodes_never_idle']:,} never idle)"),
+        *([("units", f"{statistics['units']:,}, up to {statistics['units_per_node']} a node")] * (what == "unit")),
         ("observed", f"{statistics['start']} to {statistics['end']} ({statistics['duration_s'] / 86400:.1f} days)"),
         ("events", f"{statistics['events']:,} ({statistics['joins']:,} joins, {statistics['leaves']:,} leaves)"),
+        ("idle", idle),
         (
-            "idle",
-            f"{statistics['idle_node_seconds'] / 3600:,.0f} node-hours, {_percent(statistics['idle_share'])} of all",
+            f"idle {what}s",
+            f"mean {statistics[f'idle_{what}s_mean']:.1f}, max {statistics[f'idle_{what}s_max']:,}",
         ),
-        ("idle nodes", f"mean {statistics['idle_nodes_mean']:.1f}, max {statistics['idle_nodes_max']:,}"),
-        ("idle nodes over time", _sparkline(np.array(statistics["idle_nodes_over_time"]))),
+        (f"idle {what}s over time", _sparkline(np.array(statistics[f"idle_{what}s_over_time"]))),
     ]
     fragments = statistics.get("fragments")
     if fragments:
@@ -164,17 +169,14 @@ def _lines(statistics: dict[str, Any]) -> list[tuple[str, str]]:
         for key, label in (("up_to_10_min", "fragments <= 10 min"), ("up_to_1_h", "fragments <= 1 h")):
             share = fragments[key]
             of_time = _percent(share["by_node_time"])
-            lines.append((label, f"{share['by_count']:.1%} by count, {of_time} by node-time"))
+            lines.append((label, f"{share['by_count']:.1%} by count, {of_time} by {what}-time"))
         left = fragments["share_outliving_startup"]
         shares = ", ".join(f"{startup}: {_percent(share)}" for startup, share in left.items())
         lines.append(("idle time after a start-up", shares))
-        for key, label in (
-            ("nodes_per_join_event", "nodes a join event"),
-            ("nodes_per_leave_event", "nodes a leave event"),
-        ):
-            sizes = statistics[key]
+        for kind in ("join", "leave"):
+            sizes = statistics[f"{what}s_per_{kind}_event"]
             if sizes:
-                lines.append((label, ", ".join(f"{q} {size:,.0f}" for q, size in sizes.items())))
+                lines.append((f"{what}s a {kind} event", ", ".join(f"{q} {size:,.0f}" for q, size in sizes.items())))
     return lines + [("note", note) for note in statistics["notes"]]
 
 

@@ -35,8 +35,10 @@ def _write(made: NodeTrace, output: str, known: tuple[str, ...] = ()) -> None:
     for note in made.notes:
         if note not in known:
             say_note(note)
-    hours = made.idle_node_seconds() / 3600
-    click.echo(f"{output}: {len(made.nodes)} nodes, {len(made)} events, {hours:,.1f} idle node-hours")
+    hours = (made.idle_unit_seconds() if made.by_unit else made.idle_node_seconds()) / 3600
+    units = f", {made.units} units" if made.by_unit else ""
+    what = f"{hours:,.1f} idle {made.turns_idle}-hours"
+    click.echo(f"{output}: {len(made.nodes)} nodes{units}, {len(made)} events, {what}")
 
 
 @click.command("slice", cls=NamesWholeOption, short_help="Cut a window out of a trace.")
@@ -151,5 +153,5 @@ def perturb(file: str, output: str, force: bool, **how: Any) -> None:
     _write(made, output, read.notes)
     counts = [len(fragments(each).node) for each in (read, made)]
     before = read.idle_node_seconds()
-    share = f", {made.idle_node_seconds() / before:.1%} of the idle node-hours" if before else ""
+    share = f", {made.idle_node_seconds() / before:.1%} of the idle {read.turns_idle}-hours" if before else ""
     click.echo(f"{counts[1]:,} of {counts[0]:,} fragments{share} are left; {perturbation}")

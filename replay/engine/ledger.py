@@ -203,7 +203,7 @@ class Outcome:
     @property
     def offered_unit_seconds(self) -> float:
         """Idle units, integrated over the whole trace, jobs or not."""
-        return self.trace.idle_node_seconds() * self.trace.units_per_node
+        return self.trace.idle_unit_seconds()
 
     def work_at(self, instant: int) -> float:
         """Samples done up to an instant (UTC ns) of the window, with costs deducted.

@@ -106,6 +106,7 @@ class Replay:
         self._steering = None if workload is None else Steering(workload, jobs)
         self._traits = Traits.of(policy)
         self._held = Holdings(len(trace.nodes) * trace.units_per_node, trace.units_per_node)
+        self._whole_nodes = trace.units_per_node > 1 and not trace.by_unit
         self._machine = Machine(self._held)
         # All jobs to be admitted, in order.
         self._queue = [index for index in jobs.by_submit() if index not in without]
@@ -444,7 +445,7 @@ class Replay:
     def _leave_and_join(self) -> None:
         place = self._place
         _, leaving, joining = self._event
-        if self._held.units_per_node > 1:
+        if self._whole_nodes:
             leaving, joining = self._units_of(leaving), self._units_of(joining)
         if leaving:
             self._leave(leaving)

@@ -20,7 +20,7 @@ def default_workload(trace: NodeTrace) -> tuple[JobTable, str]:
     from bft.datasets import generate_dnn_jobs
 
     start = str(np.datetime_as_string(np.datetime64(trace.start, "ns")))
-    wanted = LOAD * trace.idle_node_seconds() * trace.units_per_node
+    wanted = LOAD * trace.idle_unit_seconds()
     models = jobs_from_frame(generate_dnn_jobs(jobs=7, first_submit=start, pmax=PAPER_PMAX))  # one of each network
     count = min(max(round(wanted / (needed_unit_seconds(models) / len(models))), MIN_JOBS), MAX_JOBS)
     interval_s = round(trace.duration_s / count, 3)
@@ -38,7 +38,7 @@ def default_workload(trace: NodeTrace) -> tuple[JobTable, str]:
 
 def load(jobs: JobTable, trace: NodeTrace) -> float:
     """Unit-seconds that jobs need, on as few units as they run on, over those that the trace offers."""
-    return needed_unit_seconds(jobs) / (trace.idle_node_seconds() * trace.units_per_node)
+    return needed_unit_seconds(jobs) / trace.idle_unit_seconds()
 
 
 def needed_unit_seconds(jobs: JobTable) -> float:

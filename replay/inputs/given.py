@@ -46,7 +46,8 @@ class Given:
 def digest_of(content: NodeTrace | JobTable | XiTable) -> str:
     """SHA-256 of the content of an object, so that a result names its input exactly."""
     if isinstance(content, NodeTrace):
-        head = json.dumps([content.nodes, content.start, content.end, content.units_per_node]).encode()
+        units = [content.node_units] if content.by_unit else []
+        head = json.dumps([content.nodes, content.start, content.end, content.units_per_node, *units]).encode()
         arrays = (content.times, content.joined, content.joined_at, content.left, content.left_at)
         text = b"".join([head, *(array.tobytes() for array in arrays)])
     elif isinstance(content, JobTable):

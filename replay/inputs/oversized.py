@@ -92,7 +92,7 @@ def fit_sizes(jobs: JobTable, pools: Sequence[Pool], mode: Mode, *, rigid: bool)
 
 def most_idle(trace: NodeTrace) -> int:
     """The most units that are ever idle at once."""
-    return int(max(trace.idle_counts(), default=0)) * trace.units_per_node
+    return int(max(trace.idle_units(), default=0))
 
 
 def needed(job: Job, *, rigid: bool) -> int:
@@ -134,7 +134,7 @@ def capped(job: Job, units: int) -> Job:
 def _sentence(jobs: Sequence[Job], pool: Pool, largest: int, *, rigid: bool) -> str:
     named = ", ".join(f"{job.name} ({needed(job, rigid=rigid)})" for job in jobs[:MAX_NAMED])
     more = f" and {len(jobs) - MAX_NAMED} more" if len(jobs) > MAX_NAMED else ""
-    total = len(pool.trace.nodes) * pool.trace.units_per_node
+    total = pool.trace.units
     ever = (
         f"than the {total} there are"
         if largest == total

@@ -100,14 +100,17 @@ def check_policy(policy: str | Policy | Callable[..., Policy], *, seed: int = 0,
 
 
 def make_world(seed: int) -> World:
-    """A small machine and some jobs: one, two or four units per node in turn, every second world a fixed cluster."""
+    """A small machine and some jobs: one, two or four units per node in turn, every second world a fixed cluster.
+
+    In some of the others (of a seed that is a multiple of 4) the units of a node come and go one by one.
+    """
     rng = np.random.default_rng(seed)
     per_node = (1, 2, 4)[seed % 3]
     nodes = int(rng.integers(*{1: (3, 8), 2: (2, 5), 4: (1, 4)}[per_node]))
     end = START_NS + HOURS * 3600 * SECOND_NS
     trace = always_idle(nodes, START_NS, end, units_per_node=per_node)
     if seed % 2 == 0:
-        trace = _coming_and_going(rng, nodes, per_node, end)
+        trace = _coming_and_going(rng, nodes, per_node, end, by_unit=per_node > 1 and seed % 4 == 0)
     jobs = JobTable(tuple(_job(rng, number, nodes * per_node) for number in range(int(rng.integers(9, 14)))))
     rules = Rules(
         max_jobs=(10, 0, 4, 0)[seed % 4],
@@ -120,10 +123,10 @@ def make_world(seed: int) -> World:
     return World(seed, trace, jobs, rules, _interference(rng))
 
 
-def _coming_and_going(rng: np.random.Generator, nodes: int, per_node: int, end: int) -> NodeTrace:
-    """Every node changes at some instants of its own; several nodes change at the beginning."""
+def _coming_and_going(rng: np.random.Generator, nodes: int, per_node: int, end: int, *, by_unit: bool) -> NodeTrace:
+    """Every node (or unit) changes at some instants of its own; several change at the beginning."""
     rows = []
-    for node in range(nodes):
+    for node in range(nodes * (per_node if by_unit else 1)):
         idle = bool(rng.random() < 0.8)
         instants = np.sort(rng.integers(60, HOURS * 3600, size=int(rng.integers(2, 10)))).tolist()
         for second in [0, *instants]:
@@ -138,6 +141,7 @@ def _coming_and_going(rng: np.random.Generator, nodes: int, per_node: int, end: 
         start=START_NS,
         end=end,
         units_per_node=per_node,
+        node_units=(per_node,) * nodes if by_unit else None,
     )
 
 

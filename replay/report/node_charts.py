@@ -55,26 +55,26 @@ def who_held_what(run: RunFiles) -> Chart | None:
     return Chart("held", "Who held what", note, blocks, table.reset_index(name="unit-hours"))
 
 
-def fragment_lengths(histogram: Sequence[dict[str, float]]) -> Chart | None:
-    """How long nodes stay idle, by count and by node-time; None if no node was idle."""
+def fragment_lengths(histogram: Sequence[dict[str, float]], what: str = "node") -> Chart | None:
+    """How long nodes (or units) stay idle, by count and by node-time; None if no node was idle."""
     if not histogram:
         return None
     table = pd.DataFrame(histogram)
     names = tuple(f"{_span(row['from_s'])} to {_span(row['to_s'])}" for row in histogram)
     series = {
         "share of fragments": (table["count"] / table["count"].sum()).to_numpy(),
-        "share of idle node-time": (table["node_s"] / table["node_s"].sum()).to_numpy(),
+        f"share of idle {what}-time": (table["node_s"] / table["node_s"].sum()).to_numpy(),
     }
     short = table["to_s"] <= 600
     by_count, by_time = (table[column][short].sum() / table[column].sum() for column in ("count", "node_s"))
-    note = "A fragment is a stretch during which a node is idle without a break. "
-    note += f"{by_count:.0%} of them last at most 10 minutes, and hold {by_time:.0%} of the idle node-time."
+    note = f"A fragment is a stretch during which a {what} is idle without a break. "
+    note += f"{by_count:.0%} of them last at most 10 minutes, and hold {by_time:.0%} of the idle {what}-time."
     drawing = Bars(names, Axis("share", "share"), series)
-    return Chart("fragments", "How long nodes stay idle", note, drawing, table.round(1))
+    return Chart("fragments", f"How long {what}s stay idle", note, drawing, table.round(1))
 
 
-def survival(histogram: Sequence[dict[str, float]]) -> Chart | None:
-    """Idle node-time left when every fragment loses its first seconds; None if no node was idle."""
+def survival(histogram: Sequence[dict[str, float]], what: str = "node") -> Chart | None:
+    """Idle node-time (or unit-time) left when every fragment loses its first seconds; None if no node was idle."""
     if not histogram:
         return None
     count, time, edges = (np.array([row[key] for row in histogram]) for key in ("count", "node_s", "from_s"))
@@ -83,26 +83,27 @@ def survival(histogram: Sequence[dict[str, float]]) -> Chart | None:
     beyond = np.array([(time[k:].sum() - edge * count[k:].sum()) / time.sum() for k, edge in enumerate(edges)])
     edges, beyond = np.append(edges, histogram[-1]["to_s"]), np.append(beyond, 0.0)
     shown = edges > 0
-    curve = Curve("idle node-time left", edges[shown], beyond[shown])
+    curve = Curve(f"idle {what}-time left", edges[shown], beyond[shown])
     table = pd.DataFrame({"start-up": [_span(edge) for edge in edges], "left": [f"{share:.1%}" for share in beyond]})
     note = "If every fragment lost this long to starting up (containers, data, communication), this part would be left."
-    axes = Axis("start-up, seconds", "log"), Axis("share of idle node-time", "share")
+    axes = Axis("start-up, seconds", "log"), Axis(f"share of idle {what}-time", "share")
     return Chart("survival", "What a start-up leaves", note, Curves(*axes, (curve,)), table)
 
 
 def idle_nodes(trace: NodeTrace, spans: int = 2000) -> Chart:
-    """Idle nodes of a trace over time."""
+    """Idle nodes (or units) of a trace over time."""
+    what = trace.turns_idle
     edges = (trace.start + (trace.end - trace.start) * np.arange(spans + 1) / spans) / 1e6
     means = idle_over_time(trace, spans)
     note = f"Means over {(edges[1] - edges[0]) / 6e4:.3g} minutes."
     table = pd.DataFrame({"from": stamps(edges[:-1]), "idle": means.round(2)})
-    drawing = Curves(TIME, Axis("nodes"), (Curve("idle", *stepped(edges, means), filled=True),))
-    return Chart("idle", "Idle nodes over time", note, drawing, table)
+    drawing = Curves(TIME, Axis(f"{what}s"), (Curve("idle", *stepped(edges, means), filled=True),))
+    return Chart("idle", f"Idle {what}s over time", note, drawing, table)
 
 
 def by_hour(trace: NodeTrace) -> Chart | None:
-    """Mean idle nodes by weekday and hour of the day (UTC); None for less than a day."""
-    hour = 3600 * SECOND_NS
+    """Mean idle nodes (or units) by weekday and hour of the day (UTC); None for less than a day."""
+    hour, what = 3600 * SECOND_NS, trace.turns_idle
     if trace.end - trace.start < 24 * hour:
         return None
     first, last = -(-trace.start // hour), trace.end // hour
@@ -114,26 +115,29 @@ def by_hour(trace: NodeTrace) -> Chart | None:
     for weekday, of_day in {(int(d), int(h)) for d, h in zip(day, clock, strict=True)}:
         cells[weekday, of_day] = means[(day == weekday) & (clock == of_day)].mean()
     across = tuple(f"{number:02d}" for number in range(24))
-    drawing = Heat(Axis("hour of the day, UTC"), Axis("weekday"), Axis("mean idle nodes"), across, DAYS, cells)
+    drawing = Heat(Axis("hour of the day, UTC"), Axis("weekday"), Axis(f"mean idle {what}s"), across, DAYS, cells)
     table = pd.DataFrame(cells.round(1), columns=list(across)).assign(day=list(DAYS)).set_index("day").reset_index()
-    note = "When the machine has nodes to give."
-    return Chart("hours", "Idle nodes by hour and weekday", note, drawing, table)
+    note = f"When the machine has {what}s to give."
+    return Chart("hours", f"Idle {what}s by hour and weekday", note, drawing, table)
 
 
 def by_node(trace: NodeTrace, pieces: Fragments) -> Chart | None:
     """Which nodes are idle most; None if none is ever idle."""
-    hours = np.bincount(pieces.node, weights=pieces.seconds / 3600, minlength=len(trace.nodes))
-    count = np.bincount(pieces.node, minlength=len(trace.nodes))
+    node = pieces.node // (trace.units_per_node if trace.by_unit else 1)
+    hours = np.bincount(node, weights=pieces.seconds / 3600, minlength=len(trace.nodes))
+    count = np.bincount(node, minlength=len(trace.nodes))
     if not hours.any():
         return None
     order = np.argsort(-hours, kind="stable")
     table = pd.DataFrame({"node": [label(trace.nodes[k]) for k in order], "idle hours": hours[order].round(2),
                           "fragments": count[order]})  # fmt: skip
+    if trace.by_unit:
+        table = table.rename(columns={"idle hours": "idle unit-hours"})
     shown = table.iloc[:MAX_NODES]
     tenth = hours[order][: max(1, len(hours) // 10)].sum() / hours.sum()
     note = f"The {len(shown)} of {len(hours):,} nodes with the most idle time. A tenth of them has {tenth:.0%} of the "
     note += f"idle time; {int((hours == 0).sum()):,} are never idle."
-    series = {"idle hours": shown["idle hours"].to_numpy(dtype=np.float64)}
+    series = {table.columns[1]: shown[table.columns[1]].to_numpy(dtype=np.float64)}
     return Chart("nodes", "Which nodes are idle", note, Bars(tuple(shown["node"]), Axis("hours"), series), table)
 
 

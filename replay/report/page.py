@@ -71,8 +71,9 @@ def write_report(folders: Sequence[Path], target: Path, *, static: bool = False,
 def write_trace_page(trace: NodeTrace, statistics: Sequence[tuple[str, str]], target: Path, title: str | None) -> None:
     """Write the page of a node trace alone; `statistics` holds its figures, label and value."""
     name = _machine(title or trace.machine)
+    units = f" of {trace.units:,} units" if trace.by_unit else ""
     page = Page(
-        f"{name[0].upper()}{name[1:]}", f"{len(trace.nodes):,} nodes, {trace.duration_s / 86400:.1f} days", [],
+        f"{name[0].upper()}{name[1:]}", f"{len(trace.nodes):,} nodes{units}, {trace.duration_s / 86400:.1f} days", [],
         charts_of_trace(trace), [_section("figures", "Figures", facts(statistics)), _glossary()],
     )  # fmt: skip
     target.write_text(written(page, static=False), "utf-8")

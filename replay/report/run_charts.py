@@ -13,9 +13,10 @@ from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_statistics import fragments, length_histogram
 
 
-def _of_fragments(draw: Callable[[list[dict[str, float]]], Chart | None], run: RunFiles) -> Chart | None:
+def _of_fragments(draw: Callable[[list[dict[str, float]], str], Chart | None], run: RunFiles) -> Chart | None:
     with run.summary_used():
-        return draw(run.summary["metrics"].get("fragments") or [])
+        what = "unit" if "units" in run.summary["inputs"]["trace"] else "node"
+        return draw(run.summary["metrics"].get("fragments") or [], what)
 
 
 # In the order of the page. A chart is None if the run has no data for it.
@@ -42,13 +43,13 @@ def charts_of(runs: Sequence[RunFiles]) -> list[Chart]:
 
 def charts_of_trace(trace: NodeTrace) -> list[Chart]:
     """The charts of a node trace alone."""
-    pieces = fragments(trace)
+    pieces, what = fragments(trace), trace.turns_idle
     histogram = length_histogram(pieces.seconds)
     charts = (
         node_charts.idle_nodes(trace),
         node_charts.by_hour(trace),
-        node_charts.fragment_lengths(histogram),
-        node_charts.survival(histogram),
+        node_charts.fragment_lengths(histogram, what),
+        node_charts.survival(histogram, what),
         node_charts.by_node(trace, pieces),
     )
     return [chart for chart in charts if chart is not None]

@@ -128,7 +128,7 @@ def _shared_by(
 def _idle_unit_seconds(trace: NodeTrace) -> Callable[[NDArray[np.int64]], FloatArray]:
     """Units that have been idle by an instant (UTC ns), integrated over time."""
     edges = np.concatenate([[trace.start], trace.times, [trace.end]]) - trace.start
-    counts = np.concatenate([[0], trace.idle_counts()]) * trace.units_per_node
+    counts = np.concatenate([[0], trace.idle_units()])
     cumulated = np.concatenate([[0.0], np.cumsum(counts * np.diff(edges) / SECOND_NS)])
     return lambda at: np.interp(np.asarray(at - trace.start, np.float64), edges.astype(np.float64), cumulated)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ class NodeTrace:
     times
         UTC nanoseconds since 1970 of the events, int64 of shape (events,), increasing.
     joined, left
-        Node indices, int32.
+        Node indices, int32; with `node_units` units, of which number u is on node u // units_per_node.
     joined_at, left_at
         Offsets into them, int64 of shape (events + 1,).
     start, end
@@ -41,7 +42,10 @@ class NodeTrace:
     machine, source
         For people.
     units_per_node
-        Units (GPUs) of a node; 1 when a unit is a whole node.
+        Units (GPUs) of a node; 1 when a unit is a whole node. With `node_units` of the largest node.
+    node_units
+        How many units each node has, the lowest numbers of those that are its; None: nodes turn idle as a whole, and
+        have `units_per_node` each.
     notes
         What reading did to the input, in sentences: rows merged, dropped, and so on.
     rows
@@ -70,6 +74,17 @@ class NodeTrace:
     notes: tuple[str, ...] = field(default=())
     rows: TimeArray | None = None
     altered: str = ""
+    node_units: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        units = self.node_units
+        if units is not None and not (
+            len(units) == len(self.nodes) and all(0 < count <= self.units_per_node for count in units)
+        ):
+            raise InputError(
+                f"each of the {len(self.nodes)} nodes must have 1 to {self.units_per_node} units",
+                file=self.source or None,
+            )
 
     def __len__(self) -> int:
         return len(self.times)
@@ -83,16 +98,59 @@ class NodeTrace:
         """Seconds of observation."""
         return (self.end - self.start) / SECOND_NS
 
+    @property
+    def by_unit(self) -> bool:
+        """Whether the units of a node turn idle one by one."""
+        return self.node_units is not None
+
+    @property
+    def turns_idle(self) -> Literal["node", "unit"]:
+        """A word for what turns idle."""
+        return "unit" if self.by_unit else "node"
+
+    @property
+    def units(self) -> int:
+        """Units of all nodes."""
+        return len(self.nodes) * self.units_per_node if self.node_units is None else sum(self.node_units)
+
+    @property
+    def slots(self) -> int:
+        """What `joined` and `left` count to: nodes, or units of nodes that all have as many as the largest."""
+        return len(self.nodes) * (self.units_per_node if self.by_unit else 1)
+
+    def members(self) -> IndexArray:
+        """All that may turn idle, ascending: nodes, or the units that nodes have.
+
+        Examples
+        --------
+        >>> from dataclasses import replace
+        >>> pair = always_idle(2, 0, SECOND_NS, units_per_node=4)
+        >>> pair.members().tolist(), replace(pair, node_units=(4, 1)).members().tolist()
+        ([0, 1], [0, 1, 2, 3, 4])
+        """
+        slots = np.arange(self.slots, dtype=np.int32)
+        if self.node_units is None:
+            return slots
+        node, place = np.divmod(slots, self.units_per_node)
+        return slots[place < np.array(self.node_units, dtype=np.int32)[node]]
+
+    def name_of(self, slot: int) -> str:
+        """Name of what has this number in `joined` and `left`: a node, or a unit as node/number."""
+        if not self.by_unit:
+            return self.nodes[slot]
+        node, place = divmod(slot, self.units_per_node)
+        return f"{self.nodes[node]}/{place}"
+
     def joins(self, event: int) -> IndexArray:
-        """Nodes that turn idle at an event."""
+        """Nodes (or units) that turn idle at an event."""
         return self.joined[self.joined_at[event] : self.joined_at[event + 1]]
 
     def leaves(self, event: int) -> IndexArray:
-        """Nodes taken back at an event."""
+        """Nodes (or units) taken back at an event."""
         return self.left[self.left_at[event] : self.left_at[event + 1]]
 
     def events(self, first: int = 0) -> Iterator[tuple[int, list[int], list[int]]]:
-        """Instant (UTC ns), nodes taken back and nodes that turn idle, of each event from number `first` on.
+        """Instant (UTC ns), nodes (or units) taken back and that turn idle, of each event from number `first` on.
 
         Examples
         --------
@@ -105,11 +163,22 @@ class NodeTrace:
             yield from zip(self.times[span].tolist(), left, joined, strict=True)
 
     def idle_counts(self) -> NDArray[np.int64]:
-        """Idle nodes after each event: int64 of shape (events,)."""
+        """Idle nodes (or units) after each event: int64 of shape (events,)."""
         return np.cumsum(np.diff(self.joined_at) - np.diff(self.left_at))
 
+    def idle_units(self) -> TimeArray:
+        """Idle units after each event: int64 of shape (events,)."""
+        return self.idle_counts() * (1 if self.by_unit else self.units_per_node)
+
+    def idle_unit_seconds(self) -> float:
+        """The resource-integral: idle units integrated over the window of observation."""
+        return self._idle_seconds() * (1 if self.by_unit else self.units_per_node)
+
     def idle_node_seconds(self) -> float:
-        """The resource-integral: idle nodes integrated over the window of observation."""
+        """The same in nodes of `units_per_node` units."""
+        return self._idle_seconds() / (self.units_per_node if self.by_unit else 1)
+
+    def _idle_seconds(self) -> float:
         if not len(self):
             return 0.0
         spans = np.diff(np.append(self.times, self.end)) / SECOND_NS
@@ -172,6 +241,7 @@ def from_changes(
     machine: str = "",
     source: str = "",
     units_per_node: int = 1,
+    node_units: tuple[int, ...] | None = None,
     rows: TimeArray | None = None,
 ) -> NodeTrace:
     """Make a trace from one row per change.
@@ -181,11 +251,11 @@ def from_changes(
     nodes
         Names of all nodes.
     times, node, idle
-        When, which node (index into `nodes`), and whether it is idle from then on. Sorted by time. Rows that
+        When, which node (index into `nodes`) or unit, and whether it is idle from then on. Sorted by time. Rows that
         repeat a node's state are dropped; of several rows for one node at one time the last one counts.
     start, end
         Window of observation, UTC ns; by default from the first to the last change.
-    machine, source, units_per_node
+    machine, source, units_per_node, node_units
         As `NodeTrace` has them.
     rows
         Instants of the rows of a matrix that the changes come from; what was merged or dropped is then counted in
@@ -246,13 +316,22 @@ def from_changes(
         machine=machine,
         source=source,
         units_per_node=units_per_node,
+        node_units=node_units,
         notes=tuple(notes),
     )
     return trace if rows is None else trace.read_from(rows)
 
 
 def from_fragments(
-    nodes: Sequence[str], node: IndexArray, begins: TimeArray, ends: TimeArray, start: int, end: int
+    nodes: Sequence[str],
+    node: IndexArray,
+    begins: TimeArray,
+    ends: TimeArray,
+    start: int,
+    end: int,
+    *,
+    units_per_node: int = 1,
+    node_units: tuple[int, ...] | None = None,
 ) -> NodeTrace:
     """A trace of disjoint idle fragments [begins, ends) within [start, end); those that end with the window stay open.
 
@@ -261,9 +340,11 @@ def from_fragments(
     nodes
         Names of all nodes.
     node, begins, ends
-        Node index, and UTC nanoseconds of begin and end of each fragment, in any order.
+        Index of node or unit, and UTC nanoseconds of begin and end of each fragment, in any order.
     start, end
         The window of observation, UTC nanoseconds.
+    units_per_node, node_units
+        As `NodeTrace` has them.
 
     Examples
     --------
@@ -288,6 +369,8 @@ def from_fragments(
         left_at=offsets(left_times[leave_order]),
         start=start,
         end=end,
+        units_per_node=units_per_node,
+        node_units=node_units,
     )
 
 

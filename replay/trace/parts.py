@@ -7,11 +7,12 @@ import hmac
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import TypedDict
 
 import numpy as np
 
 from bft.models import InputError
-from bft.replay.trace.node_trace import NodeTrace, from_fragments
+from bft.replay.trace.node_trace import IndexArray, NodeTrace, from_fragments
 from bft.replay.trace.trace_statistics import fragments, iso
 
 # Of a keyed hash so many hexadecimal digits make a name: two of a million nodes share one with a chance of 2e-3, and
@@ -51,7 +52,7 @@ def cut(trace: NodeTrace, start: int | None, end: int | None) -> NodeTrace:
     idle = fragments(trace)
     begins, ends = np.maximum(idle.start_ns, first), np.minimum(idle.end_ns, last)
     some = begins < ends
-    made = from_fragments(trace.nodes, idle.node[some], begins[some], ends[some], first, last)
+    made = from_fragments(trace.nodes, idle.node[some], begins[some], ends[some], first, last, **units_of(trace))
     return described(made, trace)
 
 
@@ -81,11 +82,14 @@ def with_nodes(trace: NodeTrace, names: Collection[str]) -> NodeTrace:
     place = np.full(len(trace.nodes), -1, dtype=np.int32)
     place[kept] = np.arange(len(kept), dtype=np.int32)
     idle = fragments(trace)
-    some = place[idle.node] >= 0
+    slot = _moved(idle.node, place, trace)
+    some = slot >= 0
     chosen = [trace.nodes[k] for k in kept]
+    units = None if trace.node_units is None else tuple(trace.node_units[k] for k in kept)
     made = from_fragments(
-        chosen, place[idle.node[some]], idle.start_ns[some], idle.end_ns[some], trace.start, trace.end
-    )
+        chosen, slot[some], idle.start_ns[some], idle.end_ns[some], trace.start, trace.end,
+        units_per_node=trace.units_per_node, node_units=units,
+    )  # fmt: skip
     return described(made, trace)
 
 
@@ -110,8 +114,13 @@ def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
     if not traces:
         raise InputError("no trace to merge")
     order = sorted(traces, key=lambda trace: (trace.start, trace.end))
-    if len({trace.units_per_node for trace in order}) > 1:
+    if len({(trace.units_per_node, trace.by_unit) for trace in order}) > 1:
         raise InputError("the traces differ in the units of a node", file=order[0].source or None)
+    units: dict[str, int] = {}
+    for trace in order:
+        for name, count in zip(trace.nodes, trace.node_units or (), strict=False):
+            if units.setdefault(name, count) != count:
+                raise InputError(f"the traces differ in the units of node {name}", file=trace.source or None)
     unknown_ns = 0
     for before, after in pairwise(order):
         if after.start < before.end:
@@ -126,7 +135,7 @@ def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
     for trace in order:
         idle = fragments(trace)
         place = np.array([names[name] for name in trace.nodes], dtype=np.int32)
-        columns.append((place[idle.node] if len(idle.node) else idle.node, idle.start_ns, idle.end_ns))
+        columns.append((_moved(idle.node, place, trace), idle.start_ns, idle.end_ns))
     node, begins, ends = (np.concatenate(column) for column in zip(*columns, strict=True))
     by_node = np.lexsort((begins, node))
     node, begins, ends = node[by_node], begins[by_node], ends[by_node]
@@ -135,7 +144,11 @@ def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
     goes_on[1:] = (node[1:] == node[:-1]) & (begins[1:] == ends[:-1])
     first = np.flatnonzero(~goes_on)
     last = np.append(first[1:], len(node))[: len(first)] - 1
-    made = from_fragments(list(names), node[first], begins[first], ends[last], order[0].start, order[-1].end)
+    made = from_fragments(
+        list(names), node[first], begins[first], ends[last], order[0].start, order[-1].end,
+        units_per_node=order[0].units_per_node,
+        node_units=tuple(units[name] for name in names) if order[0].by_unit else None,
+    )  # fmt: skip
     notes = tuple(note for trace in order for note in trace.notes)
     if unknown_ns:
         hours = unknown_ns / 3.6e12
@@ -173,13 +186,29 @@ def anonymised(trace: NodeTrace, key: bytes) -> NodeTrace:
     return replace(trace, nodes=names, machine="", source="", notes=())
 
 
+class Units(TypedDict):
+    """The arguments of `from_fragments` that say what turns idle."""
+
+    units_per_node: int
+    node_units: tuple[int, ...] | None
+
+
+def units_of(trace: NodeTrace) -> Units:
+    """What turns idle in a trace, for one of the same nodes."""
+    return {"units_per_node": trace.units_per_node, "node_units": trace.node_units}
+
+
+def _moved(slots: IndexArray, place: IndexArray, trace: NodeTrace) -> IndexArray:
+    """Nodes, or units of nodes, of a trace in another one where each node has a new place; -1: it has none."""
+    if not len(slots):
+        return slots
+    if not trace.by_unit:
+        return place[slots]
+    per = np.int32(trace.units_per_node)
+    node, unit = np.divmod(slots, per)
+    return np.where(place[node] < 0, np.int32(-1), place[node] * per + unit)
+
+
 def described(made: NodeTrace, of: NodeTrace) -> NodeTrace:
-    """A trace with another's words for people, and its units."""
-    return replace(
-        made,
-        machine=of.machine,
-        source=of.source,
-        units_per_node=of.units_per_node,
-        notes=of.notes,
-        altered=of.altered,
-    )
+    """A trace with another's words for people."""
+    return replace(made, machine=of.machine, source=of.source, notes=of.notes, altered=of.altered)

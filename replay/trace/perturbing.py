@@ -8,7 +8,7 @@ import numpy as np
 
 from bft.models.checks import Number, check_fields, checked, seconds, whole
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, from_fragments
-from bft.replay.trace.parts import described
+from bft.replay.trace.parts import described, units_of
 from bft.replay.trace.trace_statistics import fragments
 
 _SHARE = Number(0, 1)
@@ -76,5 +76,7 @@ def perturbed(trace: NodeTrace, how: Perturbation) -> NodeTrace:
     start = pieces.start_ns + np.minimum(np.round(late).astype(np.int64), length)
     end = pieces.end_ns - np.round((pieces.end_ns - start) * how.thin).astype(np.int64)
     kept &= end > start
-    made = from_fragments(trace.nodes, pieces.node[kept], start[kept], end[kept], trace.start, trace.end)
+    made = from_fragments(
+        trace.nodes, pieces.node[kept], start[kept], end[kept], trace.start, trace.end, **units_of(trace)
+    )
     return replace(described(made, trace), altered="; ".join(filter(None, (trace.altered, str(how)))))

@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NATIVE_COLUMNS = ("time", "node", "idle")
+# In a native file whose units turn idle one by one: the number of the unit on its node, from 0 on.
+UNIT = "unit"
 # In a native file made of a matrix: the number of the row there, from 1 on, so that --skip-rows counts the same.
 ROW = "matrix_row"
 # Rows of a matrix that are compared at once: bounds the memory of a 100,000-node matrix to some 50 MB.
 CHUNK_CELLS = 16 * 2**20
+# Units of a node, and of all nodes if each were as large as the largest: a small file must not ask for any memory.
+MAX_UNITS, MAX_SLOTS = 1024, 2**26
 TIME_HINT = "expected a date and time such as 2021-02-10T20:21:15Z"
 
 
@@ -98,11 +102,12 @@ def select_nodes(trace: NodeTrace, first: int, count: int | None) -> NodeTrace:
     if first >= total:
         raise InputError(f"-nis {first} lies beyond the trace's {total} nodes", file=trace.source or None)
     stop = total if count is None else min(first + count, total)
+    low, high = (bound * (trace.units_per_node if trace.by_unit else 1) for bound in (first, stop))
 
-    def part(nodes: IndexArray, at: TimeArray) -> tuple[IndexArray, NDArray[np.int64]]:
+    def part(slots: IndexArray, at: TimeArray) -> tuple[IndexArray, NDArray[np.int64]]:
         event = np.repeat(np.arange(len(trace), dtype=np.int64), np.diff(at))
-        inside = (nodes >= first) & (nodes < stop)
-        return nodes[inside] - np.int32(first), event[inside]
+        inside = (slots >= low) & (slots < high)
+        return slots[inside] - np.int32(low), event[inside]
 
     joined, joined_event = part(trace.joined, trace.joined_at)
     left, left_event = part(trace.left, trace.left_at)
@@ -123,18 +128,20 @@ def select_nodes(trace: NodeTrace, first: int, count: int | None) -> NodeTrace:
         left=left,
         left_at=offsets(left_event),
         notes=notes,
+        node_units=None if trace.node_units is None else trace.node_units[first:stop],
     )
 
 
 def write_trace(trace: NodeTrace, path: str | Path) -> None:
     """Write the native form as Parquet or CSV (also .csv.gz), by suffix.
 
-    CSV has no place for metadata: its first rows state every node at the start, and a last one marks the end.
+    CSV has no place for metadata: its first rows state every node at the start, and a last one marks the end. Where
+    units turn idle one by one, a column `unit` has their numbers.
 
     Raises
     ------
     InputError
-        For another suffix, and for CSV when a node has several units, which CSV cannot state.
+        For another suffix, and for CSV when whole nodes have several units, which CSV cannot state.
 
     Examples
     --------
@@ -156,7 +163,7 @@ def write_trace(trace: NodeTrace, path: str | Path) -> None:
     if not suffixes.endswith((".parquet", ".csv", ".csv.gz")):
         raise InputError("a node trace is written as .parquet, .csv or .csv.gz", file=path)
     parquet = suffixes.endswith(".parquet")
-    if not parquet and trace.units_per_node != 1:
+    if not parquet and trace.units_per_node != 1 and not trace.by_unit:
         raise InputError(
             f"CSV has no place for {trace.units_per_node} units a node", file=path, hint="write .parquet instead"
         )
@@ -167,6 +174,9 @@ def write_trace(trace: NodeTrace, path: str | Path) -> None:
     # By node within an instant: the first rows of a CSV then name the nodes in their order.
     order = np.lexsort((node, rows, time))
     columns: dict[str, NDArray[Any]] = {"time": time[order], "node": node[order], "idle": idle[order]}
+    if trace.by_unit:
+        node, unit = np.divmod(columns["node"], np.int32(trace.units_per_node))
+        columns = {"time": columns["time"], "node": node, UNIT: unit, "idle": columns["idle"]}
     if trace.rows is not None:
         columns[ROW] = rows[order]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -189,14 +199,14 @@ def _changes(trace: NodeTrace) -> Changes:
 
 def _opened_and_closed(trace: NodeTrace, time: TimeArray, node: IndexArray, idle: NDArray[np.bool_]) -> Changes:
     """With first rows that state every node at the start, and a last one that marks the end."""
-    opening = np.arange(len(trace.nodes), dtype=np.int32)
+    opening = trace.members()
     at_start = trace.joins(0) if len(trace) and trace.times[0] == trace.start else opening[:0]
     opening = np.setdiff1d(opening, at_start)
     time = np.concatenate([np.full(len(opening), trace.start), time])
     node = np.concatenate([opening, node])
     idle = np.concatenate([np.zeros(len(opening), dtype=bool), idle])
     if trace.end > time.max(initial=trace.start - 1):  # nothing else says how long was observed
-        closing_idle = bool(len(trace)) and int(trace.idle_counts()[-1]) == len(trace.nodes)
+        closing_idle = bool(len(trace)) and int(trace.idle_counts()[-1]) == len(trace.members())
         closing = 0 if closing_idle or not len(trace) else _busy_at_end(trace)
         time, node = np.append(time, trace.end), np.append(node, np.int32(closing))
         idle = np.append(idle, closing_idle)
@@ -251,11 +261,12 @@ def _with_rows(
 
 
 def _busy_at_end(trace: NodeTrace) -> int:
-    state = np.zeros(len(trace.nodes), dtype=bool)
+    state = np.zeros(trace.slots, dtype=bool)
     for event in range(len(trace)):
         state[trace.leaves(event)] = False
         state[trace.joins(event)] = True
-    return int(np.argmin(state))
+    members = trace.members()
+    return int(members[np.argmin(state[members])])
 
 
 def _metadata(trace: NodeTrace) -> dict[str, str]:
@@ -263,6 +274,7 @@ def _metadata(trace: NodeTrace) -> dict[str, str]:
         "machine": trace.machine,
         "nodes": json.dumps(list(trace.nodes)),
         "units_per_node": str(trace.units_per_node),
+        **({} if trace.node_units is None else {"node_units": json.dumps(trace.node_units)}),
         "source": trace.source,
         "start": _iso(trace.start),
         "end": _iso(trace.end),
@@ -280,6 +292,7 @@ class _Window:
 
     nodes: list[str] | None
     units_per_node: int
+    node_units: list[int] | None
     start: int | None
     end: int | None
 
@@ -290,13 +303,16 @@ def _window(metadata: dict[str, str], source: str) -> _Window:
         units_per_node = int(metadata.get("units_per_node", "1"))
         if units_per_node < 1:
             raise ValueError(f"units_per_node is {units_per_node}, expected at least 1")
+        node_units = _counts(metadata["node_units"]) if "node_units" in metadata else None
         start = _stamp(metadata["start"]) if "start" in metadata else None
         end = _stamp(metadata["end"]) if "end" in metadata else None
     except (ValueError, TypeError) as error:
         raise InputError(f"the file's metadata are damaged: {error}", file=source or None) from error
     if nodes is not None and len(set(nodes)) != len(nodes):
         raise InputError("the metadata name a node twice", file=source or None)
-    return _Window(nodes, units_per_node, start, end)
+    if node_units is not None and (nodes is None or len(node_units) != len(nodes)):
+        raise InputError("the metadata state node_units, but not of each node", file=source or None)
+    return _Window(nodes, units_per_node, node_units, start, end)
 
 
 def _nodes_of(raw: pd.Series, known: list[str] | None, source: str) -> tuple[NDArray[np.int64], list[str]]:
@@ -323,6 +339,13 @@ def _from_native(frame: pd.DataFrame, metadata: dict[str, str], source: str, ski
     start, end = window.start, window.end
     times = _instants(frame["time"], source, "time")
     codes, universe = _nodes_of(frame["node"], window.nodes, source)
+    per, node_units = window.units_per_node, None
+    if UNIT in frame.columns:
+        units = _unit_numbers(frame[UNIT], source)
+        per, node_units = _units_of_nodes(units, codes, universe, window, source)
+        codes = codes * per + units
+    elif window.node_units is not None:
+        raise InputError(f"missing column {UNIT}: the metadata state units of nodes", file=source or None)
     idle = _states(frame["idle"], source)
     order = _check_order(times, source, sort)
     if order is not None:
@@ -352,7 +375,8 @@ def _from_native(frame: pd.DataFrame, metadata: dict[str, str], source: str, ski
         end=end,
         machine=metadata.get("machine", ""),
         source=source or metadata.get("source", ""),
-        units_per_node=window.units_per_node,
+        units_per_node=per,
+        node_units=node_units,
         rows=None if numbers is None else instants,
     )
     altered = metadata.get("altered", "")
@@ -362,6 +386,39 @@ def _from_native(frame: pd.DataFrame, metadata: dict[str, str], source: str, ski
     if numbers is None:
         return _after_skipped(trace.read_from(instants), skip_rows, "times")
     return _after_skipped(trace, skip_rows, "rows")
+
+
+def _unit_numbers(column: pd.Series, source: str) -> NDArray[np.int64]:
+    """Numbers of units on their nodes."""
+    numbers = column.to_numpy()
+    invalid = np.ones(len(numbers), dtype=bool)
+    if numbers.dtype.kind in "iu":
+        invalid = (numbers < 0) | (numbers >= MAX_UNITS)
+    if invalid.any():
+        row = _first(invalid)
+        what = f"expected the number of a unit of the node, from 0 to {MAX_UNITS - 1}, not {numbers[row]}"
+        raise InputError(what, file=source or None, row=row + 1, column=UNIT)
+    return numbers.astype(np.int64)
+
+
+def _units_of_nodes(
+    units: NDArray[np.int64], codes: NDArray[np.int64], nodes: list[str], window: _Window, source: str
+) -> tuple[int, tuple[int, ...]]:
+    """Units of the largest node, and of each: as the metadata state, or else up to the highest number in any row."""
+    if window.node_units is None:
+        counts = np.ones(len(nodes), dtype=np.int64)
+        np.maximum.at(counts, codes, units + 1)
+        per = int(counts.max(initial=1))
+    else:
+        counts, per = np.array(window.node_units, dtype=np.int64), window.units_per_node
+        beyond = units >= counts[codes] if len(counts) else np.zeros(0, dtype=bool)
+        if beyond.any():
+            row = _first(beyond)
+            of = f"node {nodes[codes[row]]} has {counts[codes[row]]} units, numbered from 0 on, not one {units[row]}"
+            raise InputError(of, file=source or None, row=row + 1, column=UNIT)
+    if per * len(nodes) > MAX_SLOTS:
+        raise InputError(f"{len(nodes)} nodes of up to {per} units are more than a trace may have", file=source or None)
+    return per, tuple(counts.tolist())
 
 
 def _row_numbers(column: pd.Series, times: TimeArray, source: str) -> NDArray[np.int64]:
@@ -544,6 +601,13 @@ def _universe(text: str) -> list[str]:
     if not isinstance(names, list):
         raise TypeError("nodes is no list of names")
     return [str(name) for name in names]
+
+
+def _counts(text: str) -> list[int]:
+    counts = json.loads(text)
+    if not isinstance(counts, list) or not all(type(count) is int and 0 < count <= MAX_UNITS for count in counts):
+        raise TypeError(f"node_units is no list of numbers from 1 to {MAX_UNITS}")
+    return counts
 
 
 def _stamp(text: str) -> int:

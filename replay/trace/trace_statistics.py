@@ -22,12 +22,12 @@ QUANTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
 @dataclass(frozen=True, eq=False)
 class Fragments:
-    """The stretches during which a node is idle without a break.
+    """The stretches during which a node (or unit, where units turn idle one by one) is idle without a break.
 
     Parameters
     ----------
     node
-        Node index of each, int32.
+        Index of node or unit of each, int32.
     start_ns, end_ns
         Their bounds, UTC nanoseconds.
     censored
@@ -62,7 +62,7 @@ def fragments(trace: NodeTrace) -> Fragments:
     node, start = trace.joined[join_order], join_time[join_order]
     left_node, left_time = trace.left[leave_order], leave_time[leave_order]
     # The k-th leave of a node ends its k-th fragment; the last fragment may have none.
-    size = len(trace.nodes)
+    size = trace.slots
     begins = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=size))])
     ends = np.concatenate([[0], np.cumsum(np.bincount(left_node, minlength=size))])
     rank = np.arange(len(node)) - begins[node]
@@ -113,6 +113,8 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
     """What a node trace holds: size, idle nodes, fragments by count and by node-time.
 
     Durations in seconds; `idle_share` is the idle part of all node-time observed. Shares of no time at all are None.
+    Where units turn idle one by one, names have units in the place of nodes, and `idle_share_beside_jobs` is the part
+    of the idle unit-time that lies on nodes of which other units are not idle.
 
     Examples
     --------
@@ -124,25 +126,29 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
     counts = trace.idle_counts()
     pieces = fragments(trace)
     seconds = pieces.seconds
-    idle = trace.idle_node_seconds()
-    all_time = len(trace.nodes) * trace.duration_s
+    what, whole = trace.turns_idle, trace.units if trace.by_unit else len(trace.nodes)
+    idle = trace.idle_unit_seconds() if trace.by_unit else trace.idle_node_seconds()
+    all_time = whole * trace.duration_s
+    ever_idle = np.unique(trace.joined // (trace.units_per_node if trace.by_unit else 1))
     result: dict[str, Any] = {
         "machine": trace.machine,
         "source": trace.source,
         "nodes": len(trace.nodes),
         "units_per_node": trace.units_per_node,
-        "nodes_never_idle": len(trace.nodes) - len(np.unique(trace.joined)),
+        **({"units": trace.units} if trace.by_unit else {}),
+        "nodes_never_idle": len(trace.nodes) - len(ever_idle),
         "start": iso(trace.start),
         "end": iso(trace.end),
         "duration_s": trace.duration_s,
         "events": len(trace),
         "joins": len(trace.joined),
         "leaves": len(trace.left),
-        "idle_node_seconds": idle,
+        f"idle_{what}_seconds": idle,
         "idle_share": idle / all_time if all_time else None,
-        "idle_nodes_mean": idle / trace.duration_s if trace.duration_s else 0.0,
-        "idle_nodes_max": int(counts.max()) if len(counts) else 0,
-        "idle_nodes_over_time": [round(float(mean), 3) for mean in idle_over_time(trace, SPANS)],
+        **({"idle_share_beside_jobs": beside_jobs(trace)} if trace.by_unit else {}),
+        f"idle_{what}s_mean": idle / trace.duration_s if trace.duration_s else 0.0,
+        f"idle_{what}s_max": int(counts.max()) if len(counts) else 0,
+        f"idle_{what}s_over_time": [round(float(mean), 3) for mean in idle_over_time(trace, SPANS)],
         "notes": list(trace.notes),
     }
     if len(seconds):
@@ -165,8 +171,8 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
             "share_outliving_startup": {f"{s} s": usable_share(seconds, s) for s in STARTUPS_S},
         }
         joins, leaves = np.diff(trace.joined_at), np.diff(trace.left_at)
-        result["nodes_per_join_event"] = _batches(joins[joins > 0])
-        result["nodes_per_leave_event"] = _batches(leaves[leaves > 0])
+        result[f"{what}s_per_join_event"] = _batches(joins[joins > 0])
+        result[f"{what}s_per_leave_event"] = _batches(leaves[leaves > 0])
         gaps = np.diff(trace.times) / SECOND_NS
         if len(gaps):
             result["event_gap_s"] = {
@@ -175,6 +181,32 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
                 "max": float(gaps.max()),
             }
     return result
+
+
+def beside_jobs(trace: NodeTrace) -> float | None:
+    """Share of the idle unit-time on nodes of which other units are not idle; None of no time.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from bft.replay import always_idle
+    >>> pair = always_idle(2, 0, SECOND_NS)  # of one unit each; now the two units of one node, and one of another
+    >>> beside_jobs(replace(pair, nodes=("a",), units_per_node=2, node_units=(2,)))
+    0.0
+    >>> beside_jobs(replace(pair, nodes=("a",), units_per_node=3, node_units=(3,)))
+    1.0
+    """
+    pieces = fragments(trace)
+    node = pieces.node // (trace.units_per_node if trace.by_unit else 1)
+    time = np.concatenate([pieces.start_ns, pieces.end_ns])
+    change = np.concatenate([np.ones(len(node), dtype=np.int64), np.full(len(node), -1)])
+    node = np.concatenate([node, node])
+    order = np.lexsort((time, node))
+    node, idle = node[order], np.cumsum(change[order])  # each node ends with none: sums of its own
+    unit_s = idle[:-1] * np.diff(time[order]) / SECOND_NS
+    size = np.array(trace.node_units if trace.node_units is not None else (1,) * len(trace.nodes), dtype=np.int64)
+    total = float(unit_s.sum())
+    return float(unit_s[idle[:-1] < size[node[:-1]]].sum()) / total if total else None
 
 
 def _batches(sizes: NDArray[np.int64]) -> dict[str, float]:

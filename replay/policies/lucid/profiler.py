@@ -141,7 +141,7 @@ class Profiled:
             allocations=pd.concat([early, late]).sort_values(
                 ["job", "start_ns", "end_ns", "first_unit"], ignore_index=True
             ),
-            idle_unit_seconds=trace.idle_node_seconds() * trace.units_per_node,
+            idle_unit_seconds=trace.idle_unit_seconds(),
             used_unit_seconds=own.used_unit_seconds + pools.used_unit_seconds,
             extra_gain=own.extra_gain + pools.extra_gain,
             paid=own.paid + pools.paid,

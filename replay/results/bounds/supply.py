@@ -69,5 +69,5 @@ class Supply:
 def idle_units(trace: NodeTrace) -> Supply:
     """The idle units of a trace over time."""
     edges = np.concatenate([[trace.start], trace.times, [trace.end]]) - trace.start
-    units = np.concatenate([[0], trace.idle_counts()]) * trace.units_per_node
+    units = np.concatenate([[0], trace.idle_units()])
     return Supply(edges / SECOND_NS, units.astype(np.float64))
