@@ -97,8 +97,10 @@ def _about(name: str) -> str:
 @click.option("--processors-per-node", type=click.IntRange(min=1), help="For logs that count processors (SWF).")
 @click.option("--machine-nodes", type=click.IntRange(min=1), help="Size of the machine, for logs that name no nodes.")
 @click.option("--machine", metavar="NAME", default="", help="Name of the machine, for people.")
-@click.option("--units-per-node", type=click.IntRange(min=1), default=1, show_default=True,
-              help="Units (GPUs) of a node.")  # fmt: skip
+@click.option("--unit", metavar="gpu|node|cpu:N", default="node", show_default=True, help="What turns idle: whole "
+              "nodes, or each GPU or N cores of a node by itself (slurm, slurm-json, pbs).")  # fmt: skip
+@click.option("--units-per-node", type=click.IntRange(min=1), help="Units (GPUs) of a node; with --unit of the nodes "
+              "of which --nodes states none. [1]")  # fmt: skip
 @click.option("--max-nodes", type=click.IntRange(min=1), default=1_000_000, show_default=True,
               help="Refuse logs that name more nodes.")  # fmt: skip
 @click.option("--max-fragments", type=click.IntRange(min=1), default=10_000_000, show_default=True,
@@ -144,7 +146,10 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
         return
     for line in _summary(made, diagnosis, coverage):
         click.echo(line)
-    click.echo(f"{output}: {len(made.nodes)} nodes, {len(made)} events; bft-replay trace info {output} shows more")
+    units = f" of {made.units:,} units" if made.by_unit else ""
+    click.echo(
+        f"{output}: {len(made.nodes)} nodes{units}, {len(made)} events; bft-replay trace info {output} shows more"
+    )
 
 
 @contextmanager
@@ -176,9 +181,10 @@ def _summary(made: NodeTrace, diagnosis: Diagnosis, coverage: Coverage) -> list[
     lines += [
         f"{'window':<28}{iso(made.start)} to {iso(made.end)} ({made.duration_s / 86400:.2f} days)",
         f"{'nodes':<28}{coverage.nodes:,}, {coverage.nodes_never_busy:,} of them never busy",
+        *([] if coverage.units is None else [f"{'units':<28}{coverage.units:,}"]),
         f"{'intervals of nodes':<28}{coverage.intervals:,}; {coverage.overlaps_merged:,} overlapped or touched "
         f"another; {coverage.gaps_closed:,} gaps were too short to be idle",
-        f"{'node-time':<28}{coverage.node_seconds / 3600:,.0f} h: busy {coverage.busy:.1%}, unavailable "
+        f"{f'{made.turns_idle}-time':<28}{coverage.node_seconds / 3600:,.0f} h: busy {coverage.busy:.1%}, unavailable "
         f"{coverage.unavailable:.1%}, idle {coverage.idle:.1%}, short gaps {coverage.short_gaps:.2%}",
     ]
     return lines

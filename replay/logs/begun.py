@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
+from bft.replay.logs.units import Held
+
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What has begun: its hosts, UTC nanoseconds of its start, and where its record is."""
+    """What has begun: its hosts, UTC nanoseconds of its start, where its record is, and what it holds of each host.
+
+    None for the latter: all of it.
+    """
 
     hosts: tuple[str, ...]
     start_ns: int
     file: str
     line: int
+    held: tuple[Held, ...] | None = None
 
 
 @dataclass(slots=True)

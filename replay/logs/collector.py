@@ -15,6 +15,8 @@ from bft.replay.logs.begun import Kept
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.runs import Runs
 from bft.replay.logs.sampling import Snapshots
+from bft.replay.logs.unit_log import UnitLog
+from bft.replay.logs.units import Held
 from bft.replay.trace.node_trace import SECOND_NS, IndexArray, TimeArray
 
 # Node index, start and end of intervals, a row each.
@@ -158,6 +160,8 @@ class Collector:
         What is under way from one file to the next; see `records.UnderWay`.
     snapshots
         States of nodes at single instants, until `settle` makes intervals of them.
+    units
+        Jobs that held some units of a node, where these turn idle one by one; None: nodes turn idle as a whole.
     reported
         Whether a log of jobs (no list of nodes, nothing read `beside`) reported anything of any time.
     """
@@ -190,6 +194,7 @@ class Collector:
         self.job_runs, self.outage_runs, self.idle_runs = Runs("job"), Runs("outage"), Runs("idle row")
         self.kept = Kept()
         self.snapshots = Snapshots()
+        self.units: UnitLog | None = None
 
     @contextmanager
     def beside(self, events: bool = True) -> Iterator[None]:
@@ -220,9 +225,24 @@ class Collector:
             )
         return indices
 
-    def busy(self, hosts: Sequence[str], start_ns: int, end_ns: int | None) -> None:
-        """A job ran on these nodes. Repeated calls are not found to be repeated, see `job`."""
-        self.busy_nodes(self.indices(hosts), start_ns, end_ns)
+    def busy(
+        self,
+        hosts: Sequence[str],
+        start_ns: int,
+        end_ns: int | None,
+        *,
+        key: Hashable = None,
+        held: Sequence[Held] | None = None,
+    ) -> None:
+        """A job ran on these nodes. Repeated calls are not found to be repeated, see `job`.
+
+        With `held`, as `job` has it, they are: of calls with one key and start the latest end counts.
+        """
+        if held is None:
+            self.busy_nodes(self.indices(hosts), start_ns, end_ns)
+        else:
+            nodes, held = self._some(self.indices(hosts), held)
+            self.hold_units(key, nodes, held, start_ns, self._seen(start_ns, end_ns))
 
     def busy_nodes(self, nodes: array[int], start_ns: int, end_ns: int | None) -> None:
         """A job ran on these nodes, by `indices`."""
@@ -238,6 +258,7 @@ class Collector:
         line: int,
         *,
         once: bool = False,
+        held: Sequence[Held] | None = None,
     ) -> None:
         """A record of a job that other records may repeat, or close when it has no end; see `Runs`.
 
@@ -253,17 +274,37 @@ class Collector:
             Where the record is.
         once
             Whether this key has one run at a time, so that a later start ends the run before.
+        held
+            What it has of each node; None: all of it. Counts where `units` is not None.
         """
+        if held is not None and not isinstance(nodes, int):
+            nodes, held = self._some(nodes, held)
         if end_ns is None:
             self._began(start_ns)
             self._hold(nodes)
-            self.job_runs.begun(key, nodes, start_ns, file, line, once=once)
+            self.job_runs.begun(key, nodes, start_ns, file, line, once=once, held=held)
             return
         if isinstance(nodes, int):
             self.count(nodes, start_ns, end_ns, len(self.job_runs))
+        elif held is not None:
+            self.hold_units(key, nodes, held, start_ns, self._seen(start_ns, end_ns))
         else:
             self.busy_intervals.add(nodes, start_ns, self._seen(start_ns, end_ns))
         self.job_runs.ended(key, nodes, start_ns, end_ns, file, line, once=once)
+
+    @staticmethod
+    def _some(nodes: array[int], held: Sequence[Held]) -> tuple[array[int], list[Held]]:
+        """The nodes of which a job holds any units, and what it holds."""
+        some = [place for place, units in enumerate(held) if units]
+        return array("i", (nodes[place] for place in some)), [held[place] for place in some]
+
+    def hold_units(self, key: Hashable, nodes: Sequence[int], held: Sequence[Held], start_ns: int, end_ns: int) -> None:
+        """A job held some units of these nodes; see `UnitLog.add`."""
+        if self.units is not None:
+            self.units.add(key, nodes, held, start_ns, end_ns)
+            self.busy_intervals.given += len(nodes)
+            if len(self.units) > self.max_fragments:
+                raise _too_many(self.max_fragments)
 
     def jobs(
         self,
@@ -389,6 +430,8 @@ class Collector:
                 if isinstance(run.nodes, int):
                     for column, value in zip(self._counted, (run.nodes, run.start_ns, end, -1), strict=True):
                         column.append(value)
+                elif run.held is not None:
+                    self.hold_units(run.key, run.nodes, run.held, run.start_ns, end)
                 else:
                     intervals.add(run.nodes, run.start_ns, end)
             without_end = [run for run in remaining if run.end_ns is None]

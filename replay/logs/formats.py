@@ -35,6 +35,8 @@ class LogFormat:
         Rows may state their cluster, and `Settings.cluster` is honoured.
     events
         May also be given as --events: rows may state when nodes were unavailable.
+    units
+        Rows state the GPUs and cores of a job: the reader gives `Collector.job` what it held (`ingest --unit`).
     """
 
     about: str
@@ -42,6 +44,7 @@ class LogFormat:
     first_line: str = ""
     clusters: bool = False
     events: bool = False
+    units: bool = False
 
     def __post_init__(self) -> None:
         if not callable(self.read):
@@ -71,12 +74,14 @@ BUILT_IN: dict[str, LogFormat] = {
         _module("slurm"),
         r"(?!\s*\{)(?=.*\bJobID(Raw)?\b)(?=.*\bStart\b)(?=.*\bEnd\b)",
         clusters=True,
+        units=True,
     ),
     "slurm-json": LogFormat(
         "Slurm: sacct --json, squeue --json, scontrol show job --json",
         _module("slurm_json"),
         _SLURM_JSON,
         clusters=True,
+        units=True,
     ),
     "slurm-events": LogFormat(
         "Slurm: sacctmgr -p show event (down and drained nodes)",
@@ -94,7 +99,10 @@ BUILT_IN: dict[str, LogFormat] = {
         "Slurm: scontrol show node, sinfo -N, slurm.conf, or a host list", _module("slurm_nodes"), clusters=True
     ),
     "pbs": LogFormat(
-        "PBS Pro, OpenPBS, Torque: accounting files", _module("pbs"), r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;\w;"
+        "PBS Pro, OpenPBS, Torque: accounting files",
+        _module("pbs"),
+        r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;\w;",
+        units=True,
     ),
     "lsf": LogFormat("LSF: lsb.acct", _module("lsf"), r'"JOB_FINISH" '),
     "lsf-events": LogFormat("LSF: lsb.events", _module("lsf_events"), r'"[A-Z_]+[A-Z]" "'),

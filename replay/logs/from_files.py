@@ -12,7 +12,7 @@ from bft.models import InputError
 from bft.replay.logs.clusters import NO_CLUSTER
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Diagnosis
-from bft.replay.logs.formats import detect, log_format, read_log
+from bft.replay.logs.formats import detect, format_names, log_format, read_log
 from bft.replay.logs.hostlists import HostListError, expand
 from bft.replay.logs.opening import LogLines, open_log
 from bft.replay.logs.public_tables import public_table
@@ -21,6 +21,8 @@ from bft.replay.logs.slurm_columns import layout
 from bft.replay.logs.tables import column_map, renamed
 from bft.replay.logs.times import Clock
 from bft.replay.logs.to_trace import Coverage, node_trace
+from bft.replay.logs.unit_log import UnitLog
+from bft.replay.logs.units import Unit
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 AUTO = "auto"
@@ -61,7 +63,8 @@ def ingested(
     mtime: bool = False,
     machine_nodes: int | None = None,
     machine: str = "",
-    units_per_node: int = 1,
+    units_per_node: int | None = None,
+    unit: str = "node",
     max_nodes: int = 1_000_000,
     max_fragments: int = 10_000_000,
     strict: bool = False,
@@ -97,8 +100,12 @@ def ingested(
         Of logs that count processors, and that name no nodes.
     mtime
         Of snapshots: take the time of the file's last change where nothing else states one.
-    machine, units_per_node
-        As `NodeTrace` has them.
+    machine
+        Its name, for people.
+    units_per_node
+        Units of each node of which no list of nodes says how many it has; None: 1 where nodes turn idle as a whole.
+    unit
+        What turns idle: `node`, `gpu`, or `cpu:N` for N cores.
     max_nodes, max_fragments
         Refuse logs with more nodes, and with more intervals of single nodes.
     strict
@@ -124,7 +131,11 @@ def ingested(
         machine_nodes=machine_nodes,
         mtime=mtime,
     )
+    turns_idle = Unit.of(unit)
     collected = Collector(min_gap_ns=round(min_gap_s * SECOND_NS), most_nodes=max_nodes, max_fragments=max_fragments)
+
+    if turns_idle is not None:
+        collected.units = UnitLog(turns_idle, units_per_node)
 
     public = public_table(columns.strip(), form) if columns.strip() and "=" not in columns else None
     ours = column_map(public.columns if public else columns) if columns.strip() else {}
@@ -155,7 +166,9 @@ def ingested(
     made, coverage = node_trace(
         collected, diagnosis, start_ns=start_ns, end_ns=end_ns, machine_nodes=machine_nodes, source=source
     )
-    made = replace(made, machine=machine or collected.machine, source=source, units_per_node=units_per_node)
+    made = replace(made, machine=machine or collected.machine, source=source)
+    if not made.by_unit:
+        made = replace(made, units_per_node=units_per_node or 1)
     return Ingested(made, diagnosis, coverage)
 
 
@@ -178,8 +191,19 @@ def _read(lines: Iterable[str], kind: str, reading: Reading) -> None:
         kind = looks_like if looks_like and (kind == AUTO or log_format(looks_like).events) else kind
     if settings.cluster and not log_format(kind).clusters:
         reading.diagnosis.note(NO_CLUSTER, reading.file, 0)
+    beside = settings.events or kind == "slurm-nodes"
+    if reading.into.units is not None and not (log_format(kind).units or beside):
+        raise InputError(
+            f"logs of format {kind} do not state which units of a node a job had",
+            file=reading.file,
+            hint=f"--unit {reading.into.units.unit} is for {', '.join(_with_units())}",
+        )
     lines.unread(head)
     read_log(kind, replace(reading, lines=lines))
+
+
+def _with_units() -> Iterator[str]:
+    return (name for name in format_names() if log_format(name).units)
 
 
 def node_list(text: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
@@ -14,8 +15,9 @@ from bft.replay.logs.fields import split_fields
 from bft.replay.logs.hostlists import HostListError, expand
 from bft.replay.logs.json_objects import elements
 from bft.replay.logs.node_states import State, state_of
-from bft.replay.logs.pbs import host_of
+from bft.replay.logs.pbs_units import host_of
 from bft.replay.logs.reading import Reading
+from bft.replay.logs.units import of_gres, of_tres
 
 # Lines looked at to see what prints such a file.
 _LOOKED_AT = 1_000
@@ -26,11 +28,31 @@ _MARKS = ",;|\t"
 _NODE_NAME = re.compile(r"(?:(?<!\S)NodeName|^Name)=([^\s|]+)", re.IGNORECASE)
 _STATE = re.compile(r"(?<!\S)State=(\S+)", re.IGNORECASE)
 _PAIR = re.compile(r"\s*\w+=")
+_KEY = re.compile(r"(?<![^\s|])([A-Za-z_][\w.]*)=([^\s|]*)")
+# Of a node's block that much is searched for what it has.
+_MOST_STATED = 1 << 16
+_STANZA_HAS = frozenset({"resources_available.ngpus", "resources_available.ncpus", "gpus", "np"})
 _STANZA = re.compile(r"\s+(\S+) = (.*)")
 # A line of qstat -f: queue@host, type, reserved/used/total slots, load, architecture, and letters for what is wrong.
 _QUEUE = re.compile(r"\S+@(\S+)\s+[BIPCNTM]+\s+\d+/(\d+)/\d+\s+\S+\s+\S+(?:\s+(\w+))?\s*")
 # The states of a partition, in sinfo's second column.
 _AVAILABLE = frozenset({"up", "down", "drain", "inact"})
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """GPUs and cores of a node; None: not stated."""
+
+    gpus: int | None = None
+    cores: int | None = None
+
+    def or_else(self, usual: Resources) -> Resources:
+        """With what is usual in the place of what is not stated."""
+        gpus, cores = usual.gpus if self.gpus is None else self.gpus, usual.cores if self.cores is None else self.cores
+        return Resources(gpus, cores)
+
+
+NOTHING = Resources()
 
 
 class Sink(ABC):
@@ -40,6 +62,8 @@ class Sink(ABC):
         self.clusters, self.diagnosis, self.file = Clusters(reading), reading.diagnosis, reading.file
         self.used = 0
         self.cluster = ""  # of the lines that follow, as far as they state it
+        self.has = NOTHING  # what the nodes that are used have; or this part of them has
+        self.part = False
 
     @abstractmethod
     def use(self, hosts: tuple[str, ...], state: State | None) -> None:
@@ -56,7 +80,7 @@ class Sink(ABC):
         if line.startswith("CLUSTER:"):
             self.cluster = line.partition(":")[2].strip()
 
-    def take(self, text: str, number: int, state: str = "", *, vnode: bool = False) -> None:
+    def take(self, text: str, number: int, state: str = "", *, vnode: bool = False, has: Resources = NOTHING) -> None:
         """A node, a list of nodes or a vnode, in a line that `line` has counted, and its state as printed."""
         if not text or text == "global" or not text.strip("-"):  # qhost's line for all hosts, a ruler
             return
@@ -78,6 +102,7 @@ class Sink(ABC):
         elif state_of(state) == "absent":
             self.diagnosis.leave_out("a node that is not there yet (state FUTURE)", self.file, number)
         else:
+            self.has, self.part = has, vnode and host_of(text) != text
             self.use(hosts, state_of(state))
             self.diagnosis.used += 1
             self.used += 1
@@ -121,15 +146,18 @@ def read_report(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
 
 def _blocks(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
     """NodeName=LIST ... State=STATE, on one line or over several: indented (scontrol), or continued (slurm.conf)."""
-    text = state = default = ""
+    text = state = default = stated_there = ""
     begun, dsv, goes_on = 0, False, False
+    usual = NOTHING
 
     def end() -> None:
-        nonlocal default
+        nonlocal default, usual
+        has = _resources(stated_there) if text else NOTHING
+        has = has.or_else(usual)
         if text.upper() == "DEFAULT":
-            default = state or default
+            default, usual = state or default, has
         else:
-            sink.take(text, begun, state or default, vnode=dsv)
+            sink.take(text, begun, state or default, vnode=dsv, has=has)
 
     for number, line in lines:
         sink.line()
@@ -138,7 +166,8 @@ def _blocks(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
         named = _NODE_NAME.search(line)
         if named or not (goes_on or line[:1].isspace()):
             end()
-            text = state = ""
+            text = state = stated_there = ""
+        stated_there += f" {line}" if len(stated_there) < _MOST_STATED else ""
         if named:
             text, begun, dsv = named[1], number, line.startswith("Name=")
         stated = _STATE.search(line)
@@ -147,6 +176,25 @@ def _blocks(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
         if line.lower().startswith("include "):
             sink.note("an included file was not read: give it with --nodes too", number, ascii(line.strip()[:80]))
     end()
+
+
+def _resources(text: str) -> Resources:
+    """What scontrol or slurm.conf state of a node: CfgTRES, which has all that is configured, else Gres and CPUs."""
+    stated = {name.lower(): value for name, value in _KEY.findall(text)}
+    configured = stated.get("cfgtres", "")
+    cores = stated.get("cputot", stated.get("cpus", stated.get("resources_available.ncpus", stated.get("np", ""))))
+    gpus = of_tres(configured, "gpu")
+    if gpus is None and "gres" in stated:
+        gpus = of_gres(stated["gres"]) or 0
+    if gpus is None and configured:
+        gpus = 0
+    if gpus is None:
+        gpus = _whole(stated.get("resources_available.ngpus", stated.get("gpus", "")))
+    return Resources(gpus, _whole(cores) if cores else of_tres(configured, "cpu"))
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
 def _header_within(head: Sequence[str]) -> bool:
@@ -231,7 +279,8 @@ def _stanzas(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
 
     def end() -> None:
         if name:
-            sink.take(name, begun, _with_jobs(stated.get("state", ""), stated.get("jobs")), vnode=True)
+            has = _resources(" ".join(f"{key}={value}" for key, value in stated.items() if key in _STANZA_HAS))
+            sink.take(name, begun, _with_jobs(stated.get("state", ""), stated.get("jobs")), vnode=True, has=has)
 
     for number, line in lines:
         sink.line(line)
@@ -279,6 +328,7 @@ def _json(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
         try:
             entry = json.loads(text)
             names, state = _entry(entry, name)
+            has = _has(entry, name)
             sink.cluster = str(entry.get("cluster") or "")
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
             sink.line()
@@ -286,7 +336,19 @@ def _json(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
         else:
             for node in names:  # an element counts as a line, as in other JSON
                 sink.line()
-                sink.take(node, number, state, vnode=bool(name))
+                sink.take(node, number, state, vnode=bool(name), has=has)
+
+
+def _has(entry: dict[str, Any], name: str) -> Resources:
+    """What the nodes of an element have."""
+    if name:
+        available = entry.get("resources_available") or {}
+        return Resources(*(_whole(str(available.get(key, ""))) for key in ("ngpus", "ncpus")))
+    tres, gres, cores = (entry.get(key) for key in ("tres", "gres", "cpus"))
+    gpus = of_tres(tres, "gpu") if isinstance(tres, str) else None
+    if gpus is None and (isinstance(tres, str) or isinstance(gres, str)):
+        gpus = (of_gres(gres) if isinstance(gres, str) else None) or 0
+    return Resources(gpus, cores if isinstance(cores, int) else None)
 
 
 def _entry(entry: dict[str, Any], name: str) -> tuple[list[str], str]:

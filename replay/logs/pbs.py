@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from bft.replay.logs.pbs_units import held_by, host_of
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.records import (
     Foreign,
@@ -19,13 +20,13 @@ from bft.replay.logs.records import (
     host_names,
     in_order,
 )
+from bft.replay.logs.units import WHOLE, Held
 
 _RECORD = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d:\d\d:\d\d)(?:\.\d+)?;(\w\w?);([^;]*);?(.*)", re.DOTALL | re.ASCII)
 # A quote opens a quoted part where a value or a part of one may begin; anywhere else it is an apostrophe.
 _PAIR = re.compile(r"""(?:^|(?<=\s))([A-Za-z_][\w.\-]*)=((?:[^\s"']+|(?<=[=:,+(])(?:"[^"]*"|'[^']*')|\S)*)""")
-_WANTED = frozenset({"start", "end", "exec_host", "exec_vnode", "nodes"})
-# Sockets or NUMA domains of a host that are nodes of their own: host[0], host[1].
-_PART_OF_HOST = re.compile(r"(?<=.)\[\d+\]$")
+_WANTED = frozenset({"start", "end", "exec_host", "exec_vnode", "nodes", "exec_gpus", "Resource_List.place",
+                     "Resource_List.ngpus", "Resource_List.ncpus", "resources_used.ncpus"})  # fmt: skip
 
 
 def read(reading: Reading) -> None:
@@ -97,12 +98,15 @@ class _Accounting:
             # Nodes released on the way (c) are not the job's any more, though E may list them.
             self.jobs.end(job, end_ns, self.file, self.line)
             return
-        self.into.job(job, self.into.indices(_hosts(values)), start_ns, end_ns, self.file, self.line)
+        hosts = _hosts(values)
+        held = self._held(values, hosts)
+        self.into.job(job, self.into.indices(hosts), start_ns, end_ns, self.file, self.line, held=held)
         self.jobs.forget(job)
 
     def _started(self, job: str, stamp: str, values: dict[str, str]) -> None:
         start_ns = self._time(values, "start", stamp)
-        if self.jobs.begin(job, _hosts(values), start_ns, self.file, self.line):
+        hosts = _hosts(values)
+        if self.jobs.begin(job, hosts, start_ns, self.file, self.line, self._held(values, hosts)):
             why = "a job starts again without having ended: its nodes count as taken until then"
             self.diagnosis.note(why, self.file, self.line, f"job {job[:80]}")
 
@@ -112,9 +116,29 @@ class _Accounting:
         if begun is None:
             raise LeftOut("record type c: nodes released by a job whose start is not in the logs")
         kept, now_ns = _hosts(values), self._time({}, "end", stamp)
-        released = tuple(host for host in begun.hosts if host not in set(kept))
-        self.into.busy(released, begun.start_ns, max(now_ns, begun.start_ns))
-        self.jobs.replace(job, replace(begun, hosts=kept))
+        held = begun.held
+        gone = [place for place, host in enumerate(begun.hosts) if host not in set(kept)]
+        released = tuple(begun.hosts[place] for place in gone)
+        some = None if held is None else [held[place] for place in gone]
+        self.into.busy(released, begun.start_ns, max(now_ns, begun.start_ns), key=(job, now_ns), held=some)
+        self.jobs.replace(job, replace(begun, hosts=kept, held=self._held(values, kept)))
+
+    def _held(self, values: dict[str, str], hosts: tuple[str, ...]) -> tuple[Held, ...] | None:
+        """What a job holds of each host; None: all of it, or nodes turn idle as a whole."""
+        log = self.into.units
+        if log is None:
+            return None
+        held, even = held_by(values, hosts, log.unit, log.sizes(self.into.indices(hosts)))
+        if held is None:
+            why = "a job states no resources, or has its nodes alone: it counts as on all units of its nodes"
+            self.diagnosis.note(why, self.file, self.line)
+        elif not any(held):
+            why = f"a job without {log.unit.plural} leaves those of its nodes idle"
+            self.diagnosis.note(why, self.file, self.line)
+        elif even:
+            why = f"the {log.unit.plural} of a job are known of all its nodes together: they count as spread evenly"
+            self.diagnosis.note(why, self.file, self.line)
+        return (WHOLE,) * len(hosts) if held is None else held
 
     def _time(self, values: dict[str, str], key: str, stamp: str) -> int:
         """An epoch of the message, or the record's stamp where the message states none."""
@@ -148,8 +172,3 @@ def _hosts(values: dict[str, str]) -> tuple[str, ...]:
         raise Unusable("names no hosts: no exec_host, no exec_vnode")
     parts = (part.strip("()").partition(":")[0] for part in values[key].split("+"))
     return host_names(map(host_of, parts), key)
-
-
-def host_of(vnode: str) -> str:
-    """The host of a vnode: a socket or NUMA domain n1[0] is part of n1."""
-    return _PART_OF_HOST.sub("", vnode)

@@ -12,25 +12,13 @@ from bft.replay.logs.begun import Begun
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.runs import Runs
+from bft.replay.logs.units import Held
+from bft.replay.logs.unusable import Foreign as Foreign
+from bft.replay.logs.unusable import LeftOut as LeftOut
+from bft.replay.logs.unusable import Unusable as Unusable
 
 # Names that a node trace can hold; logs with damaged bytes or control characters have others.
 _HOST = re.compile(r"[!-~]{1,255}")
-
-
-class Unusable(Exception):  # noqa: N818 - it ends the reading of a record, not the program
-    """A record that should have said something of nodes and cannot be read; see `Diagnosis.skip`."""
-
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(reason, detail)
-        self.reason, self.detail = reason, detail
-
-
-class Foreign(Unusable):
-    """A line that is no record of the format at all."""
-
-
-class LeftOut(Exception):  # noqa: N818
-    """A record of a kind that says nothing of nodes; see `Diagnosis.leave_out`."""
 
 
 def each_record(reading: Reading, record: Callable[[str, int], None], *, comment: str = "#") -> None:
@@ -124,12 +112,20 @@ class Running:
         self._runs = runs
         self._begun = begun
 
-    def begin(self, key: Hashable, hosts: tuple[str, ...], start_ns: int, file: str, line: int) -> bool:
+    def begin(
+        self,
+        key: Hashable,
+        hosts: tuple[str, ...],
+        start_ns: int,
+        file: str,
+        line: int,
+        held: tuple[Held, ...] | None = None,
+    ) -> bool:
         """Something begins; True when the same was under way since another time, and lasted until now at the most."""
         self._runs.ended(("begin", key), 0, start_ns, start_ns, file, line, once=False)  # so that a copy counts once
         before = self._begun.get(key)
         again = before is not None and before.start_ns != start_ns and self.end(key, start_ns)
-        self.replace(key, Begun(hosts, start_ns, file, line))
+        self.replace(key, Begun(hosts, start_ns, file, line, held))
         return again
 
     def replace(self, key: Hashable, begun: Begun) -> None:
@@ -143,7 +139,10 @@ class Running:
             return False
         nodes = self._into.indices(begun.hosts)
         where = (file, line) if line else (begun.file, begun.line)
-        self._add(key, nodes, begun.start_ns, max(end_ns, begun.start_ns), *where)
+        if begun.held is None:
+            self._add(key, nodes, begun.start_ns, max(end_ns, begun.start_ns), *where)
+        else:
+            self._into.job(key, nodes, begun.start_ns, max(end_ns, begun.start_ns), *where, held=begun.held)
         return True
 
     def under_way(self, key: Hashable) -> Begun | None:
@@ -154,8 +153,8 @@ class Running:
         """It has ended, and another record states all of it."""
         self._begun.pop(key, None)
 
-    def last_until(self, now_ns: int) -> list[tuple[tuple[str, ...], int]]:
-        """Hosts and start of what is under way and lasts until now at the least.
+    def last_until(self, now_ns: int) -> list[tuple[Hashable, Begun]]:
+        """What is under way and lasts until now at the least, by key.
 
         What has ended by a record that was read before is under way no more: a copy of its beginning came late.
         """
@@ -163,7 +162,12 @@ class Running:
         for (key, _), ended in zip(runs, self._runs.have_ended(runs), strict=True):
             if ended:
                 del self._begun[key]
-        return [(begun.hosts, begun.start_ns) for begun in self._begun.values() if now_ns >= begun.start_ns]
+        return [(key, begun) for key, begun in self._begun.items() if now_ns >= begun.start_ns]
+
+
+def _intervals(begun: Begun) -> int:
+    """How many nodes it is on, of those of which it holds anything."""
+    return len(begun.hosts) if begun.held is None else sum(map(bool, begun.held))
 
 
 class UnderWay:
@@ -187,14 +191,14 @@ class UnderWay:
         self._kept.last_ns = max(now_ns, self._kept.last_ns)
         jobs, outages = self.jobs.last_until(now_ns), self.outages.last_until(now_ns)
         # What was under way at the end of the file before has been stated as a whole since, or is now.
-        counts = sum(len(hosts) for hosts, _ in jobs), sum(len(hosts) for hosts, _ in outages)
+        counts = sum(_intervals(begun) for _, begun in jobs), sum(_intervals(begun) for _, begun in outages)
         self._into.busy_intervals.given -= self._kept.counts[0]
         self._into.unavailable_intervals.given -= self._kept.counts[1]
         self._kept.counts = counts
-        for hosts, start_ns in jobs:
-            self._into.busy(hosts, start_ns, now_ns)
-        for hosts, start_ns in outages:
-            self._into.unavailable(hosts, start_ns, now_ns)
+        for key, begun in jobs:
+            self._into.busy(begun.hosts, begun.start_ns, now_ns, key=key, held=begun.held)
+        for _, begun in outages:
+            self._into.unavailable(begun.hosts, begun.start_ns, now_ns)
         self._into.running += len(self._kept.jobs) - self._kept.running
         self._kept.running = len(self._kept.jobs)
         for count, what in ((len(self._kept.jobs), "jobs"), (len(self._kept.outages), "outages or reservations")):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.units import Held
 from bft.replay.trace.node_trace import TimeArray
 
 # Bit of a row's content for runs of which a job has one at a time; the bits below are a hash.
@@ -37,6 +38,8 @@ class OpenRun:
         Where the record is.
     once
         Whether the job has one run at a time.
+    key, held
+        As `Collector.job` has them, of jobs that hold some units of their nodes.
     """
 
     nodes: array[int] | int
@@ -45,6 +48,8 @@ class OpenRun:
     file: str
     line: int
     once: bool
+    key: Hashable = None
+    held: Sequence[Held] | None = None
 
 
 class Runs:
@@ -126,12 +131,22 @@ class Runs:
             self._file_rows.append(len(self))
             self._file_names.append(file)
 
-    def begun(self, key: Hashable, nodes: array[int] | int, start_ns: int, file: str, line: int, *, once: bool) -> None:
+    def begun(
+        self,
+        key: Hashable,
+        nodes: array[int] | int,
+        start_ns: int,
+        file: str,
+        line: int,
+        *,
+        once: bool,
+        held: Sequence[Held] | None = None,
+    ) -> None:
         """Add a record without an end."""
         if (key, start_ns) in self._open:
             count, first_file, first_line = self._open_again
             self._open_again = (count + 1, first_file, first_line) if count else (1, file, line)
-        self._open[key, start_ns] = OpenRun(nodes, start_ns, None, file, line, once)
+        self._open[key, start_ns] = OpenRun(nodes, start_ns, None, file, line, once, key, held)
 
     def open_starts(self) -> Iterable[int]:
         """Starts of the runs that have no end so far."""

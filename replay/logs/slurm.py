@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
+from bft.models import InputError
 from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.hostlists import NO_HOSTS, HostListError
 from bft.replay.logs.opening import LogLines
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.slurm_jobs import Job, judge
 from bft.replay.logs.slurm_table import Table
+from bft.replay.logs.slurm_units import Stated, held, is_alone
 from bft.replay.logs.times import MISSING, no_time
+from bft.replay.logs.units import Held
+from bft.replay.logs.unusable import Unusable
 
 COMMAND = "sacct -P -X --format=JobID,NodeList,AllocNodes,Start,End,State"
+
+
+# Columns that state what a job held of its nodes.
+_UNITS = [("alloctres",), ("trespernode",), ("alloccpus", "ncpus"), ("oversubscribe", "exclusive")]
 
 
 def read(reading: Reading) -> None:
@@ -25,7 +33,9 @@ def read(reading: Reading) -> None:
     read by columns, with the same result (`slurm_blocks`).
     """
     names = (("jobid", "jobidraw"), ("start",), ("end",), ("nodelist", "allocnodes", "nnodes"))
-    optional = (("state",), ("allocnodes", "nnodes"), ("cluster",))
+    optional = [("state",), ("allocnodes", "nnodes"), ("cluster",)]
+    if reading.into.units is not None:
+        optional += _UNITS
     table = Table(reading, needed=names, optional=optional, command=COMMAND)
     rows = Rows(reading, table)
     try:
@@ -63,11 +73,12 @@ class Rows:
         self._clustered = self._at_cluster >= 0 or bool(reading.settings.cluster)
         self.used = self.steps = self.first_step = 0
         self._others = self._first_other = 0
+        self._units = _Columns(reading, table) if reading.into.units is not None else None
 
     @property
     def columnar(self) -> bool:
-        """Whether rows name their nodes and are of one cluster."""
-        return self._named and not self._clustered
+        """Whether rows name their nodes, all of them to the job, and are of one cluster."""
+        return self._named and not self._clustered and self._units is None
 
     def account(self) -> None:
         """Hand over what was counted."""
@@ -106,18 +117,49 @@ class Rows:
         except HostListError as error:
             diagnosis.skip("column NodeList holds no host list", file, number, str(error))
             return
+        held = None
+        if self._units is not None and nodes and start is not None and (end is None or start < end):
+            try:
+                held = self._units.held(fields, nodes, number)
+            except Unusable as why:
+                diagnosis.skip(why.reason, file, number, why.detail)
+                return
         # The most frequent row, without a detour.
         if nodes and start is not None and end is not None and start < end:
-            reading.into.job(key, nodes, start, end, file, number, once=True)
+            reading.into.job(key, nodes, start, end, file, number, once=True, held=held)
             self.used += 1
             if at_count >= 0 and fields[at_count] != str(len(nodes)):
                 diagnosis.note("NodeList and AllocNodes (NNodes) tell different numbers of nodes", file, number,
                                f"{len(nodes)} and {fields[at_count]!r}")  # fmt: skip
             return
         state = fields[self._at_state] if self._at_state >= 0 else ""
-        job = Job(key, state, start, end, nodes)
+        job = Job(key, state, start, end, nodes, held=held)
         times = start_text, end_text
         self.used += _other(job, times, "" if self._named else nodes_text, self._clusters, cluster, number)
+
+
+class _Columns:
+    """The columns that state what a job held of its nodes."""
+
+    def __init__(self, reading: Reading, table: Table) -> None:
+        self._reading = reading
+        self._tres, self._per_node, self._cores, self._alone = (table.at[names[0]] for names in _UNITS)
+        units = reading.into.units
+        if self._tres < 0 and (self._cores if units is not None and units.unit.cores else self._per_node) < 0:
+            raise InputError(
+                "the table has no column AllocTRES, which states what jobs held of their nodes",
+                file=reading.file,
+                hint=f"export with {COMMAND},AllocTRES",
+            )
+
+    def held(self, fields: list[str], nodes: Sequence[int], line: int) -> tuple[Held, ...] | None:
+        """What the job held of each node; None: all."""
+        tres, per_node, cores, alone = (
+            fields[index] if index >= 0 else "" for index in (self._tres, self._per_node, self._cores, self._alone)
+        )
+        stated = Stated(tres, per_node, int(cores) if cores.isdecimal() and len(cores) < 10 else None, is_alone(alone))
+        log = self._reading.into.units
+        return None if log is None else held(stated, nodes, log, self._reading, line)
 
 
 def _other(job: Job, times: tuple[str, str], counted: str, clusters: Clusters, cluster: str, line: int) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from bft.replay.logs.reading import Reading
+from bft.replay.logs.units import Held
 
 # States in which a job that has started still holds its nodes.
 HOLDING = frozenset(
@@ -18,7 +19,8 @@ HOLDING = frozenset(
 class Job:
     """Key, state, UTC nanoseconds of start and end (None: unknown), and node indices, or None and their count.
 
-    The key is that of `Collector.job`: the id with cluster and array element or component.
+    What it held of each node is None if that is all of it. The key is that of `Collector.job`: the id with cluster and
+    array element or component.
     """
 
     key: Hashable
@@ -27,6 +29,7 @@ class Job:
     end: int | None
     nodes: array[int] | None
     count: int | None = None
+    held: Sequence[Held] | None = None
 
 
 def judge(job: Job, reading: Reading, line: int) -> bool:
@@ -51,6 +54,7 @@ def judge(job: Job, reading: Reading, line: int) -> bool:
         else:
             diagnosis.skip("job ran, but names no nodes", file, line, job.state)
     else:
-        reading.into.job(job.key, size if job.nodes is None else job.nodes, job.start, job.end, file, line, once=True)
+        nodes = size if job.nodes is None else job.nodes
+        reading.into.job(job.key, nodes, job.start, job.end, file, line, once=True, held=job.held)
         return True
     return False

@@ -12,7 +12,9 @@ from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.json_objects import MISSHAPEN, elements
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.slurm_jobs import HOLDING, Job, judge
+from bft.replay.logs.slurm_units import held, of_entry
 from bft.replay.logs.times import MOST_EPOCH_S
+from bft.replay.logs.unusable import Unusable
 from bft.replay.trace.node_trace import SECOND_NS
 
 # States of jobs that have not started, in the words of squeue.
@@ -36,6 +38,8 @@ def read(reading: Reading) -> None:
             raise
         except HostListError as error:
             diagnosis.skip("nodes holds no host list", file, number, str(error))
+        except Unusable as why:
+            diagnosis.skip(why.reason, file, number, why.detail)
         except (ValueError, RecursionError) as error:
             diagnosis.skip("is not JSON", file, number, str(error))
         except MISSHAPEN as error:
@@ -67,7 +71,9 @@ def _job(entry: dict[str, Any], clusters: Clusters, line: int) -> Job | None:
     else:
         start, end = (_instant(entry["time"][name]) for name in ("start", "end"))
     key = cluster, str(entry["job_id"]) if "job_id" in entry else text
-    return Job(key, state, start, end, nodes)
+    log, has_run = clusters.reading.into.units, start is not None and (end is None or end > start)
+    some = held(of_entry(entry), nodes, log, clusters.reading, line) if log is not None and has_run else None
+    return Job(key, state, start, end, nodes, held=some)
 
 
 def _instant(value: Any) -> int | None:

@@ -31,8 +31,11 @@ class _Nodes(Sink):
     """Takes all nodes for those of the machine, whatever their state."""
 
     def use(self, hosts: tuple[str, ...], state: State | None) -> None:
-        self.clusters.indices(hosts, self.cluster)
-        self.clusters.reading.into.known(hosts)
+        nodes = self.clusters.indices(hosts, self.cluster)
+        into = self.clusters.reading.into
+        into.known(hosts)
+        if into.units is not None:
+            into.units.state_size(nodes, into.units.unit.had(self.has.gpus, self.has.cores), part=self.part)
 
     def wrong(self, text: str, hosts: tuple[str, ...], state: str) -> tuple[str, str]:
         if "[" in text or len({host.isdecimal() for host in hosts}) < 2:

@@ -16,7 +16,9 @@ from bft.models import InputError
 from bft.replay.logs.collector import OPEN, Collector, Columns, merge
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.node_names import difference, other_forms
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, TimeArray, from_fragments
+from bft.replay.logs.unit_log import UnitLog
+from bft.replay.logs.units import MAX_UNITS
+from bft.replay.trace.node_trace import SECOND_NS, IndexArray, NodeTrace, TimeArray, from_fragments
 from bft.replay.trace.trace_statistics import iso
 
 # The idle share is summed in floating point, the others exactly.
@@ -38,12 +40,14 @@ class Coverage:
     foreign_nodes
         Nodes that jobs or events name and the list of nodes does not: left out.
     node_seconds
-        Nodes x seconds of observation.
+        Nodes x seconds of observation; where units turn idle one by one, units x seconds.
     busy, unavailable, idle, short_gaps
         Shares of them, which add up to 1: jobs ran; no job ran, but the node was down, drained or reserved; idle;
         in gaps too short to count as idle.
     intervals, overlaps_merged, gaps_closed
         Node-intervals read, how many of them overlapped or touched another, and how many gaps were too short.
+    units
+        Units of the nodes, where they turn idle one by one; None: nodes turn idle as a whole.
 
     Raises
     ------
@@ -62,6 +66,7 @@ class Coverage:
     intervals: int
     overlaps_merged: int
     gaps_closed: int
+    units: int | None = None
 
     def __post_init__(self) -> None:
         self.balance()
@@ -130,18 +135,29 @@ def node_trace(
             hint=f"--allow-few accepts that{'; ' if diagnosis.losses() else ''}{diagnosis.losses()}",
         )
     names, index = _nodes(collected, diagnosis)
+    units = None if collected.units is None else _Units(collected.units, names, index, diagnosis, source)
     busy, unavailable, idle = collected.busy_intervals, collected.unavailable_intervals, collected.idle_intervals
     busy_read, unavailable_read, idle_read = busy.merged(), unavailable.merged(), idle.merged()
     given = busy.given + unavailable.given + idle.given
     merged = len(busy_read[0]) + len(unavailable_read[0]) + len(idle_read[0])
-    foreign = _foreign(collected, index, _joined(busy_read, idle_read), unavailable_read, diagnosis, source)
+    with_jobs = _joined(busy_read, idle_read)
+    if units is not None:
+        held = units.log.intervals()
+        merged += len(held[0])
+        with_jobs = _joined(with_jobs, held)
+    foreign = _foreign(collected, index, with_jobs, unavailable_read, diagnosis, source)
     busy_now, unavailable_now = (_clip(columns, index, start, end) for columns in (busy_read, unavailable_read))
     if len(unavailable_read[0]) and not len(unavailable_now[0]):
         diagnosis.note("no outage or reservation falls into the window of observation and on a node of the machine", "",
                        0, loud=True)  # fmt: skip
     size = len(names)
+    if units is not None:
+        names, size = units.names, units.total
+        busy_now = merge(*_joined(units.of_nodes(busy_now), units.of_jobs(start, end)))
+        unavailable_now = units.of_nodes(unavailable_now)
     if idle.given:
         idle_now = _clip(idle_read, index, start, end)
+        idle_now = idle_now if units is None else units.of_nodes(idle_now)
         rest = _unstated(idle_now, busy_now, unavailable_now, size, start, end, diagnosis)
         if busy.given:
             unavailable_now = _joined(unavailable_now, rest)
@@ -151,23 +167,112 @@ def node_trace(
     taken = merge(node, begins, ends)
     idle_node, idle_start, idle_end = _gaps(taken, size, start, end)
     long = idle_end - idle_start >= collected.min_gap_ns
-    trace = from_fragments(names, idle_node[long], idle_start[long], idle_end[long], start, end)
+    fragments = idle_node[long], idle_start[long], idle_end[long]
+    trace = from_fragments(names, *fragments, start, end) if units is None else units.trace(fragments, start, end)
     all_ns = size * (end - start)
     busy_ns, taken_ns = _node_ns(busy_now), _node_ns(taken)
     coverage = Coverage(
-        nodes=size,
-        nodes_never_busy=size - len(np.unique(busy_now[0])),
+        nodes=len(names),
+        nodes_never_busy=len(names) - len(np.unique(busy_now[0] if units is None else units.node_of(busy_now[0]))),
         foreign_nodes=foreign,
         node_seconds=all_ns / SECOND_NS,
         busy=busy_ns / all_ns,
         unavailable=(taken_ns - busy_ns) / all_ns,
-        idle=trace.idle_node_seconds() * SECOND_NS / all_ns,
+        idle=(trace.idle_node_seconds() if units is None else trace.idle_unit_seconds()) * SECOND_NS / all_ns,
         short_gaps=_node_ns((idle_node[~long], idle_start[~long], idle_end[~long])) / all_ns,
         intervals=given,
         overlaps_merged=given - merged - busy.closed - unavailable.closed,
         gaps_closed=int((~long).sum()) + busy.closed + unavailable.closed,
+        units=None if units is None else size,
     )
     return trace, coverage
+
+
+class _Units:
+    """The units of the machine's nodes, numbered from node to node, and which of them jobs held.
+
+    Parameters
+    ----------
+    log
+        What jobs held, and how many units nodes have.
+    names, index
+        The machine's nodes, and for each node collected its place among them, or -1.
+    diagnosis, source
+        As `node_trace` has them.
+
+    Attributes
+    ----------
+    names, total
+        The nodes that have units, and how many they have together.
+
+    Raises
+    ------
+    InputError
+        When of a node it is not known how many units it has, when one has more than any node, or none has any.
+    """
+
+    def __init__(
+        self, log: UnitLog, names: list[str], index: NDArray[np.int64], diagnosis: Diagnosis, source: str
+    ) -> None:
+        self.log, self._diagnosis = log, diagnosis
+        known: dict[int, int] = {}
+        for node in np.flatnonzero(index >= 0).tolist():  # a node may have two names, and a list state one of them
+            size = log.size(node)
+            if size is not None:
+                known[int(index[node])] = max(size, known.get(int(index[node]), 0))
+        unknown = [name for place, name in enumerate(names) if place not in known]
+        if unknown:
+            raise InputError(
+                f"--unit {log.unit}: how many {log.unit.plural} a node has is not known of {_some(unknown)}",
+                file=source or None,
+                hint="--nodes with what scontrol show node or pbsnodes -av prints, or --units-per-node N",
+            )
+        sizes = np.array([known[place] for place in range(len(names))], dtype=np.int64)
+        if sizes.max(initial=0) > MAX_UNITS:
+            raise InputError(f"node {names[int(sizes.argmax())]} has {sizes.max()} {log.unit.plural}; at most "
+                             f"{MAX_UNITS} are read", file=source or None)  # fmt: skip
+        if not sizes.any():
+            raise InputError(f"--unit {log.unit}: no node has {log.unit.plural}", file=source or None)
+        if not sizes.all():
+            none = [name for name, size in zip(names, sizes.tolist(), strict=True) if not size]
+            diagnosis.note(f"nodes without {log.unit.plural} are left out", "", 0, f"{len(none):,}, such as "
+                           f"{_some(none)}", loud=True)  # fmt: skip
+        self.names = [name for name, size in zip(names, sizes.tolist(), strict=True) if size]
+        self._index, self._sizes, self.total = index, sizes, int(sizes.sum())
+        self._first = np.cumsum(sizes) - sizes
+        self._per = int(sizes.max())
+        if len(np.unique(sizes[sizes > 0])) > 1:
+            why = f"nodes differ in their {log.unit.plural}: for jobs on several whole nodes only those with most count"
+            diagnosis.note(why, "", 0, f"{self._per}", loud=True)
+
+    def of_nodes(self, columns: Columns) -> Columns:
+        """Intervals of nodes, by place, as intervals of all their units."""
+        node, begins, ends = columns
+        sizes = self._sizes[node]
+        rank = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        units = (np.repeat(self._first[node], sizes) + rank).astype(np.int32)
+        return units, np.repeat(begins, sizes), np.repeat(ends, sizes)
+
+    def of_jobs(self, start: int, end: int) -> Columns:
+        """Units that jobs held inside the window; they may overlap where the log says so."""
+        units, begins, ends = self.log.placed(self._index, self._first, self._sizes, self._diagnosis)
+        begins, ends = np.maximum(begins, start), np.minimum(ends, end)
+        some = begins < ends
+        return units[some], begins[some], ends[some]
+
+    def node_of(self, units: IndexArray) -> NDArray[np.int64]:
+        """Place of the node of each unit."""
+        return np.searchsorted(self._first + self._sizes, units, side="right")
+
+    def trace(self, idle: Columns, start: int, end: int) -> NodeTrace:
+        """The trace of these idle fragments of units."""
+        node = self.node_of(idle[0])
+        rank = np.cumsum(self._sizes > 0) - 1  # among the nodes that have units
+        slots = rank[node] * self._per + idle[0] - self._first[node]
+        sizes = tuple(self._sizes[self._sizes > 0].tolist())
+        return from_fragments(
+            self.names, slots.astype(np.int32), idle[1], idle[2], start, end, units_per_node=self._per, node_units=sizes
+        )
 
 
 def _joined(*parts: Columns) -> Columns:
@@ -357,6 +462,8 @@ def _place(collected: Collector, diagnosis: Diagnosis, machine_nodes: int | None
     that logs name (those that were down, say) and others with names of ours.
     """
     needed, starts, ends = collected.counted()
+    if len(needed) and collected.units is not None:
+        raise InputError(f"--unit {collected.units.unit}: jobs name no nodes, so that their units are not known")
     if not len(needed):
         if machine_nodes and collected.names:
             diagnosis.note("--machine-nodes has no effect: the logs name the nodes", "", 0, loud=True)

@@ -1,0 +1,150 @@
+"""Units of nodes, as `ingest --unit` names them: how many a node has, and how many of them a job held."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from bft.models import InputError
+from bft.replay.logs.unusable import Unusable
+
+Held: TypeAlias = "int | tuple[int, ...]"
+"""Units of one node that a job held: so many, just these (numbers from 0 on), or `WHOLE`."""
+WHOLE: Final = -1
+MAX_UNITS: Final = 1024
+_CORES = re.compile(r"cpu:([1-9]\d{0,5})")
+# gres/gpu=4, gres/gpu:a100=4 in TRES; gpu:4, gpu:a100:4(S:0-1), gres:gpu:4 in Gres and TresPerNode.
+_TRES = re.compile(r"(?:^|,)(?:gres/)?(gpu|cpu)(:[^=,]+)?=(\d{1,9})(?![^,])")
+_GRES = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?:[:/=]([A-Za-z_][^:,(=]*))?(?:[:=](\d{1,9}))?(\([^)]*\))?(?=,|$)")
+_INDICES = re.compile(r"\(?IDX:([\d,-]+)\)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a unit of the trace is: a GPU, or so many cores.
+
+    Parameters
+    ----------
+    cores
+        Cores of a unit; 0: a unit is a GPU.
+
+    Examples
+    --------
+    >>> Unit.of("gpu"), Unit.of("cpu:8"), Unit.of("node")
+    (Unit(cores=0), Unit(cores=8), None)
+    """
+
+    cores: int = 0
+
+    def __str__(self) -> str:
+        return f"cpu:{self.cores}" if self.cores else "gpu"
+
+    @classmethod
+    def of(cls, text: str) -> Unit | None:
+        """The unit that `--unit` names; None for whole nodes.
+
+        Raises
+        ------
+        InputError
+            When it names none.
+        """
+        cores = _CORES.fullmatch(text)
+        if text != "node" and text != "gpu" and not cores:
+            raise InputError(f"--unit: expected node, gpu or cpu:N with N cores, not {text!r}")
+        return None if text == "node" else cls(int(cores[1]) if cores else 0)
+
+    @property
+    def plural(self) -> str:
+        """What units are, in a sentence."""
+        return f"units of {self.cores} cores" if self.cores else "GPUs"
+
+    def held(self, gpus: int | None, cores: int | None) -> int | None:
+        """Units that so many GPUs or cores take; None: not stated. A unit whose cores are taken in part is taken."""
+        return gpus if not self.cores else None if cores is None else -(-cores // self.cores)
+
+    def had(self, gpus: int | None, cores: int | None) -> int | None:
+        """Units of a node with so many GPUs or cores; None: not stated."""
+        return gpus if not self.cores else None if cores is None else cores // self.cores
+
+
+def of_tres(text: str, name: str) -> int | None:
+    """The number of `gpu` or `cpu` in a list of trackable resources; of GPUs by type all types. None: not stated.
+
+    >>> of_tres("billing=8,cpu=8,gres/gpu:a100=2,gres/gpu=2,node=1", "gpu"), of_tres("cpu=8", "gpu")
+    (2, None)
+    """
+    entries = [(kind, int(count)) for what, kind, count in _TRES.findall(text) if what == name]
+    if not entries:
+        return None
+    total = [count for kind, count in entries if not kind]
+    return total[0] if total else sum(count for _, count in entries)
+
+
+def of_gres(text: str) -> int | None:
+    """The number of GPUs in generic resources of a node; None: it states none.
+
+    >>> of_gres("gpu:a100:4(S:0-1),nvme:1"), of_gres("gres:gpu:2"), of_gres("gpu"), of_gres("(null)")
+    (4, 2, 1, None)
+    """
+    entries = _GRES.findall(text)
+    return sum(int(count or 1) for _, count, _ in entries) if entries else None
+
+
+def indices(text: str) -> tuple[int, ...] | None:
+    """The numbers of GPUs in `gpu:a100:2(IDX:0,2-3)`; None: it states none.
+
+    >>> indices("gpu:a100:3(IDX:0,2-3)"), indices("gpu:0(IDX:)"), indices("gpu:2")
+    ((0, 2, 3), None, None)
+    """
+    numbers: set[int] = set()
+    for listed in _INDICES.findall(text):
+        for part in listed.split(","):
+            low, _, high = part.partition("-")
+            if not (low.isdecimal() and (high or low).isdecimal() and int(high or low) < MAX_UNITS):
+                return None
+            numbers.update(range(int(low), int(high or low) + 1))
+    return tuple(sorted(numbers)) or None
+
+
+def spread(total: int, sizes: Sequence[int | None]) -> tuple[int, ...]:
+    """So many units on nodes of these sizes (None: unknown), evenly, the first nodes one more; none beyond its size.
+
+    Raises
+    ------
+    Unusable
+        When all nodes together have fewer.
+
+    Examples
+    --------
+    >>> spread(6, [4, 4]), spread(5, [None, None]), spread(6, [2, 8])
+    ((3, 3), (3, 2), (2, 4))
+    """
+    room = [MAX_UNITS if size is None else size for size in sizes]
+    if total > sum(room):
+        raise Unusable("a job has more units than its nodes", f"{total} on nodes of {sum(room)}")
+    given = [0] * len(room)
+    while total:
+        free = [place for place, size in enumerate(room) if given[place] < size]
+        share, more = divmod(total, len(free))
+        for rank, place in enumerate(free):
+            part = min(share + (rank < more), room[place] - given[place])
+            given[place] += part
+            total -= part
+    return tuple(given)
+
+
+def check(held: Sequence[Held], sizes: Sequence[int | None]) -> None:
+    """Refuse a job with more units of a node than it has, or others.
+
+    Raises
+    ------
+    Unusable
+        When it has.
+    """
+    for some, size in zip(held, sizes, strict=True):
+        most = (max(some) + 1) if isinstance(some, tuple) else some
+        if size is not None and most > size:
+            what = f"number {most - 1}" if isinstance(some, tuple) else f"{most}"
+            raise Unusable("a job has more units than its nodes", f"{what} of a node of {size}")
