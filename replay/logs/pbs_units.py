@@ -37,16 +37,12 @@ def held_by(
     by_host = _by_vnode(values.get("exec_vnode", ""), "ncpus" if unit.cores else "ngpus")
     if by_host is None and not unit.cores:
         total = _whole(values.get("Resource_List.ngpus", "0"), "Resource_List.ngpus")
-        return spread(total, sizes), bool(total) and len(hosts) > 1
+        return spread(total, [unit.room(size) for size in sizes]), bool(total) and len(hosts) > 1
     if by_host is None:
         by_host = _slots(values.get("exec_host", ""))
     if by_host is None:
         return None, False
-    held = tuple(by_host.get(host, 0) for host in hosts)
-    if unit.cores:
-        held = tuple(-(-cores // unit.cores) for cores in held)
-    check(held, sizes)
-    return held, False
+    return unit.held([by_host.get(host, 0) for host in hosts], sizes), False
 
 
 def host_of(vnode: str) -> str:

@@ -61,7 +61,7 @@ def held(stated: Stated, nodes: Sequence[int], log: UnitLog, reading: Reading, l
             check(named, sizes)
             return named
     gpus, cores = of_tres(stated.allocated, "gpu"), of_tres(stated.allocated, "cpu")
-    total = unit.held(gpus, stated.cores if cores is None else cores)
+    total = unit.amount(gpus, stated.cores if cores is None else cores)
     if not unit.cores and total is None and stated.per_node:
         each = of_gres(stated.per_node)
         total = None if each is None else each * len(nodes)
@@ -72,8 +72,8 @@ def held(stated: Stated, nodes: Sequence[int], log: UnitLog, reading: Reading, l
     if not total:
         diagnosis.note(f"a job without {unit.plural} leaves those of its nodes idle", reading.file, line)
         return (0,) * len(nodes)
-    given = spread(total, sizes)
-    if len(set(given)) > 1:
+    given = unit.held(spread(total, [unit.room(size) for size in sizes]), sizes)
+    if len(nodes) > 1 and not stated.per_node and any(some != size for some, size in zip(given, sizes, strict=True)):
         why = f"the {unit.plural} of a job are known of all its nodes together: they count as spread evenly"
         diagnosis.note(why, reading.file, line)
     return given

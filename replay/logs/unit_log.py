@@ -112,11 +112,9 @@ class UnitLog:
         # order of the records does not matter.
         order = np.lexsort((what, -many, -ends, ~named, starts, at))
         order = order[at[order] >= 0]
-        bounds = np.flatnonzero(np.append(True, np.diff(at[order]) != 0)) if len(order) else np.zeros(0, dtype=int)
         units, begins, finishes = array("q"), array("q"), array("q")
         short = chosen = 0
-        for low, high in zip(bounds.tolist(), [*bounds[1:].tolist(), len(order)], strict=True):
-            rows = order[low:high]
+        for rows in np.split(order, np.flatnonzero(np.diff(at[order])) + 1) if len(order) else ():
             here = int(at[rows[0]])
             node = _Node(int(sizes[here]))
             jobs = list(zip((wants[k] for k in what[rows].tolist()), starts[rows].tolist(), ends[rows].tolist(),

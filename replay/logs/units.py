@@ -60,9 +60,35 @@ class Unit:
         """What units are, in a sentence."""
         return f"units of {self.cores} cores" if self.cores else "GPUs"
 
-    def held(self, gpus: int | None, cores: int | None) -> int | None:
-        """Units that so many GPUs or cores take; None: not stated. A unit whose cores are taken in part is taken."""
-        return gpus if not self.cores else None if cores is None else -(-cores // self.cores)
+    def amount(self, gpus: int | None, cores: int | None) -> int | None:
+        """Which of the two counts; None: not stated."""
+        return cores if self.cores else gpus
+
+    def room(self, size: int | None) -> int:
+        """The most GPUs or cores that a node of so many units can have; None: it is not known."""
+        return (MAX_UNITS if size is None else size) * max(self.cores, 1) + max(self.cores - 1, 0)
+
+    def held(self, amounts: Sequence[int], sizes: Sequence[int | None]) -> tuple[int, ...]:
+        """Units that so many GPUs or cores of each node take: one whose cores are taken in part is taken.
+
+        Raises
+        ------
+        Unusable
+            When a node of that size does not have as many.
+
+        Examples
+        --------
+        >>> Unit(4).held([9, 11, 11], [None, 4, 2]), Unit().held([2], [4])
+        ((3, 3, 2), (2,))
+        """
+        for amount, size in zip(amounts, sizes, strict=True):
+            if size is not None and amount > self.room(size):
+                raise Unusable("a job has more units than its nodes", f"{amount} of a node of {size}")
+        each = max(self.cores, 1)
+        return tuple(
+            -(-amount // each) if size is None else min(-(-amount // each), size)
+            for amount, size in zip(amounts, sizes, strict=True)
+        )
 
     def had(self, gpus: int | None, cores: int | None) -> int | None:
         """Units of a node with so many GPUs or cores; None: not stated."""
@@ -108,43 +134,37 @@ def indices(text: str) -> tuple[int, ...] | None:
     return tuple(sorted(numbers)) or None
 
 
-def spread(total: int, sizes: Sequence[int | None]) -> tuple[int, ...]:
-    """So many units on nodes of these sizes (None: unknown), evenly, the first nodes one more; none beyond its size.
+def spread(total: int, rooms: Sequence[int]) -> tuple[int, ...]:
+    """A total over nodes with so much room, evenly, the first nodes one more; on none more than it has room for.
 
     Raises
     ------
     Unusable
-        When all nodes together have fewer.
+        When all nodes together have less.
 
     Examples
     --------
-    >>> spread(6, [4, 4]), spread(5, [None, None]), spread(6, [2, 8])
+    >>> spread(6, [4, 4]), spread(5, [9, 9]), spread(6, [2, 8])
     ((3, 3), (3, 2), (2, 4))
     """
-    room = [MAX_UNITS if size is None else size for size in sizes]
-    if total > sum(room):
-        raise Unusable("a job has more units than its nodes", f"{total} on nodes of {sum(room)}")
-    given = [0] * len(room)
-    while total:
-        free = [place for place, size in enumerate(room) if given[place] < size]
-        share, more = divmod(total, len(free))
-        for rank, place in enumerate(free):
-            part = min(share + (rank < more), room[place] - given[place])
-            given[place] += part
-            total -= part
+    if total > sum(rooms):
+        raise Unusable("a job has more units than its nodes", f"{total} on nodes of {sum(rooms)}")
+    given = [0] * len(rooms)
+    smallest_first = sorted(range(len(rooms)), key=lambda place: (rooms[place], -place))
+    for left, place in zip(range(len(rooms), 0, -1), smallest_first, strict=True):
+        given[place] = min(total // left, rooms[place])
+        total -= given[place]
     return tuple(given)
 
 
-def check(held: Sequence[Held], sizes: Sequence[int | None]) -> None:
-    """Refuse a job with more units of a node than it has, or others.
+def check(named: Sequence[Held], sizes: Sequence[int | None]) -> None:
+    """Refuse a job with a GPU of a number that its node does not have.
 
     Raises
     ------
     Unusable
-        When it has.
+        When it has one.
     """
-    for some, size in zip(held, sizes, strict=True):
-        most = (max(some) + 1) if isinstance(some, tuple) else some
-        if size is not None and most > size:
-            what = f"number {most - 1}" if isinstance(some, tuple) else f"{most}"
-            raise Unusable("a job has more units than its nodes", f"{what} of a node of {size}")
+    for some, size in zip(named, sizes, strict=True):
+        if isinstance(some, tuple) and size is not None and max(some) >= size:
+            raise Unusable("a job has more units than its nodes", f"number {max(some)} of a node of {size}")

@@ -1,0 +1,295 @@
+"""Units of nodes from logs of jobs with GPU counts: held against a count of every unit in every second."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from bft.models import InputError
+from bft.replay.cli.main import run
+from bft.replay.logs.from_files import Ingested, ingested
+from bft.replay.logs.units import spread
+from bft.replay.logs.unusable import Unusable
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+from bft.replay.trace.trace_files import read_trace, write_trace
+
+BEGIN_S, LENGTH_S = 1_613_000_000, 60
+SIZES = {"n1": 4, "n2": 4, "n3": 2}
+NODES = "".join(
+    f"NodeName={name} CPUTot={8 * size}\n   Gres=gpu:a100:{size}(S:0-1)\n   CfgTRES=cpu={8 * size},gres/gpu={size}\n"
+    for name, size in SIZES.items()
+)
+
+
+@dataclass(frozen=True)
+class GpuJob:
+    """A job of one node: so many GPUs, or just these, or all; seconds since BEGIN_S, an end of None: it still runs."""
+
+    node: str
+    gpus: int | tuple[int, ...] | None
+    start_s: int
+    end_s: int | None
+
+
+@st.composite
+def gpu_jobs(draw: st.DrawFn, *, named: bool) -> list[GpuJob]:
+    jobs = []
+    for _ in range(draw(st.integers(1, 12))):
+        node = draw(st.sampled_from(sorted(SIZES)))
+        some = st.integers(0, SIZES[node]) | st.none()
+        if named:
+            some |= st.sets(st.integers(0, SIZES[node] - 1), min_size=1).map(lambda units: tuple(sorted(units)))
+        start = draw(st.integers(0, LENGTH_S - 2))
+        end = draw(st.integers(start + 1, LENGTH_S) | st.none())
+        jobs.append(GpuJob(node, draw(some), start, end))
+    return jobs
+
+
+def busy_units(jobs: list[GpuJob]) -> dict[tuple[str, int], NDArray[np.bool_]]:
+    """Which second each unit is busy in, by the rules and nothing else: second by second, unit by unit."""
+    busy = {(node, unit): np.zeros(LENGTH_S, dtype=bool) for node, size in SIZES.items() for unit in range(size)}
+
+    def size(job: GpuJob) -> int:
+        return SIZES[job.node] if job.gpus is None else job.gpus if isinstance(job.gpus, int) else len(job.gpus)
+
+    def rank(job: GpuJob) -> tuple[int, bool, int, int]:  # those that name their units, the long and the large first
+        return job.start_s, isinstance(job.gpus, int), -(job.end_s or 10**9), -size(job)
+
+    named = [job for job in jobs if isinstance(job.gpus, tuple)]
+    for job in sorted(jobs, key=rank):
+        end = LENGTH_S if job.end_s is None else job.end_s
+        units = range(SIZES[job.node])
+        if isinstance(job.gpus, int):
+            free = [unit for unit in units if not busy[job.node, unit][job.start_s :][:1].any()]
+            wanted = {
+                unit for other in named if other.node == job.node for unit in other.gpus or ()  # type: ignore[union-attr]
+                if other.start_s < end and job.start_s < (LENGTH_S if other.end_s is None else other.end_s)
+            }  # fmt: skip
+            chosen = sorted(free, key=lambda unit: (unit in wanted, unit))[: job.gpus]
+        else:
+            chosen = list(units if job.gpus is None else job.gpus)
+        for unit in chosen:
+            busy[job.node, unit][job.start_s : end] = True
+    return busy
+
+
+def idle_units(trace: NodeTrace) -> dict[tuple[str, int], NDArray[np.bool_]]:
+    """Which second each unit of a trace is idle in."""
+    idle = np.zeros((trace.slots, (trace.end - trace.start) // SECOND_NS), dtype=bool)
+    for event, time in enumerate(trace.times.tolist()):
+        second = (time - trace.start) // SECOND_NS
+        idle[trace.leaves(event), second:] = False
+        idle[trace.joins(event), second:] = True
+    names = [trace.name_of(slot).rsplit("/", 1) for slot in trace.members().tolist()]
+    return {(name, int(unit)): idle[slot] for (name, unit), slot in zip(names, trace.members().tolist(), strict=True)}
+
+
+def stamp(second: int | None) -> str:
+    return "Unknown" if second is None else f"{np.datetime64(BEGIN_S + second, 's')}"
+
+
+def sacct(jobs: list[GpuJob]) -> str:
+    lines = ["JobID|NodeList|Start|End|State|AllocTRES|OverSubscribe"]
+    for number, job in enumerate(jobs):
+        tres = "cpu=4" + (f",gres/gpu:a100={job.gpus},gres/gpu={job.gpus}" if job.gpus else "")
+        state = "RUNNING" if job.end_s is None else "COMPLETED"
+        alone = "EXCLUSIVE" if job.gpus is None else "OK"
+        lines.append("|".join([str(number), job.node, stamp(job.start_s), stamp(job.end_s), state, tres, alone]))
+    return "\n".join(lines)
+
+
+def scontrol_json(jobs: list[GpuJob]) -> str:
+    entries = []
+    for number, job in enumerate(jobs):
+        count = job.gpus if isinstance(job.gpus, int) else len(job.gpus or ())
+        named = isinstance(job.gpus, tuple)
+        entries.append({
+            "job_id": number, "nodes": job.node, "job_state": ["RUNNING" if job.end_s is None else "COMPLETED"],
+            "start_time": {"set": True, "number": BEGIN_S + job.start_s},
+            "end_time": {"set": True, "number": BEGIN_S + (job.end_s or 10**6)},
+            "tres_alloc_str": "cpu=4" + (f",gres/gpu={count}" if count else ""),
+            "gres_detail": [f"gpu:a100:{count}(IDX:{','.join(map(str, job.gpus))})"] if named else [],  # type: ignore[arg-type]
+            "shared": ["none"] if job.gpus is None else [],
+        })  # fmt: skip
+    return json.dumps({"jobs": entries})
+
+
+def pbs(jobs: list[GpuJob]) -> str:
+    lines = []
+    for number, job in enumerate(jobs):
+        named = isinstance(job.gpus, tuple)
+        count = 0 if job.gpus is None or isinstance(job.gpus, tuple) else job.gpus
+        values = [f"start={BEGIN_S + job.start_s}", f"exec_host={job.node}/0*4",
+                  f"exec_vnode=({job.node}:ncpus=4:ngpus={count})"]  # fmt: skip
+        values += ["Resource_List.place=exclhost"] if job.gpus is None else []
+        values += ["exec_gpus=" + "+".join(f"{job.node}-gpu/{unit}" for unit in job.gpus)] if named else []  # type: ignore[union-attr]
+        lines.append((job.start_s, f"S;{number}.s;{' '.join(values)}"))
+        if job.end_s is not None:
+            lines.append((job.end_s, f"E;{number}.s;{' '.join([*values, f'end={BEGIN_S + job.end_s}'])}"))
+    lines.append((LENGTH_S, f"L;x;license at {BEGIN_S + LENGTH_S}"))
+    stamps = {second: np.datetime64(BEGIN_S + second, "s").item() for second, _ in lines}
+    return "\n".join(f"{stamps[second]:%m/%d/%Y %H:%M:%S};{text}" for second, text in sorted(lines))
+
+
+WRITERS = {"slurm": sacct, "slurm-json": scontrol_json, "pbs": pbs}
+
+
+def read(folder: Path, form: str, text: str, *, unit: str = "gpu", nodes: str = NODES, **more: object) -> Ingested:
+    (folder / "log").write_text(text)
+    (folder / "nodes").write_text(nodes)
+    window = {"begin": stamp(0), "end": stamp(LENGTH_S)}
+    return ingested(form, [str(folder / "log")], nodes=[str(folder / "nodes")], unit=unit, min_gap_s=0, tz="UTC",
+                    allow_few=True, **{**window, **more})  # type: ignore[arg-type]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", WRITERS)
+@given(data=st.data())
+def test_units_are_idle_in_the_seconds_in_which_no_job_holds_them(
+    form: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    jobs = data.draw(gpu_jobs(named=form != "slurm"))
+    if form == "pbs":  # what runs lasts to the last record there is
+        jobs = [job if job.end_s is not None else GpuJob(job.node, job.gpus, job.start_s, LENGTH_S) for job in jobs]
+    folder = tmp_path_factory.mktemp("units")
+    trace, diagnosis, coverage = read(folder, form, WRITERS[form](jobs))
+    busy, idle = busy_units(jobs), idle_units(trace)
+    assert idle.keys() == busy.keys()
+    assert not [unit for unit in busy if not np.array_equal(idle[unit], ~busy[unit])]
+    # Conservation: each unit-second went somewhere, and once.
+    total = sum(SIZES.values()) * LENGTH_S
+    assert coverage.units == sum(SIZES.values())
+    assert coverage.node_seconds == total
+    assert coverage.busy * total == pytest.approx(sum(int(seconds.sum()) for seconds in busy.values()))
+    assert coverage.idle + coverage.busy + coverage.unavailable + coverage.short_gaps == pytest.approx(1)
+    assert diagnosis.used >= len(jobs)
+    # The files hold the same.
+    for name in ("trace.parquet", "trace.csv"):
+        write_trace(trace, folder / name)
+        again = read_trace(folder / name)
+        assert all(np.array_equal(idle_units(again)[unit], idle[unit]) for unit in idle)
+        assert (again.node_units, again.nodes, again.end) == (trace.node_units, trace.nodes, trace.end)
+
+
+@given(total=st.integers(0, 40), sizes=st.lists(st.integers(0, 8), min_size=1, max_size=5))
+def test_units_of_several_nodes_are_spread_evenly(total: int, sizes: list[int]) -> None:
+    if total > sum(sizes):
+        with pytest.raises(Unusable):
+            spread(total, sizes)
+        return
+    given_units = spread(total, sizes)
+    assert sum(given_units) == total
+    assert all(some <= size for some, size in zip(given_units, sizes, strict=True))
+    # No node has two more than another one that has room.
+    assert all(a - b <= 1 or b == size for a in given_units for b, size in zip(given_units, sizes, strict=True))
+
+
+def one_job(**cells: str) -> str:
+    row = {"JobID": "1", "NodeList": "n[1-2]", "Start": stamp(10), "End": stamp(40), "State": "COMPLETED", **cells}
+    return "\n".join("|".join(line) for line in (row.keys(), row.values()))
+
+
+def held(tmp_path: Path, text: str, **more: object) -> dict[tuple[str, int], int]:
+    """Busy seconds of the units that are busy at all."""
+    trace = read(tmp_path, "slurm", text, **more).trace  # type: ignore[arg-type]
+    return {unit: int((~idle).sum()) for unit, idle in idle_units(trace).items() if not idle.all()}
+
+
+def test_units_are_cores_where_so_many_are_one(tmp_path: Path) -> None:
+    row = one_job(AllocTRES="cpu=18,mem=4G")  # nine cores of each node are three units of four
+    assert held(tmp_path, row, unit="cpu:4") == {(node, unit): 30 for node in ("n1", "n2") for unit in range(3)}
+    assert held(tmp_path, one_job(NCPUS="18"), unit="cpu:4").keys() == {
+        (node, unit) for node in ("n1", "n2") for unit in range(3)
+    }
+
+
+def test_per_node_counts_and_jobs_without_gpus(tmp_path: Path) -> None:
+    assert len(held(tmp_path, one_job(TresPerNode="gres:gpu:a100:1"))) == 2
+    assert not held(tmp_path, one_job(AllocTRES="cpu=18"))  # leaves the GPUs idle
+    assert len(held(tmp_path, one_job(AllocTRES="cpu=18", OverSubscribe="NO"))) == 8
+    assert len(held(tmp_path, one_job(AllocTRES=""))) == 8  # nothing known
+
+
+def test_outages_take_all_units(tmp_path: Path) -> None:
+    (tmp_path / "events").write_text(f"node,start,end,state\nn1,{stamp(0)},{stamp(LENGTH_S)},down\n")
+    row = one_job(AllocTRES="cpu=18,gres/gpu=2")
+    found = read(tmp_path, "slurm", row, events=[str(tmp_path / "events")])
+    assert {node for node, _ in (u for u, idle in idle_units(found.trace).items() if not idle.any())} == {"n1"}
+    assert found.coverage.busy * 600 == pytest.approx(60)
+    assert found.coverage.unavailable * 600 == pytest.approx(210)
+
+
+@pytest.mark.parametrize("tres", ["gres/gpu=9", "gres/gpu=999999999"])
+def test_more_units_than_nodes_have_are_refused_by_row(tres: str, tmp_path: Path) -> None:
+    made = read(tmp_path, "slurm", one_job(AllocTRES=f"cpu=1,{tres}"))
+    assert made.diagnosis.skipped["a job has more units than its nodes"].line == 2
+    with pytest.raises(InputError, match="line 2: a job has more units than its nodes"):
+        read(tmp_path, "slurm", one_job(AllocTRES=f"cpu=1,{tres}"), strict=True)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    ["gres/gpu=", "gres/gpu=x", "gres/gpu=-1", "gres/gpu=1e9", "gres/gpu=4=4", ",,,", "gpu:4", "gres/gpu=99999999999",
+     "\udcff", "gres/gpu:=3"],
+)  # fmt: skip
+def test_damaged_counts_do_no_harm(cells: str, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(one_job(AllocTRES=cells), "utf-8", "surrogateescape")
+    made = ingested("slurm", [str(tmp_path / "log")], unit="gpu", units_per_node=4, tz="UTC", allow_few=True,
+                    begin=stamp(0), end=stamp(LENGTH_S))  # fmt: skip
+    assert made.coverage.units == 8
+
+
+@pytest.mark.parametrize(
+    ("nodes", "options", "sizes"),
+    [
+        ("NodeName=n[1-3] CPUs=16 Gres=gpu:h100:2,nvme:1\n", {}, (2, 2, 2)),  # slurm.conf
+        ("NodeName=DEFAULT Gres=gpu:2\nNodeName=n[1-2]\nNodeName=n3 Gres=gpu:4\n", {}, (2, 2, 4)),
+        ("n1\nn2\nn3\n", {"units_per_node": 4}, (4, 4, 4)),
+        ("NodeName=n1 Gres=gpu:8\nNodeName=n[2-3]\n", {"units_per_node": 4}, (8, 4, 4)),  # the list comes first
+        ("NodeName=n[1-2] Gres=gpu:2\nNodeName=n3 Gres=(null)\n", {}, (2, 2)),
+        ("n1\n     state = free\n     resources_available.ngpus = 2\nn2\n     resources_available.ngpus = 4\n", {},
+         (2, 4)),
+        ("n1[0]\n     resources_available.ngpus = 2\nn1[1]\n     resources_available.ngpus = 2\nn2\n     "
+         "resources_available.ngpus = 4\n", {}, (4, 4)),
+        ('{"nodes": [{"name": "n1", "tres": "cpu=8,gres/gpu=4"}, {"name": "n2", "gres": "gpu:a100:2(S:0)"}]}', {},
+         (4, 2)),
+    ],
+)  # fmt: skip
+def test_lists_of_nodes_state_their_units(
+    nodes: str, options: dict[str, int], sizes: tuple[int, ...], tmp_path: Path
+) -> None:
+    made = read(tmp_path, "slurm", one_job(AllocTRES="cpu=2,gres/gpu=2"), nodes=nodes, **options)
+    assert made.trace.node_units == sizes
+
+
+def test_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, out = tmp_path / "log", tmp_path / "trace.parquet"
+
+    def say(*options: str, text: str = one_job(AllocTRES="cpu=2,gres/gpu=2")) -> str:
+        log.write_text(text)
+        code = run(
+            ["ingest", "slurm", str(log), "-o", str(out), "--tz", "UTC", "--force", "--from", stamp(0), *options]
+        )
+        told = capsys.readouterr()
+        return f"{code} {told.err}{told.out}"
+
+    unknown = say("--unit", "gpu")
+    assert unknown.startswith("2 ")
+    assert "how many GPUs a node has is not known of n1, n2" in unknown
+    assert "--units-per-node N" in unknown
+    done = say("--unit", "gpu", "--units-per-node", "4")
+    assert done.startswith("0 warning: the log states how many GPUs of a node a job had, not which")
+    assert "2 nodes of 8 units" in done
+    assert "unit-time" in done
+    assert "--unit: expected node, gpu or cpu:N" in say("--unit", "gpus")
+    assert "has no column AllocTRES" in say("--unit", "gpu", "--units-per-node", "4", text=one_job())
+    assert run(["ingest", "lsf", str(log), "-o", str(out), "--force", "--unit", "gpu"]) == 2
+    assert "do not state which units of a node a job had" in capsys.readouterr().err
+    assert run(["trace", "info", str(out)]) == 0
+    assert "8, up to 4 a node" in capsys.readouterr().out
