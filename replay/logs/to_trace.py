@@ -119,14 +119,7 @@ def node_trace(
     RuntimeError
         When the account does not balance, which is a mistake of ours.
     """
-    collected.settle(diagnosis)
-    diagnosis.balance()
-    diagnosis.check_use()
-    _place(collected, diagnosis, machine_nodes)
-    if not collected.names:
-        raise InputError(
-            "no row names a node that was busy, down or known", file=source or None, hint=diagnosis.losses() or None
-        )
+    _settle(collected, diagnosis, machine_nodes, source)
     start, end = _window(collected, diagnosis, start_ns, end_ns, source)
     if not (collected.reported or diagnosis.allow_few):
         raise InputError(
@@ -186,6 +179,18 @@ def node_trace(
         units=None if units is None else size,
     )
     return trace, coverage
+
+
+def _settle(collected: Collector, diagnosis: Diagnosis, machine_nodes: int | None, source: str) -> None:
+    """Resolve what readers handed over, and check the account of their rows."""
+    collected.settle(diagnosis)
+    diagnosis.balance()
+    diagnosis.check_use()
+    _place(collected, diagnosis, machine_nodes)
+    if not collected.names:
+        raise InputError(
+            "no row names a node that was busy, down or known", file=source or None, hint=diagnosis.losses() or None
+        )
 
 
 class _Units:
