@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bft.milp.kinds import KindsProblem
 from bft.milp.placement import settle, settle_shared
 from bft.milp.problem import Job, Pair, Problem, ProblemError, Solution
 
@@ -28,13 +29,15 @@ XI_FIELDS = {"a", "b", "xi_a", "xi_b"}
 class Document:
     """A problem as it was posed, and the unit indices, which the optimisation does not need."""
 
-    problem: Problem
+    problem: Problem | KindsProblem
     current: tuple[tuple[int, ...], ...]
     id: object = None  # the document's own name for the problem; the answer repeats it
 
 
 def parse(document: object) -> Document:
     """Read one problem document; raise ProblemError that names the invalid field and what was expected.
+
+    Where `units` is an object, units are of several kinds, numbered in its order; Os may then be an object by kind.
 
     >>> parse({"units": 5, "Tfwd": 120, "jobs": []}).problem.units
     5
@@ -45,11 +48,13 @@ def parse(document: object) -> Document:
     if not isinstance(document, Mapping):
         raise ProblemError(f"a problem is a JSON object, not {_kind(document)}")
     _no_others(document, FIELDS, "problem")
-    units = _whole(document, "units", "units")
     tfwd = _number(document, "Tfwd", "Tfwd")
     entries = document.get("jobs")
     if not isinstance(entries, list):
         raise ProblemError(f"jobs: expected a list of job objects, not {_kind(entries)}")
+    if isinstance(document.get("units"), Mapping) and document["units"]:
+        return _of_kinds(document, tfwd, entries)
+    units = _whole(document, "units", "units")
     jobs, current = [], []
     holders: dict[int, list[int]] = {}
     for index, entry in enumerate(entries):
@@ -66,6 +71,43 @@ def parse(document: object) -> Document:
     return Document(problem, tuple(current), _repeatable(document.get("id")))
 
 
+def _of_kinds(document: Mapping[str, Any], tfwd: float, entries: list[object]) -> Document:
+    """A problem with several kinds of units."""
+    given = document["units"]
+    units = {str(kind): _whole(given, kind, f"units.{kind}") for kind in given}
+    if document.get("xi"):
+        raise ProblemError("xi: expected none with several kinds of units, where jobs cannot share")
+    of_unit = [kind for kind, count in units.items() for _ in range(count)]
+    jobs, current, now = [], [], []
+    taken: set[int] = set()
+    for index, entry in enumerate(entries):
+        path = f"jobs[{index}]"
+        curves = entry.get("Os") if isinstance(entry, Mapping) else None
+        by_kind = curves if isinstance(curves, Mapping) else dict.fromkeys(units, curves)
+        if not by_kind:
+            raise ProblemError(f"{path}.Os: expected the curve of at least one kind")
+        made = {}
+        for kind, curve in by_kind.items():
+            if kind not in units:
+                raise ProblemError(f"{path}.Os: unknown kind {kind!r}; the units are of {', '.join(units)}")
+            where = f"{path}.Os.{kind}" if by_kind is curves else f"{path}.Os"
+            one = {**entry, "Os": curve} if isinstance(entry, Mapping) else entry
+            made[kind], held = _job(one, path, curve=where)
+        for unit in held:
+            if not 0 <= unit < len(of_unit):
+                raise ProblemError(f"{path}.current: unit {unit} lies outside 0 ... {len(of_unit) - 1}")
+            if unit in taken or of_unit[unit] != of_unit[held[0]]:
+                wrong = "is held by another job too" if unit in taken else f"is of another kind than unit {held[0]}"
+                raise ProblemError(f"{path}.current: unit {unit} {wrong}")
+        taken.update(held)
+        jobs.append(made)
+        current.append(held)
+        now.append((of_unit[held[0]], len(held)) if held else None)
+    model = document.get("cost_model", "bftrainer")
+    problem = KindsProblem(units, tfwd, tuple(jobs), tuple(now), model)
+    return Document(problem, tuple(current), _repeatable(document.get("id")))
+
+
 def answer(document: Document, solution: Solution) -> dict[str, Any]:
     """Write one answer document: counts per job, and which units each job gets.
 
@@ -75,12 +117,17 @@ def answer(document: Document, solution: Solution) -> dict[str, Any]:
     >>> answer(document, solve(document.problem, backend="exact"))["allocation"]
     {'a': [0, 1]}
     """
-    names = [job.name for job in document.problem.jobs]
-    if solution.transfers:
-        placed = settle_shared(document.current, solution.transfers, document.problem.units)
+    problem = document.problem
+    if isinstance(problem, KindsProblem):
+        names = list(problem.names)
+        placed = _settled(document.current, problem, solution)
+    elif solution.transfers:
+        names = [job.name for job in problem.jobs]
+        placed = settle_shared(document.current, solution.transfers, problem.units)
     else:
+        names = [job.name for job in problem.jobs]
         held = {unit for units in document.current for unit in units}
-        free = (unit for unit in range(document.problem.units) if unit not in held)
+        free = (unit for unit in range(problem.units) if unit not in held)
         placed = settle(document.current, solution.counts, free)
     result: dict[str, Any] = {
         "status": solution.status,
@@ -92,11 +139,28 @@ def answer(document: Document, solution: Solution) -> dict[str, Any]:
         "formulation": solution.formulation,
         "seconds": solution.seconds,
     }
+    if solution.kinds:
+        result["kinds"] = dict(zip(names, solution.kinds, strict=True))
     if document.id is not None:
         result["id"] = document.id
     if solution.note:
         result["note"] = solution.note
     return result
+
+
+def _settled(current: tuple[tuple[int, ...], ...], problem: KindsProblem, solution: Solution) -> list[list[int]]:
+    """Units of each job: kind by kind, as `settle` gives them. A job that changes its kind releases all."""
+    placed: list[list[int]] = [[] for _ in current]
+    held = {unit for units in current for unit in units}
+    first = 0
+    for kind, units in problem.units.items():
+        mine = range(first, first + units)
+        before = [tuple(unit for unit in of if unit in mine) for of in current]
+        counts = [count if of == kind else 0 for count, of in zip(solution.counts, solution.kinds, strict=True)]
+        for of, gets in zip(placed, settle(before, counts, (unit for unit in mine if unit not in held)), strict=True):
+            of += gets
+        first += units
+    return placed
 
 
 def _pairs(entries: object, names: list[str], holders: Mapping[int, list[int]]) -> tuple[Pair, ...]:
@@ -137,7 +201,7 @@ def _pairs(entries: object, names: list[str], holders: Mapping[int, list[int]]) 
     return tuple(Pair(a, b, xi_a, xi_b, shared[a, b]) for (a, b), (xi_a, xi_b) in ratios.items())
 
 
-def _job(entry: object, path: str) -> tuple[Job, tuple[int, ...]]:
+def _job(entry: object, path: str, curve: str = "") -> tuple[Job, tuple[int, ...]]:
     if not isinstance(entry, Mapping):
         raise ProblemError(f"{path}: expected a job object, not {_kind(entry)}")
     _no_others(entry, JOB_FIELDS, path)
@@ -155,7 +219,7 @@ def _job(entry: object, path: str) -> tuple[Job, tuple[int, ...]]:
             jmin=_whole(entry, "Jmin", f"{path}.Jmin"),
             jmax=_whole(entry, "Jmax", f"{path}.Jmax"),
             ns=_numbers(entry, "Ns", f"{path}.Ns"),
-            os=_numbers(entry, "Os", f"{path}.Os"),
+            os=_numbers(entry, "Os", curve or f"{path}.Os"),
             tcup=_number(entry, "Tcup", f"{path}.Tcup"),
             tcdw=_number(entry, "Tcdw", f"{path}.Tcdw"),
             weight=_number(entry, "weight", f"{path}.weight") if "weight" in entry else 1.0,

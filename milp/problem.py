@@ -410,6 +410,8 @@ class Solution:
         With sharing: which units move from whom to whom, without migration. Empty otherwise.
     verified
         Whether the backend's answer agrees with the exact DP; None where they were not compared.
+    kinds
+        Kind of each job's units, None where it gets none; empty for a problem without kinds.
     """
 
     status: Status
@@ -422,6 +424,7 @@ class Solution:
     note: str = ""
     transfers: tuple[Transfer, ...] = ()
     verified: bool | None = None
+    kinds: tuple[str | None, ...] = ()
 
     @property
     def gap(self) -> float:

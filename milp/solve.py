@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from dataclasses import dataclass, field, replace
 from functools import cache
 
 from bft.milp.backends.process import SolverFailure, SolverProcess, shared_process
 from bft.milp.backends.registry import able, describe, listed
+from bft.milp.checking import TOLERANCE, Known, checked, contradiction
 from bft.milp.exact.dp import Optimum, optimum
 from bft.milp.formulations import modes, node
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, Nonsense
 from bft.milp.formulations.sharing import SharingAnswer, keep_answer, solve_sharing
 from bft.milp.formulations.transfers import shares_of, value_of
+from bft.milp.kinds import KindsProblem
 from bft.milp.problem import TIES, Problem, ProblemError, Solution, Status, Ties
+from bft.milp.solve_kinds import AskedKinds, solve_kinds
 from bft.milp.values import complaint, keep, largest_value, objective, tamed, total_value, value_tables
 
 logger = logging.getLogger(__name__)
@@ -24,14 +26,9 @@ FORMULATIONS = ("auto", "modes", "node", "items", "flow")
 # Formulations in which two jobs may share units.
 SHARING = ("items", "flow")
 
-# Two ways to compute the objective of one answer agree within this, relatively.
-TOLERANCE = 1e-6
-# And within this part of the largest value: to a solver, zero means zero within its tolerances.
-ZERO = 1e-9
-
 
 def solve(
-    problem: Problem,
+    problem: Problem | KindsProblem,
     *,
     backend: str = "auto",
     formulation: str = "auto",
@@ -48,7 +45,7 @@ def solve(
     Parameters
     ----------
     problem
-        The problem to solve.
+        The problem to solve. With several kinds of units (`KindsProblem`) the formulation is `modes`.
     backend
         One of `backend_names()`: `cbc`, `highs`, `scipy`, `gurobi`, `exact` (modes only), or another package's; or
         `auto`: exact where it applies, else cbc.
@@ -82,7 +79,7 @@ def solve(
     ------
     ProblemError
         For a backend or formulation that is unknown, not installed, or unsuitable for the problem, or an invalid
-        limit.
+        limit. For `exact` also where a problem with several kinds of units has too many combinations.
 
     Examples
     --------
@@ -102,6 +99,12 @@ def solve(
         raise ProblemError(f"the gap must lie in [0, 1), not {gap!r}")
     if threads < 1:
         raise ProblemError(f"threads must be >= 1, not {threads!r}")
+    if isinstance(problem, KindsProblem):
+        if formulation not in ("auto", "modes") or strict_reference:
+            raise ProblemError("several kinds of units: expected formulation 'modes', without strict_reference")
+        _require("exact" if backend == "auto" else backend, "modes")
+        asked_kinds = AskedKinds(problem, backend, Limits(time_limit, gap, threads), process)
+        return solve_kinds(asked_kinds, canonical=ties == "canonical", verify=verify)
     if formulation == "auto":
         formulation = "node" if strict_reference else "items" if problem.pairs else "modes"
     if strict_reference and formulation != "node":
@@ -181,19 +184,6 @@ def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
     return _of(best, asked.backend, asked.formulation) if canonical else replace(solution, verified=True)
 
 
-def contradiction(solution: Solution, best: Optimum, gap: float = 0.0) -> str:
-    """How a solver's answer contradicts that of the exact DP; empty when they agree."""
-    slack = TOLERANCE * max(abs(best.objective), abs(solution.objective))
-    backend, value, bound = solution.backend, solution.objective, solution.bound
-    if solution.status == "optimal" and value < best.objective - slack - gap * abs(best.objective):
-        return f"{backend}: reports the optimum {value!r}, but {best.objective!r} is possible"
-    if bound < best.objective - slack:
-        return f"{backend}: reports the upper bound {bound!r}, but {best.objective!r} is possible"
-    if value > best.bound + slack:
-        return f"exact: reports the upper bound {best.bound!r}, but {backend} has {value!r}"
-    return ""
-
-
 def _of(best: Optimum, backend: str, formulation: str, fallback: str = "") -> Solution:
     """The answer of the exact DP, returned under the name of a backend."""
     status: Status = "fallback" if fallback else "optimal" if best.proven else "feasible"
@@ -237,44 +227,19 @@ def _alone(asked: _Asked) -> Solution:
     process = asked.process or shared_process()
     answer = process.solve(formulated.model, asked.backend, limits).above(formulated.constant)
     tables, kept = value_tables(posed), keep(posed)
-    kept_value = total_value(tables, kept)
-    # An upper bound that does not depend on the solver: every job at its own best.
     highest = {id(table): float(table.max()) for table in tables}
-    ceiling = sum(highest[id(table)] for table in tables)
-
-    def solution(status: Status, counts: tuple[int, ...], bound: float, note: str = "") -> Solution:
-        value = total_value(tables, counts)
-        if posed is not problem:  # a job that must shrink pays in full, which shifts every answer by the same amount
-            shift = objective(problem, kept) - kept_value
-            value, bound = objective(problem, counts), bound + shift
-            if status != "infeasible":
-                bound = max(bound, value)  # rounding of the shift
-        return Solution(status, counts, value, bound, asked.backend, asked.formulation, note=note)
-
-    if answer.x is None:
-        if answer.status == "nothing":
-            return solution("feasible", kept, ceiling, "time limit, no answer: kept")
-        if answer.status == "infeasible" and asked.strict:
-            return solution("infeasible", (0,) * len(problem.jobs), -math.inf, "as published")
-        raise Nonsense(f"answered {answer.said!r}, but the allocation without any units is feasible")
-    counts = formulated.decode(answer.values(formulated.model))
-    invalid = complaint(posed, tables, counts)
-    if invalid:
-        raise Nonsense(f"invalid answer: {invalid}")
-    value = total_value(tables, counts)
-    slack = TOLERANCE * max(abs(value), abs(kept_value)) + ZERO * largest_value(tables)
-    # A value above the claimed one is no error: the solver did not fill the segments in the best order.
-    if not value >= answer.objective - slack:
-        raise Nonsense(f"claims {answer.objective!r} for an answer of value {value!r}")
-    if answer.status == "optimal":
-        if limits.gap and value < kept_value:
-            return solution("optimal", kept, max(kept_value, answer.bound), "within the gap, and keeping is better")
-        if value < kept_value - slack and not asked.strict:
-            raise Nonsense(f"reports the optimum {value!r}, but keeping has {kept_value!r}")
-        if value > answer.bound + slack:
-            return solution("feasible", counts, ceiling, f"value above the reported bound {answer.bound!r}")
-        return solution("optimal", counts, max(value, answer.bound))
-    bound = min(ceiling, answer.bound) if math.isfinite(answer.bound) else ceiling
-    if value >= kept_value:
-        return solution("feasible", counts, max(value, bound), "time limit: incumbent")
-    return solution("feasible", kept, max(kept_value, bound), "time limit: kept, better than the incumbent")
+    known = Known(
+        kept,
+        sum(highest[id(table)] for table in tables),
+        largest_value(tables),
+        lambda counts: total_value(tables, counts),
+        lambda counts: complaint(posed, tables, counts),
+    )
+    found = checked(answer, formulated, known, limits, strict=asked.strict)
+    value, bound = known.value(found.counts), found.bound
+    if posed is not problem:  # a job that must shrink pays in full, which shifts every answer by the same amount
+        shift = objective(problem, kept) - known.value(kept)
+        value, bound = objective(problem, found.counts), bound + shift
+        if found.status != "infeasible":
+            bound = max(bound, value)  # rounding of the shift
+    return Solution(found.status, found.counts, value, bound, asked.backend, asked.formulation, note=found.note)

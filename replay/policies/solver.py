@@ -9,7 +9,7 @@ from bft.models.checks import MAX_LIMIT_S, Flag, Maybe, Name, Number, check_fiel
 from bft.models.plugins import PluginGroup
 
 if TYPE_CHECKING:
-    from bft.milp import Problem, Solution
+    from bft.milp import KindsProblem, Problem, Solution
 
 # As in `bft.milp.backend_names`, whose import would be too slow for printing help.
 BACKENDS = ("auto", "cbc", "highs", "scipy", "gurobi", "exact")
@@ -68,7 +68,7 @@ class SolverOptions:
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def solve(self, problem: Problem) -> Solution:
+    def solve(self, problem: Problem | KindsProblem) -> Solution:
         """Solve an allocation problem; see `bft.milp.solve` for what may be raised."""
         from bft import milp  # imported late: the command line reads options before it needs NumPy and Numba
 

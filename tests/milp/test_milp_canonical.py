@@ -16,6 +16,7 @@ from strategies import magnitude, problems, sizes, worth, worth_of
 
 from bft.milp import Job, Pair, Problem, ProblemError, Solution, SolverProcess, parse, solve, tamed
 from bft.milp.backends.registry import describe
+from bft.milp.checking import contradiction
 from bft.milp.classes import apart, classes_of
 from bft.milp.exact.dp import Optimum, optimum, scores_of, share_units, solve_core, solve_plain
 from bft.milp.formulations.items import build as build_items
@@ -24,7 +25,6 @@ from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.milp.formulations.matching import start
 from bft.milp.formulations.modes import build
 from bft.milp.formulations.sharing import keep_answer
-from bft.milp.solve import contradiction
 
 BACKENDS = [name for name in ("cbc", "highs", "scipy", "gurobi") if describe(name).available]
 

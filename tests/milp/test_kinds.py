@@ -1,0 +1,259 @@
+"""Several kinds of units, against full enumeration, in every backend, and with one kind against the usual problem."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import allowed, curves, interpolated, problems, sizes
+
+from bft.milp import Job, KindsProblem, Problem, ProblemError, SolverProcess, answer, parse, solve
+from bft.milp.backends.registry import describe
+from bft.milp.exact.kinds import kinds_optimum
+from bft.milp.kinds import kept_choices, kinds_tables, kinds_value
+from bft.replay.cli.main import run
+
+BACKENDS = [name for name in ("cbc", "highs", "scipy", "gurobi") if describe(name).available]
+NAMES = ("a", "b", "c")
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[SolverProcess]:
+    mine = SolverProcess()
+    yield mine
+    mine.close()
+
+
+@st.composite
+def kinds_problems(draw: st.DrawFn, *, whole: bool = False) -> KindsProblem:
+    """Two or three kinds, jobs that hold anything; `whole`: small whole numbers, so that ties abound."""
+    names = NAMES[: draw(st.integers(2, 3))]
+    units = {name: draw(st.integers(0, 4)) for name in names}
+    left, jobs, current = dict(units), [], []
+    for index in range(draw(st.integers(1, 3))):
+        jmin = draw(st.integers(0, 2))
+        jmax = max(1, jmin + draw(st.integers(0, 4)))
+        of, weight = draw(sizes(jmin, jmax)), draw(st.sampled_from([0.0, 1.0, 2.0]))
+        times = st.sampled_from([0.0, 1.0, 16.0, 64.0, 2.0**40])
+        job = {}
+        for name in draw(st.lists(st.sampled_from(names), min_size=1, unique=True)):
+            if whole:
+                ns = [0.0, 1.0, 3.0, 5.0]
+                os = [0.0, *(float(draw(st.integers(-1, 4))) * 2 for _ in ns[1:])]
+            else:
+                ns, os = draw(curves(4))
+                os[0] = 0.0
+            job[name] = Job(f"j{index}", jmin, jmax, np.array(ns), np.array(os), draw(times), draw(times), weight, of)
+        kind = draw(st.sampled_from(list(job)))
+        held = draw(st.just(0) | st.integers(0, left[kind]))
+        left[kind] -= held
+        jobs.append(job)
+        current.append((kind, held))
+    return KindsProblem(units, 64.0, tuple(jobs), tuple(current), draw(st.sampled_from(["bftrainer", "stall"])))
+
+
+def worth(problem: KindsProblem, j: int, kind: str | None, n: int) -> float | None:
+    """The value by the letter of docs/model.md; None where it is not allowed."""
+    jobs, now = problem.jobs[j], problem.current[j]
+    before = jobs[now[0]] if now else None
+    held = now[1] if now else 0
+    if kind is None:
+        job = before or next(iter(jobs.values()))
+        pause = job.tcdw if held else 0.0
+    else:
+        job = jobs[kind]
+        if not allowed(job, n):
+            return None
+        stays = now is not None and now[0] == kind
+        pause = 0.0 if stays and n == held else job.tcdw if stays and n < held else job.tcup
+    curve = interpolated(job.ns.tolist(), job.os.tolist(), n)
+    if problem.cost_model == "stall":
+        return float(job.weight * max(problem.tfwd - pause, 0.0) * curve)
+    rate = 0.0
+    if before is not None and (allowed(before, held) or held > before.jmax):
+        rate = interpolated(before.ns.tolist(), before.os.tolist(), held)
+    return float(job.weight * (problem.tfwd * curve - pause * rate))
+
+
+Allocation = tuple[tuple[str | None, int], ...]
+
+
+def allocations(problem: KindsProblem) -> Iterator[tuple[Allocation, float]]:
+    """All feasible allocations with their values."""
+    kinds = list(problem.units)
+    choices = []
+    for j, job in enumerate(problem.jobs):
+        mine: list[tuple[str | None, int]] = [(None, 0)]
+        mine += [(kind, n) for kind in kinds if kind in job for n in range(1, problem.units[kind] + 1)]
+        choices.append([(c, v) for c in mine if (v := worth(problem, j, *c)) is not None])
+    for choice in itertools.product(*choices):
+        used = {kind: sum(n for (of, n), _ in choice if of == kind) for kind in kinds}
+        if all(used[kind] <= problem.units[kind] for kind in kinds):
+            yield tuple(c for c, _ in choice), math.fsum(v for _, v in choice)
+
+
+def canonical(problem: KindsProblem) -> Allocation:
+    """The best; then the fewest changed jobs; then the last job has fewest units, of the first kind, and so on."""
+    kinds = [None, *problem.units]
+
+    def rank(found: tuple[Allocation, float]) -> tuple[float, int, list[tuple[int, int]]]:
+        allocation, value = found
+        changed = sum(c != (now or (None, 0)) for c, now in zip(allocation, problem.current, strict=True))
+        return -value, changed, [(n, kinds.index(kind)) for kind, n in reversed(allocation)]
+
+    return min(allocations(problem), key=rank)[0]
+
+
+@settings(deadline=None)
+@given(kinds_problems(whole=True))
+def test_the_exact_answer_is_the_one_that_enumeration_names(problem: KindsProblem) -> None:
+    solution = solve(problem, backend="exact")
+    assert tuple(zip(solution.kinds, solution.counts, strict=True)) == canonical(problem)
+
+
+@settings(deadline=None)
+@given(kinds_problems())
+def test_tables_and_optimum_agree_with_enumeration(problem: KindsProblem) -> None:
+    best = max(value for _, value in allocations(problem))
+    found = kinds_optimum(problem)
+    assert found is not None
+    scale = 1e-9 * max(1.0, *(abs(value) for _, value in allocations(problem)))
+    assert found.objective == pytest.approx(best, rel=1e-9, abs=scale)
+    kept = kinds_value(kinds_tables(problem), kept_choices(problem))
+    assert found.objective >= kept - scale
+
+
+@settings(deadline=None, max_examples=12)
+@given(problem=kinds_problems(whole=True))
+def test_every_backend_gives_the_canonical_answer(problem: KindsProblem, process: SolverProcess) -> None:
+    exact = solve(problem, backend="exact")
+    for backend in BACKENDS:
+        found = solve(problem, backend=backend, process=process)
+        assert (found.counts, found.kinds, found.status) == (exact.counts, exact.kinds, "optimal"), backend
+        own = solve(problem, backend=backend, process=process, ties="solver", verify=True)
+        assert own.verified
+        assert own.objective == pytest.approx(exact.objective, rel=1e-6, abs=1e-6)
+
+
+@settings(deadline=None)
+@given(problems(max_jobs=3, max_units=6))
+def test_one_kind_is_worth_what_the_usual_problem_is(problem: Problem) -> None:
+    if any(job.os[0] for job in problem.jobs) or not problem.jobs:
+        return
+    jobs = tuple({"only": job} for job in problem.jobs)
+    kinds = KindsProblem(
+        {"only": problem.units}, problem.tfwd, jobs, tuple(("only", n) for n in problem.current), problem.cost_model
+    )
+    usual, found = solve(problem, backend="exact"), solve(kinds, backend="exact")
+    assert found.objective == pytest.approx(usual.objective, rel=1e-9, abs=1e-9 * max(1.0, abs(usual.bound)))
+
+
+def curve_job(name: str, **of: list[float]) -> dict[str, Job]:
+    ns = np.arange(len(next(iter(of.values()))), dtype=float)
+    return {kind: Job(name, 1, len(ns) - 1, ns, np.array(os), 10.0, 5.0) for kind, os in of.items()}
+
+
+def test_who_gains_most_from_the_fast_kind_gets_it_and_may_change_to_it() -> None:
+    # j0 runs on two slow units at 10 a second; j1 gains more by fast units than j0 does.
+    a = curve_job("a", fast=[0, 12, 24], slow=[0, 5, 10])
+    b = curve_job("b", fast=[0, 40, 80], slow=[0, 5, 10])
+    problem = KindsProblem({"fast": 2, "slow": 2}, 100.0, (a, b), (("slow", 2), None))
+    assert solve(problem).kinds == ("slow", "fast")
+    # With a third and fourth fast unit a changes too: 100 · 24 less Tcup · 10 is more than 100 · 10.
+    more = replace(problem, units={"fast": 4, "slow": 2})
+    found = solve(more)
+    assert (found.kinds, found.counts, found.objective) == (("fast", "fast"), (2, 2), 100 * 24 - 10 * 10 + 100 * 80)
+    # It does not where the change costs more than it brings.
+    dear = {kind: replace(job, tcup=200.0) for kind, job in a.items()}
+    assert solve(replace(more, jobs=(dear, b))).kinds == ("slow", "fast")
+
+
+def test_too_many_combinations_are_left_to_a_solver_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = curve_job("x", a=[0, 3, 7, 8], b=[0, 2, 4, 9])
+    others = [{kind: replace(of, name=f"j{n}") for kind, of in job.items()} for n in range(4)]
+    problem = KindsProblem({"a": 5, "b": 4}, 100.0, tuple(others), (None,) * 4)
+    best = solve(problem, backend="exact")
+    monkeypatch.setattr("bft.milp.exact.kinds.MAX_ROWS", 3)
+    found = solve(problem)
+    assert found.objective == pytest.approx(best.objective)
+    assert "too many combinations" in found.note
+    assert found.backend != "exact"
+    with pytest.raises(ProblemError, match="combinations of units of several kinds: choose auto or one of cbc"):
+        solve(problem, backend="exact")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"units": {}}, "at least one kind"),
+        ({"units": {"a": -1, "b": 2}}, "units of kind 'a' must be >= 0"),
+        ({"units": {"a": 1}}, "unknown kind 'b'"),
+        ({"units": {"a": 0, "b": 2}}, "hold 1 units of kind 'a', but only 0 are idle"),
+        ({"tfwd": 0.0}, "Tfwd"),
+        ({"current": ()}, "0 entries for 1 jobs"),
+        ({"current": (("c", 1),)}, "on which it cannot run"),
+        ({"jobs": ({},)}, "at least one kind"),
+        ({"cost_model": "free"}, "cost_model"),
+    ],
+)
+def test_what_cannot_be_posed_is_refused(change: dict[str, Any], message: str) -> None:
+    problem = KindsProblem({"a": 1, "b": 2}, 60.0, (curve_job("j", a=[0, 1], b=[0, 2]),), (("a", 1),))
+    with pytest.raises(ProblemError, match=message):
+        replace(problem, **change)
+
+
+def test_other_formulations_are_refused() -> None:
+    problem = KindsProblem({"a": 1}, 60.0, (curve_job("j", a=[0, 1]),), (None,))
+    with pytest.raises(ProblemError, match="expected formulation 'modes'"):
+        solve(problem, formulation="node")
+
+
+DOCUMENT = {
+    "units": {"a100": 2, "v100": 3},
+    "Tfwd": 100,
+    "jobs": [
+        {"name": "x", "Jmin": 1, "Jmax": 2, "Ns": [0, 2], "Os": {"a100": [0, 24], "v100": [0, 10]},
+         "Tcup": 10, "Tcdw": 5, "current": [2, 3]},
+        {"name": "y", "Jmin": 1, "Jmax": 2, "Ns": [0, 2], "Os": {"a100": [0, 20]}, "Tcup": 10, "Tcdw": 5},
+        {"name": "z", "Jmin": 1, "Jmax": 2, "Ns": [0, 2], "Os": [0, 3], "Tcup": 10, "Tcdw": 5},
+    ],
+}  # fmt: skip
+
+
+def test_documents_have_kinds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "problem.json"
+    file.write_text(json.dumps(DOCUMENT))
+    assert run(["solve", str(file)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["kinds"] == {"x": "v100", "y": "a100", "z": "v100"}
+    assert found["allocation"] == {"x": [2, 3], "y": [0, 1], "z": [4]}
+    without = {**DOCUMENT, "jobs": [job for job in DOCUMENT["jobs"] if job["name"] != "y"]}
+    document = parse(without)
+    assert answer(document, solve(document.problem))["allocation"] == {"x": [0, 1], "z": [2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"Os": {"h100": [0, 1]}}, r"jobs\[0\].Os: unknown kind 'h100'"),
+        ({"Os": {}}, r"jobs\[0\].Os: expected the curve of at least one kind"),
+        ({"Os": {"a100": [0, 1], "v100": "x"}}, r"jobs\[0\].Os.v100: expected a list of numbers"),
+        ({"current": [1, 2]}, "unit 2 is of another kind than unit 1"),
+        ({"current": [5]}, r"unit 5 lies outside 0 ... 4"),
+    ],
+)
+def test_documents_that_are_invalid_name_the_field(change: dict[str, Any], message: str) -> None:
+    jobs = [{**DOCUMENT["jobs"][0], **change}, *DOCUMENT["jobs"][1:]]
+    with pytest.raises(ProblemError, match=message):
+        parse({**DOCUMENT, "jobs": jobs})
+    with pytest.raises(ProblemError, match="cannot share"):
+        parse({**DOCUMENT, "xi": [{"a": "x", "b": "y", "xi_a": 1, "xi_b": 1}]})
