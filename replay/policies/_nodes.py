@@ -52,3 +52,10 @@ class Nodes:
             chosen.append((node, part))
             count -= part
         return chosen
+
+    def tightest(self, count: int) -> list[tuple[int, int]]:
+        """The node with the fewest free units that has `count`; else as `emptiest`: (node, units)."""
+        able = [node for node, free in enumerate(self._free) if len(free) >= count]
+        if not count or not able:
+            return self.emptiest(count)
+        return [(min(able, key=lambda node: len(self._free[node])), count)]

@@ -168,9 +168,7 @@ class Pollux:
 
     def _penalties(self, state: State, views: Sequence[JobView]) -> FloatArray:
         """Factor on a job's speed-up if it restarts: the share of its life not spent on restarts."""
-        age_s = np.array([(state.time_ns - view.job.tsub_ns) / SECOND_NS for view in views])
-        restarts = np.array([max(view.starts - 1, 0) + view.rescales for view in views])
-        return np.asarray(np.maximum(age_s - self.delay_s * restarts, 0.0) / (age_s + self.delay_s))
+        return np.array([restart_factor(view, state.time_ns, self.delay_s) for view in views])
 
     def _most(self, view: JobView) -> int:
         """Largest number of replicas to try: twice the largest profiled number."""
@@ -186,6 +184,13 @@ class Pollux:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore the population in `state`, where the next search begins."""
         remember(self, state, inner=True)
+
+
+def restart_factor(view: JobView, now_ns: int, delay_s: float) -> float:
+    """Share of a job's life not spent on restarts, one more included, if each costs `delay_s` seconds."""
+    age_s = (now_ns - view.job.tsub_ns) / SECOND_NS
+    restarts = max(view.starts - 1, 0) + view.rescales
+    return max(age_s - delay_s * restarts, 0.0) / (age_s + delay_s) if age_s + delay_s else 0.0
 
 
 def _fits(views: Sequence[JobView], most: int) -> IntArray:

@@ -28,6 +28,7 @@ BUILT_IN = {
     "tiresias-g": "tiresias:TiresiasG",
     "tiresias-pollux": "tiresias_pollux:TiresiasPollux",
     "pollux": "pollux:Pollux",
+    "sia": "sia:Sia",
     "lucid": "lucid.orchestrator:Lucid",
     "srtf-ars": "srtf_sharing:SrtfAllShared",
     "srtf-wrs": "srtf_sharing:SrtfWiselyShared",

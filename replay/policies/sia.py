@@ -1,0 +1,175 @@
+"""Sia (SOSP'23): every minute an integer programme chooses a configuration for each job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bft import milp
+from bft.models.speed.dynamics import ApplicationDynamics
+from bft.models.speed.goodput import Speed, goodput_table
+from bft.replay.engine.memory import kept, remember
+from bft.replay.engine.port import Decision, JobView, Kind, State
+from bft.replay.policies._nodes import Nodes
+from bft.replay.policies._rounds import is_round, keep_what_is_left, next_round
+from bft.replay.policies.pollux import restart_factor
+from bft.replay.policies.solver import SolverOptions
+
+
+@dataclass
+class Sia:
+    """Maximise the jobs' utilities; a job's utility follows from its goodput over that of its worst configuration.
+
+    A configuration is a number of units: powers of two within a node, then whole nodes (every number where a unit is
+    a node), of those that the job may have. A job that has only other sizes may have all of these. With G the goodput
+    of a configuration over the job's smallest goodput, times the units of its smallest configuration, the utility is
+
+        no_allocation - (r·G)^power  for power < 0        no_allocation + (r·G)^power  for power > 0
+
+    and 0 without units. r is 1 for what the job holds. For another configuration of a running job it is the share of
+    its life that it would not have spent on restarts, max(age - delay_s·restarts, 0) / (age + delay_s). A job gets at
+    most `growth` times the most units that it has ever had, its smallest configuration at first. The integer programme
+    is a `bft.milp.Problem`. Goodput is as fitted by the job's agent, else the rate of the job's curve.
+
+    Parameters
+    ----------
+    interval_s
+        Seconds between decisions; 0 decides whenever something happens.
+    delay_s
+        Assumed cost of a restart in seconds.
+    power
+        The exponent, not 0: the lower, the more equal the jobs' utilities.
+    no_allocation
+        What a job without units lacks, >= 0; with power < 0 at least 1, or jobs would rather wait.
+    growth
+        Factor to the most units that a job ever had, >= 1.
+    most_replicas
+        Upper bound for a job whose goodput is fitted.
+    solver
+        The solver of decisions.
+
+    Examples
+    --------
+    >>> from bft.models import Curve, Job
+    >>> curve = Curve([0, 8], [0, 80])
+    >>> jobs = [JobView(Job(name, 0, 1, 8, 1e6, 0, 0, curve, curve), 0, 0.0) for name in "ab"]
+    >>> Sia().decide(State(0, 6, jobs)).counts  # both start on one unit
+    (1, 1)
+    """
+
+    interval_s: float = field(default=60.0, metadata={"help": "seconds between decisions, 0: at every event"})
+    delay_s: float = field(default=30.0, metadata={"help": "assumed cost of a restart in seconds"})
+    power: float = field(default=-0.5, metadata={"help": "exponent of a job's normalised goodput"})
+    no_allocation: float = field(default=1.1, metadata={"help": "what a job without units lacks"})
+    growth: float = field(default=2.0, metadata={"help": "how many times its most units so far a job may get"})
+    most_replicas: int = field(default=64, metadata={"help": "most replicas of a job whose goodput is fitted"})
+    solver: SolverOptions = SolverOptions("auto")
+    name: str = field(default="sia", init=False)
+    kind: ClassVar[Kind] = Kind(migrates=True, tunes=True)
+    _largest: dict[str, int] = field(default_factory=dict, init=False, repr=False)  # most units that a job ever had
+
+    def __post_init__(self) -> None:
+        least = 1.0 if self.power < 0 else 0.0
+        for option, low in (
+            ("interval_s", 0), ("delay_s", 0), ("growth", 1), ("most_replicas", 1), ("no_allocation", least)
+        ):  # fmt: skip
+            if not getattr(self, option) >= low:
+                raise ValueError(f"{option}: expected at least {low}, not {getattr(self, option)}")
+        if not self.power or not np.isfinite(self.power):
+            raise ValueError(f"power: expected a number other than 0, not {self.power}")
+
+    def decide(self, state: State) -> Decision:
+        """Choose a configuration for every job at a round; between rounds they keep their units."""
+        for view in state.finished:
+            self._largest.pop(view.job.name, None)
+        for position in state.running:
+            view = state.jobs[position]
+            self._largest[view.job.name] = max(self._largest.get(view.job.name, 0), view.units)
+        wake_ns = next_round(state.time_ns, self.interval_s)
+        if not is_round(state.time_ns, self.interval_s) or not (state.idle and state.jobs):
+            return keep_what_is_left(state, wake_ns=wake_ns)
+        solution = self.solver.solve(self.problem(state))
+        if state.machine.units_per_node == 1:
+            return Decision(solution.counts, solution=solution, wake_ns=wake_ns)
+        return Decision(placement=_placed(state, solution.counts), solution=solution, wake_ns=wake_ns)
+
+    def problem(self, state: State) -> milp.Problem:
+        """The decision as an allocation problem: one second, in which a configuration is worth its utility."""
+        per = state.machine.units_per_node
+        jobs = tuple(self._posed(view, state.time_ns, per) for view in state.jobs)
+        return milp.Problem(state.idle, 1.0, jobs, tuple(state.counts.tolist()))
+
+    def _posed(self, view: JobView, now_ns: int, per: int) -> milp.Job:
+        """A job on the configurations that it may get now, at their utilities."""
+        utilities = self.utilities(view, now_ns, per)
+        if not utilities:  # it makes no progress on any
+            return milp.Job(view.job.name, 1, 1, np.array([0.0, 1.0]), np.array([0.0, -1.0]), 0.0, 0.0)
+        sizes = tuple(utilities)
+        ns, os = np.array([0, *sizes], dtype=np.float64), np.array([0.0, *utilities.values()])
+        return milp.Job(view.job.name, sizes[0], sizes[-1], ns, os, 0.0, 0.0, view.job.weight, sizes)
+
+    def utilities(self, view: JobView, now_ns: int, per: int) -> dict[int, float]:
+        """Utility of each configuration that a job may get at an instant, by its number of units, ascending.
+
+        Parameters
+        ----------
+        view
+            The job.
+        now_ns
+            UTC nanoseconds.
+        per
+            Units of a node.
+        """
+        goodput = self._goodput(view, per)
+        sizes = [n for n in _configurations(view, per) if n < len(goodput) and goodput[n] > 0]
+        if not sizes:
+            return {}
+        normal = sizes[0] * goodput / min(goodput[n] for n in sizes)
+        keeps = view.units if view.units < len(goodput) and goodput[view.units] > 0 else 0
+        most = max(sizes[0], self.growth * self._largest.get(view.job.name, 0))
+        factor = restart_factor(view, now_ns, self.delay_s) if keeps else 1.0
+        result = {}
+        for n in sorted({*sizes, keeps} - {0}):
+            scaled = normal[n] * (1.0 if n == keeps else factor)
+            if (n <= most or n == keeps) and scaled > 0:
+                utility = float(scaled**self.power)
+                result[n] = self.no_allocation + (utility if self.power > 0 else -utility)
+        return result
+
+    def _goodput(self, view: JobView, per: int) -> NDArray[np.float64]:
+        """Goodput on 0, 1, ... units on as few nodes as possible: 0 where the job may not have so many."""
+        job, most = view.job, view.job.jmax
+        speed: Speed = job.scalability
+        if isinstance(view.dynamics, ApplicationDynamics):
+            speed, most = view.dynamics.goodput, min(self.most_replicas, view.dynamics.most, job.jmax)
+        by_nodes = goodput_table(speed, 2, most)
+        table: NDArray[np.float64] = np.where(np.arange(most + 1) <= per, by_nodes[1], by_nodes[2])
+        table[~job.allowed[: most + 1]] = 0.0
+        return table
+
+    def state(self) -> dict[str, Any]:
+        """The most units that each job ever had."""
+        return kept(self, inner=True)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore `state`."""
+        remember(self, state, inner=True)
+
+
+def _configurations(view: JobView, per: int) -> list[int]:
+    """Numbers of units that a job may get: powers of two within a node, then whole nodes; else all its sizes."""
+    sizes = np.flatnonzero(view.job.allowed)[1:]
+    regular = np.where(sizes <= per, (sizes & (sizes - 1)) == 0, sizes % per == 0)
+    return [int(n) for n in (sizes[regular] if regular.any() else sizes)]
+
+
+def _placed(state: State, counts: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
+    """Units of the jobs whose number changes: the largest first, each on one node where it fits most tightly."""
+    changed = [position for position, view in enumerate(state.jobs) if counts[position] != view.units]
+    nodes = Nodes(state, set(range(len(state.jobs))) - set(changed))
+    changed.sort(key=lambda position: -counts[position])
+    return {position: nodes.take(nodes.tightest(counts[position])) for position in changed}
