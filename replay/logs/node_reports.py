@@ -12,7 +12,7 @@ from typing import Any
 
 from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.fields import split_fields
-from bft.replay.logs.hostlists import HostListError, expand
+from bft.replay.logs.hostlists import HostListError, count, expand
 from bft.replay.logs.json_objects import elements
 from bft.replay.logs.node_states import State, state_of
 from bft.replay.logs.pbs_units import host_of
@@ -35,6 +35,8 @@ _STANZA_HAS = frozenset({"resources_available.ngpus", "resources_available.ncpus
 _STANZA = re.compile(r"\s+(\S+) = (.*)")
 # A line of qstat -f: queue@host, type, reserved/used/total slots, load, architecture, and letters for what is wrong.
 _QUEUE = re.compile(r"\S+@(\S+)\s+[BIPCNTM]+\s+\d+/(\d+)/\d+\s+\S+\s+\S+(?:\s+(\w+))?\s*")
+# What only Flux's R has, among what begins as JSON.
+_EXECUTION = re.compile(r'"execution"\s*:')
 # The states of a partition, in sinfo's second column.
 _AVAILABLE = frozenset({"up", "down", "drain", "inact"})
 
@@ -121,17 +123,17 @@ class Sink(ABC):
 def read_report(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
     """Read what one command printed, each line with its number, whatever command it was.
 
-    Taken are the JSON of sinfo, scontrol and pbsnodes; `NodeName=LIST` (scontrol show node, slurm.conf); the column of
-    names below a header (sinfo, pbsnodes -aS, bhosts, qhost, CSV); the queues of qstat -f; and otherwise the first word
-    of each line that is not indented (pbsnodes -a, plain names, `sinfo -N -h -o "%N %T"`), of sinfo without its header
-    the last. Vnodes of PBS (n1[0]) are taken for their hosts.
+    Taken are the JSON of sinfo, scontrol and pbsnodes; Flux's resource set R; `NodeName=LIST` (scontrol show node,
+    slurm.conf); the column of names below a header (sinfo, pbsnodes -aS, bhosts, qhost, CSV); the queues of qstat -f;
+    and otherwise the first word of each line that is not indented (pbsnodes -a, plain names, `sinfo -N -h -o "%N %T"`),
+    of sinfo without its header the last. Vnodes of PBS (n1[0]) are taken for their hosts.
     """
     source = iter(lines)
     head = list(islice(source, _LOOKED_AT))
     plain = [line for _, line in head if line.strip() and not line.startswith("#")]
     numbered = chain(head, source)
     if plain and plain[0].lstrip().startswith("{"):
-        _json(numbered, sink)
+        (_resource_set if any(map(_EXECUTION.search, plain)) else _json)(numbered, sink)
     elif any(_PAIR.match(line) or _NODE_NAME.search(line) for line in plain):
         _blocks(numbered, sink)
     elif _header_within(plain):
@@ -349,6 +351,27 @@ def _has(entry: dict[str, Any], name: str) -> Resources:
     if gpus is None and (isinstance(tres, str) or isinstance(gres, str)):
         gpus = (of_gres(gres) if isinstance(gres, str) else None) or 0
     return Resources(gpus, cores if isinstance(cores, int) else None)
+
+
+def _resource_set(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
+    """What `flux resource R` prints (RFC 20): execution.nodelist names the hosts of all ranks, in their order."""
+    numbered = list(lines)
+    for _ in numbered:
+        sink.line()
+    number = numbered[0][0]
+    try:
+        execution = json.loads("\n".join(line for _, line in numbered))["execution"]
+        lists = [str(part) for part in execution["nodelist"]]
+        ranks = sum(count(f"r[{part['rank']}]") for part in execution["R_lite"])
+        hosts = sum(map(count, lists))
+    except HostListError as error:
+        sink.bad("is no R of Flux: a list of nodes or ranks cannot be read", number, str(error))
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        sink.bad("is no R of Flux: expected execution with R_lite and nodelist", number, repr(error)[:200])
+    else:
+        if hosts != ranks:
+            sink.note("R of Flux has another number of hosts than of ranks", number, f"{hosts} and {ranks}")
+        sink.take(",".join(lists), number)
 
 
 def _entry(entry: dict[str, Any], name: str) -> tuple[list[str], str]:

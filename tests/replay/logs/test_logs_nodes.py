@@ -65,6 +65,17 @@ PBS_JSON = {
         "n2": {"state": "free", "jobs": ["1"]},
     },
 }
+# RFC 20; the two brokers of n2 have a rank each.
+FLUX_R = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0", "children": {"core": "0-3"}}, {"rank": "1-2", "children": {"core": "0-1"}}],
+        "nodelist": ["n1", "n2,n2"],
+        "starttime": 0.0,
+        "expiration": 0.0,
+        "properties": {"batch": "0-2"},
+    },
+}
 
 
 def machine(text: str) -> tuple[list[str], Diagnosis]:
@@ -100,6 +111,8 @@ def machine(text: str) -> tuple[list[str], Diagnosis]:
         pytest.param(json.dumps(SINFO_JSON), id="sinfo --json"),
         pytest.param(json.dumps(SINFO_JSON, indent=1), id="sinfo --json, lines"),
         pytest.param(json.dumps(SCONTROL_JSON), id="scontrol --json"),
+        pytest.param(json.dumps(FLUX_R), id="flux resource R"),
+        pytest.param(json.dumps(FLUX_R, indent=2), id="flux resource R, lines"),
         pytest.param("node,cores\nn1,4\nn2,4\n", id="CSV"),
         pytest.param('"cores";"Node"\n"4";"n[1,2]"\n', id="CSV, quoted"),
         pytest.param("host\tstate\nn1\tup\nn2\tup\n\n", id="TSV"),
@@ -120,6 +133,20 @@ def test_lists_of_nodes(text: str) -> None:
     found, diagnosis = machine(text)
     assert found == ["n1", "n2"]
     assert not diagnosis.skipped
+
+
+def test_a_resource_set_of_flux_that_contradicts_itself() -> None:
+    found, diagnosis = machine(json.dumps(FLUX_R).replace("n2,n2", "n2"))
+    assert found == ["n1", "n2"]
+    (note,) = diagnosis.notes
+    assert note == "R of Flux has another number of hosts than of ranks"
+    for before, after, reason in (
+        ('"nodelist"', '"hosts"', "expected execution with R_lite and nodelist"),
+        ("n2,n2", "n[2-", "a list of nodes or ranks cannot be read"),
+        ("1-2", "2-1", "a list of nodes or ranks cannot be read"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            machine(json.dumps(FLUX_R).replace(before, after))
 
 
 @pytest.mark.parametrize(
