@@ -53,6 +53,7 @@ def ingest(files: str | Path | Sequence[str | Path], form: str = "auto", **optio
     from bft.models import InputError
     from bft.models.checks import did_you_mean
     from bft.replay.logs.from_files import ingested
+    from bft.replay.trace.walltimes import write_walltimes
 
     known = set(ingested.__kwdefaults__ or ()) - {"progress"}
     unknown = next((name for name in options if name not in known), None)
@@ -61,7 +62,10 @@ def ingest(files: str | Path | Sequence[str | Path], form: str = "auto", **optio
     for name in ("nodes", "events", "reservations"):
         if name in options:
             options[name] = _several(options[name])
-    trace, diagnosis, _ = ingested(form, _several(files), **options)
+    walltimes = options.pop("walltimes", None)
+    trace, diagnosis, _, planned = ingested(form, _several(files), walltimes=walltimes is not None, **options)
+    if walltimes is not None and planned is not None:
+        write_walltimes(planned, walltimes)
     return replace(trace, notes=(*trace.notes, *diagnosis.warnings()))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -28,6 +29,10 @@ class _Job:
     nodes: tuple[int, ...]
     runs: bool
     """It still runs at the end of the log."""
+    submit_s: int
+    """When it was submitted."""
+    limit_s: int | None
+    """Its time limit, in logs that state one."""
 
 
 def generate_log(
@@ -38,6 +43,7 @@ def generate_log(
     seed: int = 0,
     start: str = "2024-03-04",
     load: float = 0.85,
+    walltimes: bool = False,
 ) -> str:
     """Generate the log of a machine that starts its jobs first come, first served, as a scheduler would write it.
 
@@ -60,11 +66,14 @@ def generate_log(
         First day, UTC.
     load
         Submitted node-hours over those of the machine.
+    walltimes
+        `slurm` and `pbs`: state when jobs were submitted, and time limits: 1 to 4 times the run time, as likely each,
+        rounded up to half an hour.
 
     Raises
     ------
     InputError
-        When no writer has this name.
+        When no writer has this name, or it writes no time limits.
 
     Examples
     --------
@@ -76,11 +85,14 @@ def generate_log(
     if scheduler not in WRITERS:
         wanted = ", ".join(WRITERS)
         raise InputError(f"no log of {scheduler!r}{did_you_mean(scheduler, WRITERS)}; one of {wanted} is expected")
-    return "\n".join(WRITERS[scheduler](_jobs(nodes, days, seed, start, load), nodes)) + "\n"
+    if walltimes and scheduler not in WITH_LIMITS:
+        raise InputError(f"a log of {scheduler} is made without time limits; {' and '.join(WITH_LIMITS)} have them")
+    jobs = _jobs(nodes, days, seed, start, load, walltimes=walltimes)
+    return "\n".join(WRITERS[scheduler](jobs, nodes)) + "\n"
 
 
-def _jobs(nodes: int, days: float, seed: int, start: str, load: float) -> list[_Job]:
-    rng = np.random.default_rng(seed)
+def _jobs(nodes: int, days: float, seed: int, start: str, load: float, *, walltimes: bool) -> list[_Job]:
+    rng, limits = np.random.default_rng(seed), np.random.default_rng((seed, 1))
     end_s, largest = round(days * 86_400), max(1, nodes // 2)
     mean_size = float(np.mean(np.round(largest ** np.linspace(0, 1, 1001))))
     gap_s = MEAN_S * mean_size / (nodes * load)
@@ -98,16 +110,20 @@ def _jobs(nodes: int, days: float, seed: int, start: str, load: float) -> list[_
         first, last = int(begin), min(int(begin) + length, end_s)
         free[taken] = last
         runs = last == int(begin) + length
-        jobs.append(_Job(1000 + len(jobs), origin_s + first, origin_s + last, tuple(taken.tolist()), not runs))
+        limit_s = 1800 * math.ceil(length * limits.uniform(1, 4) / 1800) if walltimes else None
+        ran = origin_s + first, origin_s + last
+        jobs.append(_Job(1000 + len(jobs), *ran, tuple(taken.tolist()), not runs, origin_s + int(submit), limit_s))
 
 
-def _slurm(jobs: Iterable[_Job], nodes: int) -> list[str]:
-    lines = ["JobID|JobName|NodeList|AllocNodes|Start|End|State"]
+def _slurm(jobs: Sequence[_Job], nodes: int) -> list[str]:
+    limits = any(job.limit_s is not None for job in jobs)
+    lines = ["JobID|JobName|NodeList|AllocNodes|Start|End|State" + "|Submit|Timelimit" * limits]
     for job in jobs:
         hosts = _host_list(job.nodes, nodes)
         end, state = ("Unknown", "RUNNING") if job.runs else (f"{_utc(job.end_s):%Y-%m-%dT%H:%M:%S}", "COMPLETED")
         start = f"{_utc(job.start_s):%Y-%m-%dT%H:%M:%S}"
-        lines.append(f"{job.number}|{_name(job)}|{hosts}|{len(job.nodes)}|{start}|{end}|{state}")
+        more = "" if job.limit_s is None else f"|{_utc(job.submit_s):%Y-%m-%dT%H:%M:%S}|{_limit(job.limit_s)}"
+        lines.append(f"{job.number}|{_name(job)}|{hosts}|{len(job.nodes)}|{start}|{end}|{state}{more}")
     return lines
 
 
@@ -121,6 +137,8 @@ def _pbs(jobs: Iterable[_Job], nodes: int) -> list[str]:
             f"user=u{job.number % 5} queue=workq jobname={_name(job)} "
             f"exec_host={'+'.join(f'{host}/0*{CORES}' for host in hosts)} exec_vnode={chunks} start={job.start_s}"
         )
+        if job.limit_s is not None:
+            what += f" qtime={job.submit_s} etime={job.submit_s} Resource_List.walltime={_limit(job.limit_s)}"
         records.append((job.start_s, f"S;{job.number}.pbs;{what}"))
         if not job.runs:
             records.append((job.end_s, f"E;{job.number}.pbs;{what} end={job.end_s} Exit_status=0"))
@@ -169,7 +187,7 @@ def _flux(jobs: Iterable[_Job], nodes: int) -> list[str]:
     return lines
 
 
-WRITERS: dict[str, Callable[[Iterable[_Job], int], list[str]]] = {
+WRITERS: dict[str, Callable[[Sequence[_Job], int], list[str]]] = {
     "slurm": _slurm,
     "pbs": _pbs,
     "lsf": _lsf,
@@ -180,6 +198,10 @@ WRITERS: dict[str, Callable[[Iterable[_Job], int], list[str]]] = {
 """What writes the log of each scheduler, by the name that `ingest` has for its format."""
 
 
+WITH_LIMITS = ("slurm", "pbs")
+"""Those that can state time limits."""
+
+
 def _ended(jobs: Iterable[_Job]) -> list[_Job]:
     """Jobs that have ended, in the order in which they did."""
     return sorted((job for job in jobs if not job.runs), key=lambda job: (job.end_s, job.number))
@@ -187,6 +209,11 @@ def _ended(jobs: Iterable[_Job]) -> list[_Job]:
 
 def _name(job: _Job) -> str:
     return f"run{job.number % 1000 % 7}"
+
+
+def _limit(seconds: int) -> str:
+    """A time limit below 100 hours, as Slurm and PBS write it."""
+    return f"{seconds // 3600:02}:{seconds % 3600 // 60:02}:{seconds % 60:02}"
 
 
 def _utc(second: int) -> datetime:

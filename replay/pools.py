@@ -14,6 +14,7 @@ from bft.models import InputError, Job, JobTable, read_table
 from bft.models.cells import Rows
 from bft.replay.engine.ledger import Outcome
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle
+from bft.replay.trace.outlook import Outlook
 
 _SIZE = re.compile(r"(\d+)x(\d+)", re.ASCII)
 # Units of all pools together: several times those of any machine, and some 400 MB.
@@ -36,6 +37,8 @@ class Pool:
         Of its jobs in the table of all.
     fixed
         Whether it is a part of a fixed cluster: always idle, and observed for as long as the replay takes.
+    outlook
+        Until when its nodes may be expected to stay idle, for policies that look at it; None: nothing is known.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Pool:
     jobs: JobTable
     positions: tuple[int, ...]
     fixed: bool = False
+    outlook: Outlook | None = None
 
     def of(self, table: JobTable) -> Pool:
         """The same pool with the jobs of another table at the same positions."""

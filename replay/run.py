@@ -142,6 +142,12 @@ def _execute(
         notes.note(note)
     if Kind.of(policy).clairvoyant and not kind_of(options.policy).clairvoyant:
         notes.note(f"--objective {options.objective} sees each job's true remaining work, which no scheduler knows")
+    if options.walltimes is not None and not Kind.of(policy).expects:
+        notes.note(f"--walltimes has no effect with --policy {options.policy}, which does not look at them")
+    if options.walltimes is None and Kind.of(policy).expects:
+        notes.note(
+            f"--policy {options.policy} looks at how long nodes may stay idle: without --walltimes nothing is known"
+        )
     inputs = load(options, notes, given, files)
     loaded = time.perf_counter()
     configuration = _summary(options, inputs, {}, notes)
@@ -212,6 +218,7 @@ class _Player:
             self._inputs.interference,
             without,
             self._options.make_workload(),
+            pool.outlook,
         )
         if isinstance(watcher, Follower):
             watcher.follow(Figures(replay.ledger))

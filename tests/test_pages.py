@@ -33,6 +33,7 @@ PATHS = [
     "tutorial",
     "own-jobs",
     "scenarios",
+    "walltimes",
     *(f"how-to/{path.stem}" for path in sorted((DOCS / "how-to").glob("[!i]*.md"))),
 ]
 
@@ -109,6 +110,7 @@ PREPARED: dict[str, Callable[[Path], dict[str, Any]]] = {
     "docs/models-scalability.md": an_application,
     "docs/policies.md": a_policy,
     "docs/studies.md": small_world,
+    "docs/walltimes.md": lambda folder: {},
 }
 PYTHON = [page.relative_to(ROOT).as_posix() for page in PAGES if any(kind == "python" for kind, _ in fences(page))]
 SLOW = {"docs/studies.md"}

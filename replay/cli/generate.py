@@ -100,8 +100,9 @@ def _measured(path: str, model: str | None) -> tuple[str, dict[int, float]]:
 @click.option("--nodes", type=click.IntRange(min=2), default=64, show_default=True, help="Size of the machine.")
 @click.option("--days", type=Finite(min=0, min_open=True, max=366), default=3.0, show_default=True, help="Length.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same jobs.")
+@click.option("--walltimes", is_flag=True, help="slurm, pbs: with the time of submission and a time limit of each job.")
 @click.option("-o", "--output", metavar="FILE", required=True, help="Target, a text file.")
-def scheduler_log(scheduler: str, nodes: int, days: float, seed: int, output: str) -> None:
+def scheduler_log(scheduler: str, nodes: int, days: float, seed: int, walltimes: bool, output: str) -> None:
     """Make a log as SCHEDULER writes it, of a machine that is made up: to try `bft-replay ingest` on.
 
     slurm is what `sacct -P` prints, pbs and sge are accounting files, lsf is lsb.acct, cobalt is ALCF's job table,
@@ -110,7 +111,7 @@ def scheduler_log(scheduler: str, nodes: int, days: float, seed: int, output: st
     from bft.datasets import generate_log
 
     _refuse_existing(output)
-    text = generate_log(scheduler, nodes=nodes, days=days, seed=seed)
+    text = generate_log(scheduler, nodes=nodes, days=days, seed=seed, walltimes=walltimes)
     with drafted(output) as draft:
         draft.write_text(text, encoding="utf-8")
     click.echo(f"{output}: log of {nodes} nodes for {days:g} days, {len(text.splitlines()):,} lines, synthetic")

@@ -107,6 +107,8 @@ def _about(name: str) -> str:
               help="Refuse logs with more intervals of single nodes; ten million take some 2 GB.")  # fmt: skip
 @click.option("--mtime", is_flag=True, help="snapshots: where nothing else states a snapshot's time, take "
               "that of the file's last change.")  # fmt: skip
+@click.option("--walltimes", metavar="FILE", help="Write what the scheduler knew of its jobs beside the trace, as "
+              ".parquet: time limits, the queue, reservations (slurm, slurm-json, pbs, swf).")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Refuse the first row that would be skipped.")
 @click.option("--allow-few", is_flag=True, help="Accept files of which fewer than 5 % of the rows can be used, logs "
               "without any job, and windows that lie mostly outside the logs.")  # fmt: skip
@@ -120,7 +122,15 @@ def _about(name: str) -> str:
               "oar, htcondor, kubernetes, prometheus, ldms, intervals, snapshots, ...")  # fmt: skip
 @click.option("--formats", is_flag=True, callback=_print_formats, expose_value=False, is_eager=True,
               help="Print all FORMATs that can be read here and exit.")  # fmt: skip
-def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, force: bool, **given: Any) -> None:
+def ingest(
+    log_format: str,
+    files: tuple[str, ...],
+    output: str,
+    walltimes: str | None,
+    as_json: bool,
+    force: bool,
+    **given: Any,
+) -> None:
     """Make a node trace of a scheduler's logs, and report what they hold.
 
     FORMAT is one of slurm, slurm-json, pbs, lsf, lsf-events, sge, cobalt, swf, flux, oar, htcondor, kubernetes,
@@ -130,22 +140,40 @@ def ingest(log_format: str, files: tuple[str, ...], output: str, as_json: bool, 
     """
     from bft.replay.logs.from_files import ingested
     from bft.replay.trace.trace_files import write_trace
+    from bft.replay.trace.walltimes import write_walltimes
 
     target = Path(output)
     refuse_existing(target, force=force)
     if not target.name.lower().endswith((".parquet", ".csv", ".csv.gz")):
         raise InputError("a node trace is written as .parquet, .csv or .csv.gz", file=target)
+    if walltimes is not None:
+        refuse_existing(walltimes, force=force)
+        if not walltimes.lower().endswith(".parquet"):
+            raise InputError("walltimes are written as .parquet", file=walltimes)
+        if Path(walltimes).absolute() == target.absolute():
+            raise InputError("--walltimes and --output name the same file", file=walltimes)
     given["fields"] = tuple(name.strip() for name in given["fields"].split(",") if name.strip())
-    made, diagnosis, coverage = ingested(log_format, files, progress=_progress, **given)
+    made, diagnosis, coverage, planned = ingested(
+        log_format, files, walltimes=walltimes is not None, progress=_progress, **given
+    )
     for warning in diagnosis.warnings():
         say_warning(warning)
     with drafted(target) as draft:
         write_trace(made, draft)
+    if walltimes is not None and planned is not None:
+        with drafted(walltimes) as draft:
+            write_walltimes(planned, draft)
     if as_json:
-        click.echo(json.dumps({"output": output, **diagnosis.as_dict(), "coverage": coverage.as_dict()}, indent=2))
+        more = {} if planned is None else {"walltimes": {"output": walltimes, **planned.counts()}}
+        account = {"output": output, **diagnosis.as_dict(), "coverage": coverage.as_dict(), **more}
+        click.echo(json.dumps(account, indent=2))
         return
     for line in _summary(made, diagnosis, coverage):
         click.echo(line)
+    if planned is not None:
+        counts = planned.counts()
+        limits = f"{counts['with_limit']:,} of the {counts['begun']:,} that began with a time limit"
+        click.echo(f"{walltimes}: {counts['jobs']:,} jobs, {limits}; {counts['reservations']:,} reservations")
     units = f" of {made.units:,} units" if made.by_unit else ""
     click.echo(
         f"{output}: {len(made.nodes)} nodes{units}, {len(made)} events; bft-replay trace info {output} shows more"

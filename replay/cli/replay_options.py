@@ -38,6 +38,13 @@ _trace = section(
     _of("node_count", "-nN", "--node-count", help="How many nodes (columns) to use. [all]"),
     _of("skip_rows", "--skip-rows", help="First rows of the trace to leave out. [0; compat: 1000]"),
     _of("sort", "--sort", help="Accept a trace whose rows are not in order of time."),
+    _of(
+        "walltimes",
+        "--walltimes",
+        metavar="FILE",
+        help="What the batch scheduler knew of its jobs, as `ingest --walltimes` writes it, for policies that look at "
+        "how long nodes are expected to stay idle (docs/walltimes.md).",
+    ),
 )
 _jobs = section(
     "Jobs",

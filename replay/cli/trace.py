@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from bft.replay.trace.node_trace import NodeTrace
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
+# The bins of `calibration`.
+_EXPECTED = ("<= 1 min", "<= 10 min", "<= 1 h", "<= 6 h", "<= 1 day", "> 1 day")
 
 
 @click.group(cls=Group)
@@ -54,12 +56,22 @@ def _reading(command: click.Command) -> click.Command:
 
 
 @trace.command(cls=NamesWholeOption, short_help="Size, idle nodes and fragments, also as charts.")
+@click.option("--walltimes", metavar="FILE", help="What the batch scheduler knew, as `ingest --walltimes` writes it: "
+              "report how long nodes were expected to stay idle beside how long they did.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @click.option("--html", metavar="FILE", help="Write a page with charts (needs the extra `report`).")
 @click.option("--png", metavar="DIR", help="Write the charts as PNG files into DIR (needs the extra `report`).")
 @click.option("--title", metavar="TEXT", help="Of whose nodes the page is. [the machine's name in the trace]")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
-def info(as_json: bool, html: str | None, png: str | None, title: str | None, force: bool, **given: Any) -> None:
+def info(
+    walltimes: str | None,
+    as_json: bool,
+    html: str | None,
+    png: str | None,
+    title: str | None,
+    force: bool,
+    **given: Any,
+) -> None:
     """Report size, idle nodes, idle fragments by count and node-time, and the effect of a start-up time.
 
     With --html or --png as charts: when nodes are idle, by hour and weekday, for how long, and which.
@@ -70,6 +82,8 @@ def info(as_json: bool, html: str | None, png: str | None, title: str | None, fo
         refuse_existing(html, force=force)
     read = _read(given)
     statistics = trace_statistics(read)
+    if walltimes is not None:
+        statistics["walltimes"] = _calibration(read, walltimes, given)
     if html is not None or png is not None:
         _charted(read, statistics, html, png, title, force=force)
         return
@@ -78,6 +92,15 @@ def info(as_json: bool, html: str | None, png: str | None, title: str | None, fo
         return
     for label, value in _lines(statistics):
         click.echo(f"{label:<28}{value}")
+
+
+def _calibration(read: NodeTrace, walltimes: str, given: dict[str, Any]) -> dict[str, Any]:
+    from bft.replay.trace.outlook import Outlook, calibration
+    from bft.replay.trace.walltimes import read_walltimes
+
+    whole = _read({**given, "first_node": 0, "node_count": None})
+    outlook = Outlook(read_walltimes(walltimes), whole, read.nodes)
+    return {"source": walltimes, "strangers": outlook.strangers, **calibration(read, outlook)}
 
 
 def _charted(
@@ -177,7 +200,32 @@ def _lines(statistics: dict[str, Any]) -> list[tuple[str, str]]:
             sizes = statistics[f"{what}s_per_{kind}_event"]
             if sizes:
                 lines.append((f"{what}s a {kind} event", ", ".join(f"{q} {size:,.0f}" for q, size in sizes.items())))
+    lines += _expected_lines(statistics["walltimes"]) if "walltimes" in statistics else []
     return lines + [("note", note) for note in statistics["notes"]]
+
+
+def _expected_lines(known: dict[str, Any]) -> list[tuple[str, str]]:
+    """How good expectations are."""
+    of, none, ratio = known["expected"], known["none"], known["ratio"]
+    lines = [
+        (
+            "expected by walltimes",
+            f"{_percent(of['by_count'])} of {known['fragments']:,} fragments, {_percent(of['by_node_time'])} of their "
+            f"node-time; {known['cut']:,} more are cut by the window",
+        )
+    ]
+    if ratio:
+        lines.append(("real over expected", ", ".join(f"{q} {value:.2f}" for q, value in ratio.items())))
+    for label, each in zip(_EXPECTED, known["bins"], strict=True):
+        if each["count"]:
+            expected, real = each["expected_s"]["p50"], each["real_s"]["p50"]
+            medians = f"median {expected:,.0f} s expected, {real:,.0f} s real"
+            lines.append((f"expected {label}", f"{each['count']:,}: {medians}; {each['before']:.0%} ended before"))
+    if none["count"]:
+        lines.append(("nothing expected", f"{none['count']:,}: median {none['real_s']['p50']:,.0f} s real"))
+    if known["strangers"]:
+        lines.append(("note", f"{known['strangers']:,} nodes of the walltimes are not in the trace"))
+    return lines
 
 
 def _moment(instant_ns: int) -> str:

@@ -33,6 +33,7 @@ from bft.replay.engine.running import NEVER, Running, finished_view
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.engine.steering import Steering
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+from bft.replay.trace.outlook import Outlook
 
 # Status of a step without idle units, where no policy was asked.
 NOTHING_IDLE = "nothing idle"
@@ -71,6 +72,8 @@ class Replay:
         Positions of jobs that are never admitted; they count as never started.
     workload
         Who submits and cancels further jobs on the way; None: nobody.
+    outlook
+        Until when nodes of the trace may be expected to stay idle; None: nothing is known of that.
 
     Attributes
     ----------
@@ -98,6 +101,7 @@ class Replay:
         interference: Interference | None = None,
         without: Collection[int] = (),
         workload: Workload | None = None,
+        outlook: Outlook | None = None,
     ) -> None:
         self.trace, self.jobs, self.policy, self.rules = trace, jobs, policy, rules
         self.interference = interference
@@ -107,7 +111,7 @@ class Replay:
         self._traits = Traits.of(policy)
         self._held = Holdings(len(trace.nodes) * trace.units_per_node, trace.units_per_node)
         self._whole_nodes = trace.units_per_node > 1 and not trace.by_unit
-        self._machine = Machine(self._held)
+        self._machine = Machine(self._held, outlook if self._traits.expects else None)
         # All jobs to be admitted, in order.
         self._queue = [index for index in jobs.by_submit() if index not in without]
         self._in_play = InPlay()

@@ -29,12 +29,13 @@ class Traits:
     migrates: bool
     clairvoyant: bool
     tunes: bool
+    expects: bool
 
     @classmethod
     def of(cls, policy: Policy) -> Traits:
         """From the policy's `Kind`."""
         kind = Kind.of(policy)
-        return cls(policy.name, kind.rigid, kind.migrates, kind.clairvoyant, kind.tunes)
+        return cls(policy.name, kind.rigid, kind.migrates, kind.clairvoyant, kind.tunes, kind.expects)
 
     def refusal(self, what: str) -> PolicyError:
         """The error with which the policy is stopped."""

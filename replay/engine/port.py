@@ -16,6 +16,7 @@ from bft.milp import Solution, Transfer
 from bft.models import Dynamics, Job
 from bft.replay.engine.holdings import Holdings
 from bft.replay.engine.places import Places
+from bft.replay.trace.outlook import Outlook
 
 IntArray = NDArray[np.int64]
 # Number of positions that `Zeros` examines at a time.
@@ -208,8 +209,9 @@ class Zeros(Sequence[int]):
 class Machine:
     """The machine as a policy sees it: which units are idle, and which are free."""
 
-    def __init__(self, holdings: Holdings) -> None:
+    def __init__(self, holdings: Holdings, outlook: Outlook | None = None) -> None:
         self._holdings = holdings
+        self._outlook = outlook
 
     @property
     def units_per_node(self) -> int:
@@ -232,6 +234,10 @@ class Machine:
     def places(self) -> Places:
         """A copy of the free units, to be handed out tentatively before an answer names them."""
         return self._holdings.places()
+
+    def expected_idle_until(self, time_ns: int) -> list[int | None]:
+        """See `State.expected_idle_until`; of now or an earlier instant, as later ones are not known."""
+        return [None] * self.nodes if self._outlook is None else self._outlook.expected(time_ns)
 
 
 _NO_MACHINE = Machine(Holdings(0))
@@ -314,6 +320,15 @@ class State:
     def free(self) -> int:
         """Idle units without a holder."""
         return self.idle - self._looked_up.used
+
+    def expected_idle_until(self) -> list[int | None]:
+        """Until when each node may be expected to stay idle, UTC nanoseconds; unit u lies on node u // units_per_node.
+
+        That is by time limits of running jobs, the queue and reservations as they are now (`Outlook`), so that nodes
+        may leave earlier or later. None: the node is not idle, nothing is known, or no `--walltimes` were given. Only
+        policies of `Kind(expects=True)` are given any.
+        """
+        return self.machine.expected_idle_until(self.time_ns)
 
     @property
     def _looked_up(self) -> Jobs:
@@ -439,6 +454,8 @@ class Kind:
         It may let two jobs share units, and so needs to know xi.
     tunes
         Jobs may choose their batch size themselves, if their profile allows it.
+    expects
+        It looks at how long nodes are expected to stay idle (`State.expected_idle_until`).
 
     Raises
     ------
@@ -459,6 +476,7 @@ class Kind:
     clairvoyant: bool = False
     shares: bool = False
     tunes: bool = False
+    expects: bool = False
 
     def __post_init__(self) -> None:
         for name in self.names():

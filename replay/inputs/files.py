@@ -16,7 +16,17 @@ from bft.replay.trace.node_trace import NodeTrace
 
 T = TypeVar("T")
 # Options that name a file, or a folder, on which a result depends.
-INPUTS = ("node_trace", "job_bounds", "job_curves", "jobs", "applications", "cluster", "xi", "memory_table")
+INPUTS = (
+    "node_trace",
+    "job_bounds",
+    "job_curves",
+    "jobs",
+    "applications",
+    "cluster",
+    "walltimes",
+    "xi",
+    "memory_table",
+)
 # What is kept of what has been read: a few, so that a sweep over many traces does not hold all of them.
 KEPT = 8
 

@@ -23,7 +23,9 @@ from bft.replay.options.effects import kind_of
 from bft.replay.options.options import JOB_FORMATS, Options
 from bft.replay.pools import Pool, cluster_pools, cluster_size
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+from bft.replay.trace.outlook import Outlook
 from bft.replay.trace.trace_files import read_trace, select_nodes, trace_from_frame
+from bft.replay.trace.walltimes import read_walltimes
 
 # The published data set starts in row 1,000 of its matrix: what its replayer drops before anything else.
 PUBLISHED_SKIP_ROWS = 1000
@@ -95,8 +97,30 @@ def load(options: Options, notes: NoteTaker, given: Given = Given(), files: File
     jobs = shaped(jobs, options, notes)
     generated = load_of(jobs, trace) if options.job_bounds is None and options.jobs is None else None
     jobs = _fit(trace, jobs, notes, align=options.align_jobs)
-    pool = Pool("", trace, jobs, tuple(range(len(jobs))))
+    outlook = None
+    if options.walltimes is not None and options.compat is None:
+        outlook = _outlook(options, options.walltimes, trace, skip, notes, given, files)
+    pool = Pool("", trace, jobs, tuple(range(len(jobs))), outlook=outlook)
     return replace(_inputs(options, jobs, [pool], notes, given, files), generated_load=generated)
+
+
+def _outlook(
+    options: Options, walltimes: str, trace: NodeTrace, skip: int, notes: NoteTaker, given: Given, files: Files
+) -> Outlook:
+    """What is expected of the trace's nodes, by what is known of all nodes of the machine."""
+    whole = trace
+    if options.first_node or options.node_count is not None:
+        whole = given.node_trace(skip, sort=options.sort) or files.once(
+            read_trace, options.node_trace, skip_rows=skip, sort=options.sort
+        )
+    known = files.once(read_walltimes, walltimes)
+    outlook = Outlook(known, whole, trace.nodes)
+    if outlook.strangers:
+        notes.note(
+            f"{outlook.strangers:,} of the {len(known.names):,} nodes in {walltimes} are not in the trace: it is taken "
+            "for one of the whole machine"
+        )
+    return outlook
 
 
 def _bundled() -> tuple[NodeTrace, JobTable]:

@@ -13,6 +13,7 @@ import numpy as np
 from bft.models import InputError
 from bft.replay.logs.begun import Kept
 from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.plans import Plans
 from bft.replay.logs.runs import Runs
 from bft.replay.logs.sampling import Snapshots
 from bft.replay.logs.unit_log import UnitLog
@@ -162,6 +163,8 @@ class Collector:
         States of nodes at single instants, until `settle` makes intervals of them.
     units
         Jobs that held some units of a node, where these turn idle one by one; None: nodes turn idle as a whole.
+    plans
+        What the scheduler knew of jobs and reservations, where readers are asked for it (`Settings.walltimes`).
     reported
         Whether a log of jobs (no list of nodes, nothing read `beside`) reported anything of any time.
     """
@@ -195,6 +198,7 @@ class Collector:
         self.kept = Kept()
         self.snapshots = Snapshots()
         self.units: UnitLog | None = None
+        self.plans = Plans()
 
     @contextmanager
     def beside(self, events: bool = True) -> Iterator[None]:

@@ -37,6 +37,8 @@ class LogFormat:
         May also be given as --events: rows may state when nodes were unavailable.
     units
         Rows state the GPUs and cores of a job: the reader gives `Collector.job` what it held (`ingest --unit`).
+    walltimes
+        States time limits and since when jobs waited, which `read` hands over where `Settings.walltimes` asks for them.
     """
 
     about: str
@@ -45,6 +47,7 @@ class LogFormat:
     clusters: bool = False
     events: bool = False
     units: bool = False
+    walltimes: bool = False
 
     def __post_init__(self) -> None:
         if not callable(self.read):
@@ -75,6 +78,7 @@ BUILT_IN: dict[str, LogFormat] = {
         r"(?!\s*\{)(?=.*\bJobID(Raw)?\b)(?=.*\bStart\b)(?=.*\bEnd\b)",
         clusters=True,
         units=True,
+        walltimes=True,
     ),
     "slurm-json": LogFormat(
         "Slurm: sacct --json, squeue --json, scontrol show job --json",
@@ -82,6 +86,7 @@ BUILT_IN: dict[str, LogFormat] = {
         _SLURM_JSON,
         clusters=True,
         units=True,
+        walltimes=True,
     ),
     "slurm-events": LogFormat(
         "Slurm: sacctmgr -p show event (down and drained nodes)",
@@ -103,6 +108,7 @@ BUILT_IN: dict[str, LogFormat] = {
         _module("pbs"),
         r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;\w;",
         units=True,
+        walltimes=True,
     ),
     "lsf": LogFormat("LSF: lsb.acct", _module("lsf"), r'"JOB_FINISH" '),
     "lsf-events": LogFormat("LSF: lsb.events", _module("lsf_events"), r'"[A-Z_]+[A-Z]" "'),
@@ -114,7 +120,9 @@ BUILT_IN: dict[str, LogFormat] = {
         clusters=True,
         events=True,
     ),
-    "swf": LogFormat("Standard Workload Format: node counts, no names", _module("swf"), r"\s*(-?[\d.]+\s+){10}"),
+    "swf": LogFormat(
+        "Standard Workload Format: node counts, no names", _module("swf"), r"\s*(-?[\d.]+\s+){10}", walltimes=True
+    ),
     "flux": LogFormat(
         "Flux: flux jobs (table or --json), eventlogs of jobs with their R",
         _module("flux"),

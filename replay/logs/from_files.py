@@ -24,6 +24,7 @@ from bft.replay.logs.to_trace import Coverage, node_trace
 from bft.replay.logs.unit_log import UnitLog
 from bft.replay.logs.units import Unit
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+from bft.replay.trace.walltimes import Walltimes
 
 AUTO = "auto"
 # Lines looked at to find a log's format.
@@ -32,11 +33,15 @@ Progress = Callable[[str], AbstractContextManager[Callable[[int], None] | None]]
 
 
 class Ingested(NamedTuple):
-    """A node trace made of logs, what became of every row, and how the time of the nodes divides."""
+    """A node trace made of logs, what became of every row, and how the time of the nodes divides.
+
+    `walltimes`: what the scheduler knew of its jobs, where that was asked for.
+    """
 
     trace: NodeTrace
     diagnosis: Diagnosis
     coverage: Coverage
+    walltimes: Walltimes | None = None
 
 
 @contextmanager
@@ -61,6 +66,7 @@ def ingested(
     cluster: str = "",
     processors_per_node: int | None = None,
     mtime: bool = False,
+    walltimes: bool = False,
     machine_nodes: int | None = None,
     machine: str = "",
     units_per_node: int | None = None,
@@ -100,6 +106,8 @@ def ingested(
         Of logs that count processors, and that name no nodes.
     mtime
         Of snapshots: take the time of the file's last change where nothing else states one.
+    walltimes
+        Collect time limits, the queue and reservations as well.
     machine
         Its name, for people.
     units_per_node
@@ -130,8 +138,11 @@ def ingested(
         processors_per_node=processors_per_node,
         machine_nodes=machine_nodes,
         mtime=mtime,
+        walltimes=walltimes,
     )
     turns_idle = Unit.of(unit)
+    if walltimes and turns_idle is not None:
+        raise InputError(f"--walltimes is for nodes that turn idle as a whole, not for --unit {unit}")
     collected = Collector(min_gap_ns=round(min_gap_s * SECOND_NS), most_nodes=max_nodes, max_fragments=max_fragments)
 
     if turns_idle is not None:
@@ -161,7 +172,8 @@ def ingested(
         read(name, form, settings)
     for kind, names in (("slurm-events", events), ("slurm-reservations", reservations)):
         for name in names:  # after the jobs: an outage may be one of all nodes known so far
-            read(name, kind, Settings(cluster=cluster, events=True))
+            known = walltimes and kind == "slurm-reservations"
+            read(name, kind, Settings(cluster=cluster, events=True, walltimes=known))
     source = ", ".join(files)
     made, coverage = node_trace(
         collected, diagnosis, start_ns=start_ns, end_ns=end_ns, machine_nodes=machine_nodes, source=source
@@ -169,7 +181,10 @@ def ingested(
     made = replace(made, machine=machine or collected.machine, source=source)
     if not made.by_unit:
         made = replace(made, units_per_node=units_per_node or 1)
-    return Ingested(made, diagnosis, coverage)
+    if not walltimes:
+        return Ingested(made, diagnosis, coverage)
+    planned = collected.plans.walltimes(collected.names, collected.universe, collected.owners)
+    return Ingested(made, diagnosis, coverage, planned)
 
 
 def _read(lines: Iterable[str], kind: str, reading: Reading) -> None:
@@ -198,6 +213,9 @@ def _read(lines: Iterable[str], kind: str, reading: Reading) -> None:
             file=reading.file,
             hint=f"--unit {reading.into.units.unit} is for {', '.join(_with_units())}",
         )
+    if settings.walltimes and not (beside or log_format(kind).walltimes):
+        able = ", ".join(name for name in format_names() if log_format(name).walltimes)
+        raise InputError(f"--walltimes: the format {kind} states no time limits; {able} do", file=reading.file)
     lines.unread(head)
     read_log(kind, replace(reading, lines=lines))
 

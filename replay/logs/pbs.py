@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from bft.replay.logs.limits import limit_ns
 from bft.replay.logs.pbs_units import held_by, host_of
+from bft.replay.logs.plans import Plan
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.records import (
     Foreign,
@@ -25,8 +27,10 @@ from bft.replay.logs.units import WHOLE, Held
 _RECORD = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d:\d\d:\d\d)(?:\.\d+)?;(\w\w?);([^;]*);?(.*)", re.DOTALL | re.ASCII)
 # A quote opens a quoted part where a value or a part of one may begin; anywhere else it is an apostrophe.
 _PAIR = re.compile(r"""(?:^|(?<=\s))([A-Za-z_][\w.\-]*)=((?:[^\s"']+|(?<=[=:,+(])(?:"[^"]*"|'[^']*')|\S)*)""")
+_LIMIT = "Resource_List.walltime"
 _WANTED = frozenset({"start", "end", "exec_host", "exec_vnode", "nodes", "exec_gpus", "Resource_List.place",
-                     "Resource_List.ngpus", "Resource_List.ncpus", "resources_used.ncpus"})  # fmt: skip
+                     "Resource_List.ngpus", "Resource_List.ncpus", "resources_used.ncpus",
+                     "etime", "qtime", "ctime", _LIMIT})  # fmt: skip
 
 
 def read(reading: Reading) -> None:
@@ -44,6 +48,7 @@ class _Accounting:
         self.diagnosis, self.clock = reading.diagnosis, reading.clock
         self.under_way = UnderWay(reading)
         self.jobs, self.reservations = self.under_way.jobs, self.under_way.outages
+        self.walltimes = reading.settings.walltimes
         self.line = 0
         # Last time stated by epochs, and by stamps: those are hours off where --tz was not given.
         self.last_epoch_ns = self.last_stamp_ns = 0
@@ -63,8 +68,11 @@ class _Accounting:
             case "S":
                 self._started(job, stamp, values)
             case "A":
-                if not self.jobs.end(job, self._time(values, "end", stamp), self.file, line):
+                begun, end_ns = self.jobs.under_way(job), self._time(values, "end", stamp)
+                if begun is None:
                     raise LeftOut("record type A: aborted before it started")
+                self.jobs.end(job, end_ns, self.file, line)
+                self._plan(job, begun.hosts, begun.start_ns, end_ns, values)
             case "c":
                 self._shrunk(job, stamp, values)
             case "B":
@@ -87,6 +95,7 @@ class _Accounting:
         if "start" not in values and begun is not None:
             in_order(begun.start_ns, end_ns)
             self.jobs.end(job, end_ns, self.file, self.line)
+            self._plan(job, begun.hosts, begun.start_ns, end_ns, values)
             return
         if "start" not in values and kind == "R":
             raise LeftOut("record type R: sent back to the queue, its start is not in the logs")
@@ -97,15 +106,17 @@ class _Accounting:
         if begun is not None and begun.start_ns == start_ns:
             # Nodes released on the way (c) are not the job's any more, though E may list them.
             self.jobs.end(job, end_ns, self.file, self.line)
+            self._plan(job, begun.hosts, start_ns, end_ns, values)
             return
         hosts = _hosts(values)
         held = self._held(values, hosts)
         self.into.job(job, self.into.indices(hosts), start_ns, end_ns, self.file, self.line, held=held)
+        self._plan(job, hosts, start_ns, end_ns, values)
         self.jobs.forget(job)
 
     def _started(self, job: str, stamp: str, values: dict[str, str]) -> None:
-        start_ns = self._time(values, "start", stamp)
-        hosts = _hosts(values)
+        start_ns, hosts = self._time(values, "start", stamp), _hosts(values)
+        self._plan(job, hosts, start_ns, None, values)
         if self.jobs.begin(job, hosts, start_ns, self.file, self.line, self._held(values, hosts)):
             why = "a job starts again without having ended: its nodes count as taken until then"
             self.diagnosis.note(why, self.file, self.line, f"job {job[:80]}")
@@ -139,6 +150,17 @@ class _Accounting:
             why = f"the {log.unit.plural} of a job are known of all its nodes together: they count as spread evenly"
             self.diagnosis.note(why, self.file, self.line)
         return (WHOLE,) * len(hosts) if held is None else held
+
+    def _plan(
+        self, job: str, hosts: tuple[str, ...], start_ns: int, end_ns: int | None, values: dict[str, str]
+    ) -> None:
+        """Hand over what the scheduler knew of a job that has begun; no record states how many nodes one waits for."""
+        if self.walltimes:
+            epochs = (self.clock.epoch(values[key]) for key in ("etime", "qtime", "ctime") if key in values)
+            known_ns = next((epoch for epoch in epochs if epoch is not None), None)
+            limit = limit_ns(values.get(_LIMIT, ""))
+            nodes = self.into.indices(hosts)
+            self.into.plans.job(job, Plan(known_ns, start_ns, end_ns, limit, len(nodes), nodes))
 
     def _time(self, values: dict[str, str], key: str, stamp: str) -> int:
         """An epoch of the message, or the record's stamp where the message states none."""

@@ -30,6 +30,8 @@ class Settings:
         The file states when nodes were unavailable, beside logs of jobs.
     mtime
         Take the time of a file's last change for that of its snapshot, where nothing else states one.
+    walltimes
+        Hand over time limits and the queue as well (`Collector.plans`), of jobs or of reservations.
     """
 
     fields: tuple[str, ...] = ()
@@ -39,6 +41,7 @@ class Settings:
     machine_nodes: int | None = None
     events: bool = False
     mtime: bool = False
+    walltimes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

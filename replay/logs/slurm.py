@@ -9,9 +9,10 @@ from dataclasses import replace
 from bft.models import InputError
 from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.hostlists import NO_HOSTS, HostListError
+from bft.replay.logs.limits import FEWEST, LIMITS, UNLIMITED, limit_ns
 from bft.replay.logs.opening import LogLines
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.slurm_jobs import Job, judge
+from bft.replay.logs.slurm_jobs import Job, judge, plan
 from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.slurm_units import Stated, held, is_alone
 from bft.replay.logs.times import MISSING, no_time
@@ -19,6 +20,8 @@ from bft.replay.logs.units import Held
 from bft.replay.logs.unusable import Unusable
 
 COMMAND = "sacct -P -X --format=JobID,NodeList,AllocNodes,Start,End,State"
+# Further columns that --walltimes asks for, each by the name of the first that is there.
+_PLANNED = (("eligible", "submit"), LIMITS, FEWEST)
 
 
 # Columns that state what a job held of its nodes.
@@ -33,9 +36,11 @@ def read(reading: Reading) -> None:
     read by columns, with the same result (`slurm_blocks`).
     """
     names = (("jobid", "jobidraw"), ("start",), ("end",), ("nodelist", "allocnodes", "nnodes"))
-    optional = [("state",), ("allocnodes", "nnodes"), ("cluster",)]
+    optional: list[tuple[str, ...]] = [("state",), ("allocnodes", "nnodes"), ("cluster",)]
     if reading.into.units is not None:
         optional += _UNITS
+    if reading.settings.walltimes:
+        optional += _PLANNED
     table = Table(reading, needed=names, optional=optional, command=COMMAND)
     rows = Rows(reading, table)
     try:
@@ -74,11 +79,22 @@ class Rows:
         self.used = self.steps = self.first_step = 0
         self._others = self._first_other = 0
         self._units = _Columns(reading, table) if reading.into.units is not None else None
+        self._planned = self._planned_places() if reading.settings.walltimes else None
+
+    def _planned_places(self) -> tuple[int, int, int, bool]:
+        """Columns of when a job could run, its limit and its number of nodes; and whether limits are in minutes."""
+        known, limit, nodes = (self._table.at[names[0]] for names in _PLANNED)
+        if min(known, limit) < 0:
+            raise InputError(
+                "--walltimes needs the columns Timelimit, and Eligible or Submit", file=self._reading.file,
+                hint=f"export with {COMMAND},NNodes,Eligible,Submit,Timelimit",
+            )  # fmt: skip
+        return known, limit, nodes, self._table.columns[limit] == "timelimitraw"
 
     @property
     def columnar(self) -> bool:
-        """Whether rows name their nodes, all of them to the job, and are of one cluster."""
-        return self._named and not self._clustered and self._units is None
+        """Whether rows name their nodes, whole ones, and are of one cluster, and only their times are asked for."""
+        return self._named and not self._clustered and self._units is None and self._planned is None
 
     def account(self) -> None:
         """Hand over what was counted."""
@@ -124,6 +140,8 @@ class Rows:
             except Unusable as why:
                 diagnosis.skip(why.reason, file, number, why.detail)
                 return
+        if self._planned is not None:
+            self._plan(self._planned, key, fields, (start, end), nodes, number)
         # The most frequent row, without a detour.
         if nodes and start is not None and end is not None and start < end:
             reading.into.job(key, nodes, start, end, file, number, once=True, held=held)
@@ -136,6 +154,27 @@ class Rows:
         job = Job(key, state, start, end, nodes, held=held)
         times = start_text, end_text
         self.used += _other(job, times, "" if self._named else nodes_text, self._clusters, cluster, number)
+
+    def _plan(
+        self,
+        planned: tuple[int, int, int, bool],
+        key: Hashable,
+        fields: list[str],
+        times: tuple[int | None, int | None],
+        nodes: array[int] | None,
+        number: int,
+    ) -> None:
+        """Hand over what the scheduler knew of a job."""
+        at_known, at_limit, at_nodes, minutes = planned
+        reading = self._reading
+        state = fields[self._at_state] if self._at_state >= 0 else ""
+        stated = next((fields[at] for at in (at_nodes, self.places[4]) if at >= 0 and fields[at].isdecimal()), "0")
+        job = Job(key, state, *times, nodes, int(stated[:9]))
+        limit = limit_ns(fields[at_limit], minutes=minutes)
+        if limit is None and fields[at_limit] not in MISSING and fields[at_limit] not in UNLIMITED:
+            reading.diagnosis.note("column Timelimit holds no limit: taken for unlimited", reading.file, number,
+                                   ascii(fields[at_limit][:40]))  # fmt: skip
+        reading.into.plans.job(key, plan(job, reading.clock.parse(fields[at_known], reading.file, number), limit))
 
 
 class _Columns:

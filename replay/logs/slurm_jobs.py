@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
+from bft.replay.logs.plans import Plan
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.units import Held
 
@@ -13,6 +14,8 @@ from bft.replay.logs.units import Held
 HOLDING = frozenset(
     {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING", ""}
 )
+# States of jobs that have not started.
+WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +35,28 @@ class Job:
     held: Sequence[Held] | None = None
 
 
+def plan(job: Job, known_ns: int | None, limit_ns: int | None) -> Plan:
+    """What the scheduler knew of a job: `count` is the number of nodes that it asks for while it waits.
+
+    A job that is cancelled while it waits has no start, or that of its end, and no nodes; one whose end is missing
+    though it has ended is known no more, as nobody knows when it returned its nodes.
+    """
+    asked = job.count or 0
+    size = asked if job.nodes is None else len(job.nodes)
+    lost = job.end is None and _word(job.state) not in HOLDING | WAITING
+    if job.start is None or job.start == job.end or not size:
+        return Plan(known_ns, None, job.end, None, 0 if lost else asked)
+    return Plan(known_ns, job.start, job.end, limit_ns, 0 if lost else size, job.nodes or None)
+
+
+def _word(state: str) -> str:
+    return state.split(" ")[0].rstrip("+*").upper()
+
+
 def judge(job: Job, reading: Reading, line: int) -> bool:
     """Hand a job over, or tell why it is left out or skipped; True when it is used."""
     file, diagnosis = reading.file, reading.diagnosis
-    state = job.state.split(" ")[0].rstrip("+*").upper()
+    state = _word(job.state)
     size = job.count if job.nodes is None else len(job.nodes)
     if job.start is None:
         diagnosis.leave_out("job that never started", file, line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
+from dataclasses import replace
 from typing import Any
 
 from bft.models import InputError
@@ -11,14 +12,11 @@ from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.json_objects import MISSHAPEN, elements
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.slurm_jobs import HOLDING, Job, judge
+from bft.replay.logs.slurm_jobs import HOLDING, WAITING, Job, judge, plan
 from bft.replay.logs.slurm_units import held, of_entry
 from bft.replay.logs.times import MOST_EPOCH_S
 from bft.replay.logs.unusable import Unusable
 from bft.replay.trace.node_trace import SECOND_NS
-
-# States of jobs that have not started, in the words of squeue.
-_WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 
 
 def read(reading: Reading) -> None:
@@ -66,14 +64,39 @@ def _job(entry: dict[str, Any], clusters: Clusters, line: int) -> Job | None:
         raise TypeError("nodes is no text")
     nodes: array[int] = clusters.lists(cluster)(text)
     if queued:
-        start = None if state in _WAITING else _instant(entry["start_time"])
+        start = None if state in WAITING else _instant(entry["start_time"])
         end = None if state in HOLDING else _instant(entry["end_time"])
     else:
         start, end = (_instant(entry["time"][name]) for name in ("start", "end"))
     key = cluster, str(entry["job_id"]) if "job_id" in entry else text
     log, has_run = clusters.reading.into.units, start is not None and (end is None or end > start)
     some = held(of_entry(entry), nodes, log, clusters.reading, line) if log is not None and has_run else None
-    return Job(key, state, start, end, nodes, held=some)
+    job = Job(key, state, start, end, nodes, held=some)
+    if clusters.reading.settings.walltimes:
+        job = replace(job, count=_nodes(entry, queued=queued))
+        names = ("eligible_time", "submit_time") if queued else ("eligible", "submission")
+        stated = entry if queued else entry["time"]
+        known = next((time for time in (_instant(stated.get(name, 0)) for name in names) if time is not None), None)
+        minutes = _number(stated.get("time_limit" if queued else "limit", 0))
+        clusters.reading.into.plans.job(key, plan(job, known, minutes * 60 * SECOND_NS or None))
+    return job
+
+
+def _nodes(entry: dict[str, Any], *, queued: bool) -> int:
+    """How many nodes a job asks for; 0 where that is not stated."""
+    if queued:
+        return _number(entry.get("node_count", 0))
+    asked = [each for each in entry.get("tres", {}).get("requested", []) if each.get("type") == "node"]
+    return _number(asked[0].get("count", 0)) if asked else _number(entry.get("allocation_nodes", 0))
+
+
+def _number(value: Any) -> int:
+    """A whole number; 0 for one that is unset or infinite."""
+    if isinstance(value, dict):
+        value = 0 if value.get("infinite") or not value.get("set", True) else value["number"]
+    if not isinstance(value, int) or not 0 <= value < MOST_EPOCH_S:
+        raise TypeError(f"{value!r} is no whole number")
+    return value
 
 
 def _instant(value: Any) -> int | None:

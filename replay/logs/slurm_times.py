@@ -27,5 +27,8 @@ def outage(nodes: str, start: str, end: str, line: int, clusters: Clusters, *, c
     elif not hosts:
         diagnosis.leave_out("names no nodes", file, line)
     else:
-        reading.into.outage(nodes, clusters.indices(hosts, cluster), began, ended, file, line)
+        indices = clusters.indices(hosts, cluster)
+        reading.into.outage(nodes, indices, began, ended, file, line)
+        if reading.settings.walltimes:
+            reading.into.plans.reservation(indices, began, ended)
         diagnosis.used += 1

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 import re
+from array import array
 from collections.abc import Iterable
 from dataclasses import replace
 
 from bft.models.cells import read_number
 from bft.replay.logs.hostlists import MOST_HOSTS, HostListError, count, expand
+from bft.replay.logs.plans import Plan
 from bft.replay.logs.reading import Reading, Settings
 from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record
 from bft.replay.logs.times import MOST_EPOCH_S
@@ -83,7 +85,9 @@ class _Workload:
         if self.named:
             if not hosts:
                 raise Unusable("field 19 lists no nodes, as it does for the jobs before", ascii(row[-1][:40]))
-            into.job(text, into.indices(hosts), start_ns, end_ns, file, line)
+            nodes = into.indices(hosts)
+            into.job(text, nodes, start_ns, end_ns, file, line)
+            self._plan(row, text, start_ns, end_ns, nodes)
             return
         if len(row) > _FIELDS:
             why = "fields beyond the 18 of the format were not read: field 19 of the first job lists no nodes"
@@ -93,6 +97,17 @@ class _Workload:
             why = "neither --processors-per-node nor MaxProcs and MaxNodes of the header tell how many processors a "
             diagnosis.note(f"{why}node has: each processor is taken for a node", file, line)
         into.job(text, math.ceil(processors / per_node), start_ns, end_ns, file, line)
+        self._plan(row, text, start_ns, end_ns, math.ceil(processors / per_node))
+
+    def _plan(self, row: list[str], text: str, start_ns: int, end_ns: int, nodes: array[int] | int) -> None:
+        """Hand over what the scheduler knew: field 3 is the time that a job waited, field 9 what it requested."""
+        if not self.reading.settings.walltimes:
+            return
+        requested_s = _number(row, 8)
+        limit = _ns(requested_s) if 0 <= requested_s < MOST_EPOCH_S else None
+        count, named = (nodes, None) if isinstance(nodes, int) else (len(nodes), nodes)
+        known_ns = start_ns - _ns(_number(row, 2))
+        self.reading.into.plans.job(text, Plan(known_ns, start_ns, end_ns, limit, count, named))
 
     def _stated(self, row: list[str], line: int) -> tuple[float, float, float]:
         """Processors of a job, and seconds since 1970 of its start and end."""

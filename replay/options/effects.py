@@ -158,7 +158,7 @@ NEEDS = (
     Need(("jobs_format",), lambda o: o.jobs is not None, _without("--jobs"), refused=True),
     Need(("applications",), lambda o: o.jobs_format == "pollux", _without("--jobs-format pollux")),
     Need(
-        ("first_node", "node_count", "skip_rows", "sort", "align_jobs"),
+        ("first_node", "node_count", "skip_rows", "sort", "align_jobs", "walltimes"),
         lambda o: o.cluster is None,
         lambda o: "with --cluster, whose nodes are idle from the first submit on",
     ),
@@ -167,6 +167,7 @@ NEEDS = (
         lambda o: o.node_trace is not None,
         lambda o: "on the bundled trace, which is in order",
     ),
+    Need(("walltimes",), lambda o: o.node_trace is not None, _without("-ndmap"), refused=True),
     Need(("xi_max", "xi_partners", "forbid"), lambda o: o.xi is not None, _without("--xi")),
     Need(
         ("memory_table",),

@@ -123,6 +123,7 @@ class Options:
     node_count: int | None = checked("-nN", Maybe(whole(1)), None)
     skip_rows: int | None = checked("--skip-rows", Maybe(whole(0)), None)
     sort: bool = checked("--sort", Flag(), default=False)
+    walltimes: str | None = checked("--walltimes", _FILE, None)
     policy: str = checked("--policy", Maybe(Name(_policies)), _DEPENDS)
     policy_options: tuple[tuple[str, str], ...] = checked("--set", Several(Assignment()), ())
     preset: Literal["best"] | None = checked("--preset", Maybe(Name(tuple(PRESETS))), None)

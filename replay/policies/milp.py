@@ -19,6 +19,8 @@ from bft.replay.trace.node_trace import SECOND_NS
 
 # Remaining part of a job that has run longer than predicted; its true remainder is unknown.
 LEAST_PREDICTED = 0.05
+# Shortest window that expectations lead to, s: a node beyond its time has not left yet, and may stay.
+LEAST_WINDOW_S = 1.0
 _OWN = Objective.of("own")
 
 
@@ -50,6 +52,9 @@ class MilpPolicy:
         The remaining work used by the objective: `known`, which no real scheduler knows (the policy is then
         clairvoyant); or `predicted`, the part of estimate_s x Jreq unit-seconds that a job has not used yet. A job
         without the column `estimate_s` counts as having all its work left; one past its estimate, as having 5 % left.
+    window
+        `fixed`: `tfwd_s`. `expected`: at most until the next idle node is expected to leave, but no less than
+        `LEAST_WINDOW_S`; `tfwd_s` where nothing is expected (`State.expected_idle_until`).
 
     Examples
     --------
@@ -76,6 +81,10 @@ class MilpPolicy:
     remaining: Literal["known", "predicted"] = field(
         default="known", metadata={"help": "work left, for the objective srpt: known, or predicted by estimate_s"}
     )
+    window: Literal["fixed", "expected"] = field(
+        default="fixed",
+        metadata={"help": "expected: look no further than the next node is expected to leave, by --walltimes"},
+    )
     name: str = field(default="milp", init=False)
     kind: Kind = field(default=Kind(), init=False, metadata=NOT_KEPT)
     verified: int = field(default=0, init=False)
@@ -93,6 +102,8 @@ class MilpPolicy:
         self._advisor = Advisor(self.profile_s, self.profile_sizes, self.profile_order)
         if self.objective.uses_left and self.remaining == "known":
             self.kind = replace(self.kind, clairvoyant=True)
+        if self.window == "expected":
+            self.kind = replace(self.kind, expects=True)
 
     def decide(self, state: State) -> Decision:
         """Pose the decision as a problem and solve it."""
@@ -129,13 +140,19 @@ class MilpPolicy:
         alike = self.alike(state, jobs)
         return milp.Problem(
             units=state.idle,
-            tfwd=self.tfwd_s,
+            tfwd=self.tfwd_s if self.window == "fixed" else self._expected_window(state),
             jobs=jobs,
             current=tuple(state.counts.tolist()),
             cost_model=self.cost_model,
             pairs=self.pairs(state, alike),
             alike=alike,
         )
+
+    def _expected_window(self, state: State) -> float:
+        """Seconds until the next idle node is expected to leave, within `LEAST_WINDOW_S` and `tfwd_s`."""
+        ends = [end for end in state.expected_idle_until() if end is not None]
+        left_s = (min(ends) - state.time_ns) / SECOND_NS if ends else self.tfwd_s
+        return min(self.tfwd_s, max(left_s, LEAST_WINDOW_S))
 
     def alike(self, state: State, jobs: Sequence[milp.Job]) -> tuple[tuple[int, ...], ...]:
         """Groups of waiting jobs that are interchangeable when jobs share units: none here."""

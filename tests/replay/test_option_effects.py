@@ -13,6 +13,7 @@ from toy_application import write_application
 
 from bft.replay import Options
 from bft.replay.cli.main import run
+from bft.replay.trace.walltimes import from_rows, write_walltimes
 
 START = pd.Timestamp("2021-02-10")
 XI = ["--xi", "xi.csv"]
@@ -52,6 +53,12 @@ CASES: dict[str, Case] = {
     "node_count": ([*USUAL, *EXACT], [], ["-nN", "2"], 2),
     "skip_rows": ([*USUAL, *EXACT], [], ["--skip-rows", "9"], 9),
     "sort": (["-ndmap", "shuffled.pkl", *JOBS, *EXACT], [], ["--sort"], True),
+    "walltimes": (
+        [*USUAL, *EXACT, "-Tfwd", "900", "--set", "window=expected"],
+        [],
+        ["--walltimes", "walltimes.parquet"],
+        "walltimes.parquet",
+    ),
     "policy": (USUAL, FIFO, ["--policy", "srtf"], "srtf"),
     "policy_options": ([*USUAL, *FIFO], [], ["--set", "backfill=yes"], [["backfill", "yes"]]),
     "policy_time_limit_s": ([*USUAL, *PUBLISHED], [], ["--policy-time-limit", "9"], 9.0),  # the same
@@ -145,6 +152,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         table.assign(**{column: table[column].map(json.dumps) for column in curves}).to_csv(f"{name}.csv")
     pairs = [("a", "b", 1.1, 1.05), ("a", "a", 1.2, 1.2), ("a", "c", 1.05, 1.15), ("b", "c", 1.1, 1.1)]
     pd.DataFrame(pairs, columns=["model_a", "model_b", "xi_a", "xi_b"]).to_csv("xi.csv", index=False)
+    minutes = START.value + 60 * 10**9 * np.arange(60)
+    claims = [("reservation", START.value, at, at + 10**9, at + 10**9, 1, ["n0"]) for at in minutes.tolist()]
+    write_walltimes(from_rows(claims), "walltimes.parquet")
     memory = [(model, batch, 1 + batch / 8.5) for model in "abc" for batch in (16, 32, 64)]
     pd.DataFrame(memory, columns=["model", "batch", "memory_gib"]).to_csv("memory.csv", index=False)
     Path("tiresias.csv").write_text(
