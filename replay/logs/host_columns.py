@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bft.replay.logs.cell_columns import Bytes, Whole, digits, raw, spread
+from bft.replay.logs.cell_columns import Bytes, Whole, codes, digits, raw, rows_of, spread
 from bft.replay.logs.hostlists import MOST_HOSTS, HostListError, NodeLists
 
 _BRACKET = re.compile(rb"([\w.:+@-]{1,200}\[)(\d{1,6})[\d,-]*\]")
@@ -68,7 +68,7 @@ class HostColumns:
             parts.append(plain)
         rest = np.flatnonzero(left)
         if len(rest):
-            nodes, counts = self._each(column.take(pa.array(rest)))
+            nodes, counts = self._each(rows_of(column, rest))
             sizes[rest] = counts
             parts.append((rest, nodes))
         if len(parts) == 1:
@@ -86,7 +86,7 @@ class HostColumns:
                 lists.append(array("i"))
         counts = np.array([len(nodes) for nodes in lists], dtype=np.int64)
         flat = np.frombuffer(b"".join(nodes.tobytes() for nodes in lists), dtype=np.int32)
-        which = encoded.indices.to_numpy()
+        which = codes(encoded)
         begins = np.cumsum(counts) - counts
         return flat[spread(begins[which], counts[which])], counts[which]
 
@@ -99,10 +99,11 @@ class HostColumns:
         if match is None or not self._room((match[1] + b"[", len(match[2]))):
             return None
         rows = rows[offsets[rows + 1] - offsets[rows] == len(text)]
-        cells = data[offsets[rows][:, None] + np.arange(len(text))]
+        cells = np.ascontiguousarray(data[offsets[rows][:, None] + np.arange(len(text))].T)
         name = len(match[1])
-        numbers, right = digits(cells[:, name:])
-        right &= (cells[:, :name] == np.frombuffer(match[1], dtype=np.uint8)).all(axis=1)
+        numbers, right = digits(cells[name:])
+        for place, letter in zip(cells, match[1], strict=False):
+            right &= place == letter
         return rows[right], self._nodes(match[1] + b"[", len(match[2]), numbers[right])
 
     def _of_prefix(
@@ -122,11 +123,11 @@ class HostColumns:
         ranges = lengths == 2 * width + 1
         right = ranges | (lengths == width)
         firsts = np.minimum(starts, max(0, len(text) - width))
-        low, are = digits(text[firsts[:, None] + np.arange(width)])
+        low, are = digits(text[firsts + np.arange(width)[:, None]])
         right &= are
         high = low.copy()
         of = np.flatnonzero(ranges)
-        high[of], are = digits(text[(starts[of] + width + 1)[:, None] + np.arange(width)])
+        high[of], are = digits(text[(starts[of] + width + 1) + np.arange(width)[:, None]])
         right[of] &= are & (text[starts[of] + width] == _HYPHEN)
         right &= high >= low
         # The first piece of each row; pieces of a row must rise.

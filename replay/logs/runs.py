@@ -6,7 +6,9 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from struct import Struct
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,8 @@ from bft.replay.trace.node_trace import TimeArray
 # Bit of a row's content for runs of which a job has one at a time; the bits below are a hash.
 _ONCE = 1 << 30
 _HASH = _ONCE - 1
+# 30 bits of an end: the upper ones of its product with an odd number (Fibonacci hashing), in 64 bits.
+_ODD, _WORD, _SHIFT = 0x9E3779B97F4A7C15, 2**64 - 1, 34
 # A record with an end: hash of its key, start, content (end and nodes), node-intervals, line. Packed, as one row is
 # written much faster than five columns are.
 _ROW = np.dtype([("key", "=i8"), ("start", "=i8"), ("content", "=i4"), ("size", "=i4"), ("line", "=u4")])
@@ -95,10 +99,8 @@ class Runs:
     ) -> None:
         """Add a record with an end."""
         self._of_file(file)
-        if isinstance(nodes, int):
-            content, size = hash((end_ns, nodes)) & _HASH, 0
-        else:
-            content, size = hash((end_ns, nodes.tobytes())) & _HASH, len(nodes)
+        content, size = (nodes & _HASH, 0) if isinstance(nodes, int) else (crc32(nodes) & _HASH, len(nodes))
+        content ^= (end_ns * _ODD & _WORD) >> _SHIFT
         self._rows += _pack(hash(key), start_ns, content | _ONCE if once else content, size, line)
 
     def ended_together(
@@ -113,14 +115,13 @@ class Runs:
     ) -> None:
         """Add records with an end of jobs that run once at a time; their nodes lie one after the other."""
         self._of_file(file)
-        flat = nodes.tobytes()
         until = (np.cumsum(sizes) * nodes.itemsize).tolist()
-        contents = [
-            hash((end, flat[low:high])) & _HASH | _ONCE
-            for end, low, high in zip(ends.tolist(), [0, *until], until, strict=False)
-        ]
+        parts = map(memoryview(nodes.tobytes()).__getitem__, map(slice, chain([0], until), until))
+        contents = np.fromiter(map(crc32, parts), dtype=np.int64, count=len(keys)) & _HASH
+        contents ^= (ends.astype(np.uint64) * np.uint64(_ODD) >> np.uint64(_SHIFT)).astype(np.int64)
         rows = np.empty(len(keys), dtype=_ROW)
-        rows["key"], rows["start"], rows["content"] = list(map(hash, keys)), starts, contents
+        rows["key"] = np.fromiter(map(hash, keys), dtype=np.int64, count=len(keys))
+        rows["start"], rows["content"] = starts, contents | _ONCE
         rows["size"], rows["line"] = sizes, lines
         self._rows += rows.tobytes()
 

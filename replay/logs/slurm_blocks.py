@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from bft.replay.logs.cell_columns import mask_of, raw, spread
+from bft.replay.logs.cell_columns import booleans, cells_of, codes, mask_of, raw, spread
 from bft.replay.logs.host_columns import HostColumns
 from bft.replay.logs.opening import LogLines
 from bft.replay.logs.reading import Reading
@@ -123,7 +123,7 @@ class _Columns:
         if count:
             rows.steps += count
             rows.first_step = rows.first_step or line + int(steps.argmax())
-            parsed = parsed.filter(pa.array(~steps)).combine_chunks()
+            parsed = parsed.filter(booleans(~steps)).combine_chunks()
         jobs = np.flatnonzero(~steps)
         if not len(jobs):
             return
@@ -220,9 +220,9 @@ def _equal_numbers(column: pa.Array, sizes: NDArray[np.int64]) -> NDArray[np.boo
     texts = encoded.dictionary.to_pylist()
     plain = (len(text) < 10 and text.isdigit() and (text[:1] != b"0" or text == b"0") for text in texts)
     numbers = np.array([int(text) if is_one else -1 for text, is_one in zip(texts, plain, strict=True)], dtype=np.int64)
-    return np.asarray(numbers[encoded.indices.to_numpy()] == sizes)
+    return np.asarray(numbers[codes(encoded)] == sizes)
 
 
 def _missing(column: pa.Array) -> NDArray[np.bool_]:
     """Where a column holds what Slurm writes for a time that it does not know."""
-    return mask_of(pc.is_in(column, value_set=pa.array([text.encode() for text in sorted(MISSING)], pa.binary())))
+    return mask_of(pc.is_in(column, value_set=cells_of([text.encode() for text in sorted(MISSING)])))

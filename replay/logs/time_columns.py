@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bft.replay.logs.cell_columns import Bytes, Whole, digits, raw
+from bft.replay.logs.cell_columns import Bytes, Whole, cells_at, digits, raw
 from bft.replay.logs.times import MOST_EPOCH_S, Clock
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -17,12 +17,10 @@ _MARKS = ((4, b"-"), (7, b"-"), (13, b":"), (16, b":"))
 def times_of(column: pa.Array, clock: Clock) -> tuple[Whole, NDArray[np.bool_]]:
     """UTC nanoseconds of each cell, and where that is known; elsewhere `Clock.parse` decides."""
     data, offsets = raw(column)
-    lengths = np.diff(offsets)
-    times, known = np.zeros(len(lengths), dtype=np.int64), np.zeros(len(lengths), dtype=bool)
+    times, known = np.zeros(len(column), dtype=np.int64), np.zeros(len(column), dtype=bool)
     for width, read in ((_STAMP, _stamps), (_EPOCH, _epochs)):
-        rows = np.flatnonzero(lengths == width)
+        rows, cells = cells_at(data, offsets, width)
         if len(rows):
-            cells = data[offsets[rows][:, None] + np.arange(width)]
             times[rows], known[rows] = read(cells, clock)
     return times, known
 
@@ -34,15 +32,15 @@ def _epochs(cells: Bytes, clock: Clock) -> tuple[Whole, NDArray[np.bool_]]:
 
 
 def _stamps(cells: Bytes, clock: Clock) -> tuple[Whole, NDArray[np.bool_]]:
-    year, right = digits(cells[:, :4])
+    year, right = digits(cells[:4])
     parts = []
     for place in (5, 8, 11, 14, 17):
-        part, are = digits(cells[:, place : place + 2])
+        part, are = digits(cells[place : place + 2])
         parts.append(part)
         right &= are
     for place, mark in _MARKS:
-        right &= cells[:, place] == mark[0]
-    right &= (cells[:, 10] == ord("T")) | (cells[:, 10] == ord(" "))
+        right &= cells[place] == mark[0]
+    right &= (cells[10] == ord("T")) | (cells[10] == ord(" "))
     month, day, hour, minute, second = parts
     right &= (year > 1970) & (year < 2262) & (month >= 1) & (month <= 12) & (day >= 1)
     right &= (hour < 24) & (minute < 60) & (second < 60)
