@@ -522,7 +522,7 @@ def merge(node: IndexArray, start: TimeArray, end: TimeArray, *, gap_ns: int = 0
     until[open_ended] = span - 1
     until += begin
     begin += (start - low) // unit
-    order = np.argsort(begin, kind="stable")
+    order = np.argsort(begin)  # equal ones in any order: the maximum so far counts
     begin, until = begin[order], until[order]
     del order
     np.maximum.accumulate(until, out=until)
