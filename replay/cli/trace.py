@@ -163,7 +163,8 @@ def _sparkline(means: NDArray[np.float64]) -> str:
 
 
 def _lines(statistics: dict[str, Any]) -> list[tuple[str, str]]:
-    what = "unit" if "units" in statistics else "node"
+    units = [key for key in ("units",) if key in statistics]
+    what = "unit" if units else "node"
     idle = f"{statistics[f'idle_{what}_seconds'] / 3600:,.0f} {what}-hours, {_percent(statistics['idle_share'])} of all"
     if what == "unit":
         idle += f"; {_percent(statistics['idle_share_beside_jobs'])} of them on nodes that are busy in part"
@@ -171,7 +172,7 @@ def _lines(statistics: dict[str, Any]) -> list[tuple[str, str]]:
         ("source", statistics["source"]),
         ("machine", statistics["machine"] or "-"),
         ("nodes", f"{statistics['nodes']:,} ({statistics['nodes_never_idle']:,} never idle)"),
-        *([("units", f"{statistics['units']:,}, up to {statistics['units_per_node']} a node")] * (what == "unit")),
+        *(("units", f"{statistics[key]:,}, up to {statistics['units_per_node']} a node") for key in units),
         ("observed", f"{statistics['start']} to {statistics['end']} ({statistics['duration_s'] / 86400:.1f} days)"),
         ("events", f"{statistics['events']:,} ({statistics['joins']:,} joins, {statistics['leaves']:,} leaves)"),
         ("idle", idle),
