@@ -52,6 +52,17 @@ def read_jobs(path: str | Path) -> JobTable:
     ------
     InputError
         Naming file, row, column and job.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> row = '{"name": "a", "Jmin": 1, "Jmax": 4, "Pmax": 6e6, "Tsub": "2021-02-10", "Tcup": 18, "Tcdw": 9, '
+    >>> curves = '"Ns": [0, 1, 4], "Ps": [0, 10, 31], "Os": [0, 10, 31]}'
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "jobs.jsonl")
+    ...     _ = file.write_text(row + curves)
+    ...     [job.rates.tolist() for job in read_jobs(file)]
+    [[0.0, 10.0, 17.0, 24.0, 31.0]]
     """
     return jobs_from_frame(read_table(path, row_bytes=JOB_BYTES), source=str(path))
 

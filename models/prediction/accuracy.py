@@ -36,7 +36,11 @@ class Accuracy:
 
 
 def accuracy(predicted: FloatArray, actual: FloatArray) -> Accuracy:
-    """Figures of predictions >= 0 (smaller ones count as 0) for actual values >= 0, both of shape (n,)."""
+    """Figures of predictions >= 0 (smaller ones count as 0) for actual values >= 0, both of shape (n,).
+
+    >>> round(accuracy(np.array([10.0, 20.0]), np.array([12.0, 16.0])).mae, 1)
+    3.0
+    """
     predicted = np.maximum(predicted, 0.0)
     _check(predicted, actual)
     logs = np.log1p(predicted), np.log1p(actual)

@@ -46,6 +46,18 @@ class PackingAnalyser:
     """Tells sharing scores; made by `train`, or read from a file by `bft.models.prediction.saved_models.read_model`.
 
     Profiles have the columns gpu_util and gmem_util (percent), gmem (MiB) and amp (0 or 1).
+
+    Examples
+    --------
+    >>> split = [np.array(column) for column in ([0, -1, -1], [60.0, 0, 0], [1, 1, 2], [2, 1, 2], [0.0, 0, 2], [0])]
+    >>> analyser = PackingAnalyser(Trees(*split))  # left (score 0) up to 60 % of utilisation, else right (score 2)
+    >>> analyser.score({"gpu_util": 80.0, "gmem_util": 20.0, "gmem": 4096.0, "amp": 0})
+    2
+    >>> print(analyser.rules())
+    gpu_util <= 60
+      sharing score 0
+    gpu_util > 60
+      sharing score 2
     """
 
     document_kind: ClassVar[str] = "packing"

@@ -25,7 +25,18 @@ _TYPES: Final[dict[str, type[Model]]] = {
 
 
 def write_model(model: Model, path: str | Path) -> None:
-    """Write a model; the same model gives the same bytes. OSErrors are the caller's."""
+    """Write a model; the same model gives the same bytes. OSErrors are the caller's.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> from bft.models import PackingAnalyser
+    >>> from bft.models.prediction.trees import Trees
+    >>> split = [np.array(column) for column in ([0, -1, -1], [60.0, 0, 0], [1, 1, 2], [2, 1, 2], [0.0, 0, 2], [0])]
+    >>> with TemporaryDirectory() as folder:
+    ...     write_model(PackingAnalyser(Trees(*split)), f"{folder}/packing.json")
+    ...     read_model(f"{folder}/packing.json", PackingAnalyser).rules().splitlines()[0]
+    'gpu_util <= 60'
+    """
     document = model.to_document()
     head = {"format": FORMAT, "version": VERSION, "kind": model.document_kind, "sha256": _digest(document)}
     Path(path).write_text(json.dumps({**head, "model": document}, allow_nan=False) + "\n", encoding="utf-8")

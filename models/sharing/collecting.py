@@ -43,12 +43,21 @@ Pair = tuple[Configuration, Configuration]
 
 
 def read_configurations(path: str | Path) -> list[Configuration]:
-    """Read trainings: columns model, command and, optionally, batch. `{batch}` in a command is replaced by the batch.
+    r"""Read trainings: columns model, command and, optionally, batch. `{batch}` in a command is replaced by the batch.
 
     Raises
     ------
     InputError
         Naming file, row and column.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "trainings.csv")
+    ...     _ = file.write_text("model,command,batch\nbert,python bert.py --batch {batch},32\n")
+    ...     read_configurations(file)[0].command
+    ('python', 'bert.py', '--batch', '32')
     """
     configurations: dict[tuple[str, float | None], Configuration] = {}
     for row in Rows(read_table(path), path).require(("model", "command"), ("batch",)):

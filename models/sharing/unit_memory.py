@@ -123,12 +123,21 @@ class UnitMemory:
 
 
 def read_unit_memory(path: str | Path) -> UnitMemory:
-    """Read a table of memory: columns model, batch (samples a unit works on at a time), memory_gib.
+    r"""Read a table of memory: columns model, batch (samples a unit works on at a time), memory_gib.
 
     Raises
     ------
     InputError
         Naming file, row and column.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "memory.csv")
+    ...     _ = file.write_text("model,batch,memory_gib\nbert,16,4\nbert,32,6\n")
+    ...     read_unit_memory(file).bound_gib("bert", 24)
+    5.0
     """
     return unit_memory_from_frame(read_table(path), source=str(path))
 

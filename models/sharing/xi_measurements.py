@@ -70,7 +70,7 @@ class _Run:
 
 
 def read_measurements(paths: Sequence[str | Path], *, pattern: str | None = None, warmup: int = WARMUP) -> Measured:
-    """Read tables of measurements and merge repetitions by their median.
+    r"""Read tables of measurements and merge repetitions by their median.
 
     A table (CSV, Parquet, JSON lines) has the columns `model_a` and, optionally, `batch_a`, `model_b`, `batch_b`,
     `units` (that both jobs run on), and tells times in one of three ways:
@@ -98,6 +98,15 @@ def read_measurements(paths: Sequence[str | Path], *, pattern: str | None = None
     InputError
         Naming file, row and column: a ratio or time that is no number > 0, a missing column, a log without step times,
         a co-run without its solo run.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "runs.csv")
+    ...     _ = file.write_text("model_a,model_b,step_a_s,step_b_s\na,,0.5,\nb,,0.2,\na,b,0.6,0.3\n")
+    ...     [round(xi, 2) for row in read_measurements([file]).measurements for xi in (row.xi_a, row.xi_b)]
+    [1.2, 1.5]
     """
     solo: list[_Run] = []
     shared: list[tuple[Row, _Run, _Run]] = []

@@ -170,12 +170,21 @@ def _side(rows: Sequence[tuple[float | None, float]]) -> SizedRatio:
 
 
 def read_xi(path: str | Path) -> XiTable:
-    """Read a ξ table: columns model_a, model_b, xi_a, xi_b, and optionally batch_a, batch_b, units.
+    r"""Read a ξ table: columns model_a, model_b, xi_a, xi_b, and optionally batch_a, batch_b, units.
 
     Raises
     ------
     InputError
         Naming file, row and column, for values that are not positive finite numbers, among others.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "xi.csv")
+    ...     _ = file.write_text("model_a,model_b,xi_a,xi_b\nbert,vgg,1.2,1.5\n")
+    ...     read_xi(file).measurements[0].xi_b
+    1.5
     """
     return xi_from_frame(read_table(path), source=str(path))
 

@@ -312,7 +312,7 @@ def _warnings(measured: Throughputs, kind: Kind) -> list[str]:
 
 
 def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throughputs]:
-    """Read a table of measured throughputs, one `Throughputs` a model in the order of the file.
+    r"""Read a table of measured throughputs, one `Throughputs` a model in the order of the file.
 
     Columns: `model` (or `job`; without either all rows are of one model), `units`, and `throughput` (samples/s) or
     both `step_time` (s) and `batch_size` (samples a step over all units); optionally `batch_size`, `nodes`, and
@@ -329,6 +329,15 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
     ------
     InputError
         Naming file, row and column.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "bert.csv")
+    ...     _ = file.write_text("units,throughput\n1,10\n2,19\n")
+    ...     [(one.model, one.units.tolist()) for one in read_throughputs(file)]
+    [('bert', [1.0, 2.0])]
     """
     rows = Rows(read_table(path), path)
     if not rows.has("units") or not (rows.has("throughput") or (rows.has("step_time") and rows.has("batch_size"))):
@@ -369,7 +378,11 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
 
 
 def sizes_up_to(measured: Throughputs, max_units: int | None = None) -> list[int]:
-    """Measured sizes up to `max_units` (default: the largest one), powers of two between and beyond, and itself."""
+    """Measured sizes up to `max_units` (default: the largest one), powers of two between and beyond, and itself.
+
+    >>> sizes_up_to(Throughputs("bert", [3, 6], [30.0, 50.0]), max_units=20)
+    [3, 4, 6, 8, 16, 20]
+    """
     sizes = list(map(int, measured.sizes()))
     last = sizes[-1] if max_units is None else max_units
     powers = [2**k for k in range(last.bit_length())]

@@ -59,7 +59,7 @@ MEASURES: dict[str, Callable[[ArrayLike], float]] = {"largest-share": largest_sh
 
 
 def read_tensor_sizes(path: str | Path) -> dict[str, list[float]]:
-    """Read the sizes of models' tensors: columns `model`, `size` (> 0, any one unit), and `tensor` for the reader.
+    r"""Read the sizes of models' tensors: columns `model`, `size` (> 0, any one unit), and `tensor` for the reader.
 
     Returns
     -------
@@ -70,6 +70,15 @@ def read_tensor_sizes(path: str | Path) -> dict[str, list[float]]:
     ------
     InputError
         Naming file, row and column.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "layers.csv")
+    ...     _ = file.write_text("model,tensor,size\nvgg,conv,2\nvgg,fc,10\n")
+    ...     read_tensor_sizes(file)
+    {'vgg': [2.0, 10.0]}
     """
     sizes: dict[str, list[float]] = {}
     for row in Rows(read_table(path), path).require(("model", "size"), ("tensor",)):

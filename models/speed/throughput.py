@@ -178,6 +178,14 @@ def fit_throughput(observed: Observations) -> ThroughputParameters:
     The search is in the logarithms of the times, from a start of the data's own magnitude. On 240 random samples of
     the published traces it ended within 1 % of the best of four searches always, that in the times themselves from the
     published start (0.1, 0.01, ...) in 79 %: the objective has a kink where computing is fitted exactly.
+
+    Examples
+    --------
+    >>> nodes, replicas = [1, 1, 1, 2, 2, 4], [1, 2, 4, 4, 8, 16]
+    >>> step_s = [0.20, 0.24, 0.28, 0.35, 0.40, 0.50]
+    >>> fitted = fit_throughput(Observations(nodes, replicas, [64] * 6, step_s))
+    >>> round(float(fitted.step_time(2, 6, 64)), 3)  # between the 0.35 s of 4 and the 0.40 s of 8 replicas
+    0.375
     """
     from scipy.optimize import minimize
 

@@ -50,6 +50,19 @@ def read_philly_jobs(path: str | Path, *, zone: str = ZONE) -> JobTable:
     ------
     InputError
         Naming file, entry (row, from 1), key (column) and job; also when no job is left.
+
+    Examples
+    --------
+    >>> import json
+    >>> from tempfile import TemporaryDirectory
+    >>> attempt = {"start_time": "2017-10-09 08:00:00", "end_time": "2017-10-09 09:00:00"}
+    >>> attempt["detail"] = [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}]
+    >>> job = {"jobid": "j1", "submitted_time": "2017-10-09 07:01:00", "attempts": [attempt]}
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "jobs.json")
+    ...     _ = file.write_text(json.dumps([job]))
+    ...     [(job.request, job.pmax) for job in read_philly_jobs(file)]
+    [(2, 3600.0)]
     """
     try:
         clock = ZoneInfo(zone)

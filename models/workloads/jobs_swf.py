@@ -47,7 +47,7 @@ _FURTHER: Final = (("requested_s", 9), ("status", 11), ("group", 13), ("executab
 
 
 def read_swf_jobs(path: str | Path, *, processors_per_unit: int | None = None) -> JobTable:
-    """Read a workload, gzip-compressed or not: one rigid job a line, in the order of the file.
+    r"""Read a workload, gzip-compressed or not: one rigid job a line, in the order of the file.
 
     | field                           | becomes                                                                |
     |---------------------------------|------------------------------------------------------------------------|
@@ -73,6 +73,15 @@ def read_swf_jobs(path: str | Path, *, processors_per_unit: int | None = None) -
     ------
     InputError
         Naming file, line and field; also when no job is left.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "log.swf")
+    ...     _ = file.write_text("; MaxNodes: 4\n; MaxProcs: 16\n1 0 5 600 8" + " -1" * 13 + "\n")
+    ...     [(job.request, job.pmax) for job in read_swf_jobs(file)]
+    [(2, 600.0)]
     """
     header: dict[str, int] = {}
     table = RigidTable(path)

@@ -17,7 +17,7 @@ _FIELDS: Final = frozenset((*REQUIRED, "model_name", "skew", "spread_slowdown"))
 
 
 def read_tiresias_jobs(path: str | Path) -> JobTable:
-    """Read a trace (CSV, Parquet or JSON lines), one rigid job a row, in the order of the file.
+    r"""Read a trace (CSV, Parquet or JSON lines), one rigid job a row, in the order of the file.
 
     | column                | becomes                                                                       |
     |-----------------------|-------------------------------------------------------------------------------|
@@ -35,6 +35,15 @@ def read_tiresias_jobs(path: str | Path) -> JobTable:
     ------
     InputError
         Naming file, row, column and job; also when no job is left.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "trace.csv")
+    ...     _ = file.write_text("job_id,num_gpu,submit_time,duration,model_name\n1,4,60,3600,vgg19\n")
+    ...     [(job.name, job.request, job.pmax) for job in read_tiresias_jobs(file)]
+    [('1', 4, 3600.0)]
     """
     frame = read_table(path, row_bytes=JOB_BYTES)
     rows = Rows(frame, path, job="job_id").require(REQUIRED, OPTIONAL)

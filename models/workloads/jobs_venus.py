@@ -28,7 +28,7 @@ _COLOCATION: Final = ("model1", "batchsize1", "amp1", "speed1", "model2", "batch
 
 
 def read_venus_jobs(path: str | Path, *, origin: str = ORIGIN) -> JobTable:
-    """Read a Helios job table (CSV, Parquet or JSON lines), one rigid job a row, in the order of the file.
+    r"""Read a Helios job table (CSV, Parquet or JSON lines), one rigid job a row, in the order of the file.
 
     | column                        | becomes                                                                    |
     |-------------------------------|----------------------------------------------------------------------------|
@@ -54,6 +54,15 @@ def read_venus_jobs(path: str | Path, *, origin: str = ORIGIN) -> JobTable:
     ------
     InputError
         Naming file, row, column and job; also when no job is left.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "venus.csv")
+    ...     _ = file.write_text("job_id,gpu_num,submit_time,duration,user,vc\n1,8,2020-09-01 08:00,600,u1,vc1\n")
+    ...     [(job.request, job.pmax, job.vc) for job in read_venus_jobs(file)]
+    [(8, 600.0, 'vc1')]
     """
     frame = read_table(path, row_bytes=JOB_BYTES)
     rows = Rows(frame, path, job="job_id").require(REQUIRED, OPTIONAL)
@@ -64,7 +73,7 @@ def read_venus_jobs(path: str | Path, *, origin: str = ORIGIN) -> JobTable:
 
 
 def read_colocation(path: str | Path, *, indifferent: Iterable[str] = INDIFFERENT) -> XiTable:
-    """Read measured pairs of models as Lucid's artifact has them, as a ξ table for the jobs of `read_venus_jobs`.
+    r"""Read measured pairs of models as Lucid's artifact has them, as a ξ table for the jobs of `read_venus_jobs`.
 
     Columns model1, batchsize1, amp1, speed1, model2, batchsize2, amp2, speed2: speeds beside each other over speeds
     alone. ξ = 1 / speed; what goes faster together is noise, which the table clips.
@@ -80,6 +89,16 @@ def read_colocation(path: str | Path, *, indifferent: Iterable[str] = INDIFFEREN
     ------
     InputError
         Naming file, row and column.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "pairs.csv")
+    ...     _ = file.write_text("model1,batchsize1,amp1,speed1,model2,batchsize2,amp2,speed2\na,32,0,.8,b,64,1,.5\n")
+    ...     row = read_colocation(file, indifferent=()).measurements[0]
+    >>> row.model_b, row.xi_a, row.xi_b
+    ('b+amp', 1.25, 2.0)
     """
     frame = read_table(path)
     measured = []

@@ -20,6 +20,10 @@ def rigid_job(name: str, tsub_ns: int, units: int, seconds: float, **further: An
     """A job that runs on `units`, no more and no less, for `seconds`: Pmax is the duration, at a rate of 1.
 
     `further` are fields of `Job`. It costs nothing to start or stop it.
+
+    >>> job = rigid_job("a", tsub_ns=0, units=4, seconds=600.0, user="u1")
+    >>> job.jmin, job.jmax, float(job.rates[4]), job.user
+    (4, 4, 1.0, 'u1')
     """
     curve = _full_rate(units)
     return Job(

@@ -30,6 +30,11 @@ def expand(location: str) -> tuple[str, ...]:
     ------
     Unusable
         When it names no nodes.
+
+    Examples
+    --------
+    >>> expand("0-2,128")
+    ('nid00000', 'nid00001', 'nid00002', 'nid00128')
     """
     block = _BLOCK.fullmatch(location)
     if block:
@@ -51,6 +56,11 @@ def listed(location: str) -> tuple[str, ...]:
     ------
     Unusable
         When it names no nodes.
+
+    Examples
+    --------
+    >>> listed("x3005c0s19b1n0,x3006c0s1")
+    ('x3005c0s19b1n0',)
     """
     words = [word.strip() for word in location.split(",")]
     whole = [word for word in words if word]

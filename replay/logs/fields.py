@@ -6,7 +6,11 @@ import csv
 
 
 def split_fields(line: str, delimiter: str) -> list[str]:
-    """Fields of a line, quoted ones (CSV) without their quotes, however long; none when they are no CSV."""
+    """Fields of a line, quoted ones (CSV) without their quotes, however long; none when they are no CSV.
+
+    >>> split_fields('1,"cn[1,2]",idle', ",")
+    ['1', 'cn[1,2]', 'idle']
+    """
     if '"' not in line or len(delimiter) != 1:
         return line.split(delimiter)
     limit = csv.field_size_limit()

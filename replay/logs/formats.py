@@ -177,6 +177,11 @@ def log_format(name: str) -> LogFormat:
     ------
     InputError
         When there is no such format, or the package that brings it cannot be loaded or brings something else.
+
+    Examples
+    --------
+    >>> log_format("slurm").clusters
+    True
     """
     if name in BUILT_IN:
         return BUILT_IN[name]

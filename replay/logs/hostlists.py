@@ -36,6 +36,11 @@ def expand(text: str, *, max_hosts: int = MOST_HOSTS) -> tuple[str, ...]:
     HostListError
         When brackets do not match, a range is none or runs backwards, a name has characters no host has or is longer
         than any, or there are more than `max_hosts` hosts, those named twice counted twice.
+
+    Examples
+    --------
+    >>> expand("cn[08-10],login")
+    ('cn08', 'cn09', 'cn10', 'login')
     """
     if text in NO_HOSTS:
         return ()
@@ -49,7 +54,11 @@ def expand(text: str, *, max_hosts: int = MOST_HOSTS) -> tuple[str, ...]:
 
 
 def count(text: str) -> int:
-    """How many hosts a host list has, those named twice counted twice; HostListError as `expand`."""
+    """How many hosts a host list has, those named twice counted twice; HostListError as `expand`.
+
+    >>> count("cn[001-128]")
+    128
+    """
     return 0 if text in NO_HOSTS else _size(_words(text))
 
 

@@ -63,6 +63,11 @@ def fields(text: str) -> list[str]:
     ------
     Unusable
         When a quote is not closed.
+
+    Examples
+    --------
+    >>> fields('"JOB_FINISH" "10.1" 1612915200')
+    ['"JOB_FINISH"', '"10.1"', '1612915200']
     """
     if text.count('"') % 2:
         raise Unusable("a quote is not closed", ascii(text[-40:]))

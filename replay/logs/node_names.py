@@ -22,6 +22,11 @@ def other_forms(names: Sequence[str], listed: Collection[int], owners: Mapping[i
         Indices of those that are in the list of nodes; empty without a list.
     owners
         Cluster of a node by its index, as far as logs state it: nodes of two clusters are two nodes.
+
+    Examples
+    --------
+    >>> other_forms(["cn1", "cn1.cluster.org"], listed=[], owners={})
+    {1: 0}
     """
     index = {name: k for k, name in enumerate(names)}
     full: dict[str, list[int]] = {}
@@ -42,7 +47,11 @@ def other_forms(names: Sequence[str], listed: Collection[int], owners: Mapping[i
 
 
 def difference(names: Iterable[str], listed: Iterable[str]) -> str:
-    """Why no name is in a list of nodes, for a message; empty if that is not clear."""
+    """Why no name is in a list of nodes, for a message; empty if that is not clear.
+
+    >>> difference(["cn1"], ["cn001"])
+    'they differ in leading zeros: write cn[001-128], not cn[1-128]'
+    """
     plain, expected = set(names), set(listed)
     if {_ZEROS.sub("", name) for name in plain} & {_ZEROS.sub("", name) for name in expected}:
         return "they differ in leading zeros: write cn[001-128], not cn[1-128]"

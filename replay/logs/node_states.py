@@ -43,6 +43,9 @@ def state_of(text: str) -> State | None:
 
     Words may be joined (`IDLE+DRAIN`, `offline,job-exclusive`) and marked (`down*`, `idle~`): unavailable outweighs
     busy, which outweighs idle.
+
+    >>> [state_of(text) for text in ("idle", "mixed", "IDLE+DRAIN", "idle~")]
+    ['idle', 'busy', 'unavailable', 'unavailable']
     """
     met: set[State] = set()
     for word in _APART.split(text.strip().lower()):

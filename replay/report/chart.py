@@ -162,7 +162,12 @@ class Chart:
 
 
 def in_powers(what: str, *values: FloatArray) -> tuple[Axis, float]:
-    """An axis for large numbers, with the power of ten to divide by: `10⁹ samples`."""
+    """An axis for large numbers, with the power of ten to divide by: `10⁹ samples`.
+
+    >>> axis, power = in_powers("samples", np.array([0.0, 2.5e9]))
+    >>> axis.label, power
+    ('10⁹ samples', 1000000000.0)
+    """
     largest = max((float(np.abs(array).max(initial=0.0)) for array in values), default=0.0)
     power, mark = next(
         ((10.0**p, mark) for p, mark in ((12, "10¹² "), (9, "10⁹ "), (6, "10⁶ ")) if largest >= 10.0**p), (1.0, "")
@@ -171,5 +176,10 @@ def in_powers(what: str, *values: FloatArray) -> tuple[Axis, float]:
 
 
 def stepped(edges: FloatArray, heights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """A step function as points of a line: each height from its edge to the next."""
+    """A step function as points of a line: each height from its edge to the next.
+
+    >>> x, y = stepped(np.array([0.0, 1.0, 3.0]), np.array([5.0, 7.0]))
+    >>> x.tolist(), y.tolist()
+    ([0.0, 1.0, 1.0, 3.0], [5.0, 5.0, 7.0, 7.0])
+    """
     return np.repeat(edges, 2)[1:-1], np.repeat(heights, 2)

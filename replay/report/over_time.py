@@ -26,6 +26,13 @@ def mean_over_time(times: TimeArray, values: FloatArray, begin: int, end: int, s
     -------
     array of shape (spans,)
         Its sum times the length of a span equals the integral of the function.
+
+    Examples
+    --------
+    >>> second = 10**9
+    >>> times, values = np.array([0, 5 * second]), np.array([2.0, 4.0])
+    >>> mean_over_time(times, values, 0, 10 * second, spans=2).tolist()
+    [2.0, 4.0]
     """
     edges = begin + (end - begin) * np.arange(spans + 1) / spans
     # The integral from begin, interpolated at the edges: it is piecewise linear between instants.

@@ -60,6 +60,16 @@ def write_report(folders: Sequence[Path], target: Path, *, static: bool = False,
     ------
     InputError
         When a folder is not a run directory, has no steps, or is damaged (names the file); when Bokeh is not installed.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> import bft
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = bft.replay(policy="fifo", dedicated=False, out=f"{folder}/run")
+    ...     write_report([Path(folder, "run")], Path(folder, "page.html"), static=True)
+    ...     Path(folder, "page.html").read_text().startswith("<!DOCTYPE html>")
+    True
     """
     if is_sweep(folders):
         page = _of_sweep(folders[0], title)

@@ -185,7 +185,11 @@ def _thinned(count: int) -> list[int]:
 
 
 def round_ticks(largest: float) -> list[float]:
-    """About four to eight round numbers from 0 to at least `largest`."""
+    """About four to eight round numbers from 0 to at least `largest`.
+
+    >>> round_ticks(23.0)
+    [0.0, 5.0, 10.0, 15.0, 20.0, 25.0]
+    """
     if not largest > 0:
         return [0.0, 1.0]
     size = 10.0 ** math.floor(math.log10(largest / 4))
@@ -194,7 +198,11 @@ def round_ticks(largest: float) -> list[float]:
 
 
 def time_ticks(begin: int, end: int) -> list[tuple[float, str]]:
-    """Round instants of the window: their position in [0, 1], and their label."""
+    """Round instants of the window: their position in [0, 1], and their label.
+
+    >>> time_ticks(0, 4 * 3600 * SECOND_NS)[-1]
+    (1.0, '01 Jan 04:00')
+    """
     seconds = (end - begin) / SECOND_NS
     step = next((step for step in TIME_STEPS_S if seconds / step <= 8), 3650 * DAY_S)
     marks = []

@@ -8,5 +8,9 @@ from bft.models.errors import MAX_SENTENCE, printable
 
 
 def markup(text: str) -> str:
-    """A text in HTML or SVG: nothing in it is markup, and characters that act instead of being seen are escapes."""
+    """A text in HTML or SVG: nothing in it is markup, and characters that act instead of being seen are escapes.
+
+    >>> markup("<b>Tom & Jerry</b>")
+    '&lt;b&gt;Tom &amp; Jerry&lt;/b&gt;'
+    """
     return escape(printable(text, MAX_SENTENCE))

@@ -81,7 +81,14 @@ def trace_from_frame(
     sort: bool = False,
     metadata: dict[str, str] | None = None,
 ) -> NodeTrace:
-    """Make a node trace from a frame in either form; see `read_trace`."""
+    """Make a node trace from a frame in either form; see `read_trace`.
+
+    >>> import pandas as pd
+    >>> matrix = pd.DataFrame([[1, 0], [1, 1], [0, 1]], columns=["n0", "n1"])
+    >>> matrix.index = pd.date_range("2021-02-10", periods=3, freq="10s")
+    >>> trace_from_frame(matrix).idle_node_seconds()
+    30.0
+    """
     names = {str(column) for column in frame.columns}
     native = names.issuperset(NATIVE_COLUMNS)
     known = frame.attrs.get("metadata", {}) if metadata is None else metadata
@@ -97,7 +104,12 @@ def trace_from_frame(
 
 
 def select_nodes(trace: NodeTrace, first: int, count: int | None) -> NodeTrace:
-    """The trace of nodes first ... first + count - 1 alone; events that touch none of them vanish."""
+    """The trace of nodes first ... first + count - 1 alone; events that touch none of them vanish.
+
+    >>> from bft.replay import always_idle
+    >>> select_nodes(always_idle(4, 0, 60 * 10**9), 1, 2).nodes
+    ('n00001', 'n00002')
+    """
     total = len(trace.nodes)
     if first >= total:
         raise InputError(f"-nis {first} lies beyond the trace's {total} nodes", file=trace.source or None)

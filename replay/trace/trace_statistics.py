@@ -73,7 +73,12 @@ def fragments(trace: NodeTrace) -> Fragments:
 
 
 def idle_over_time(trace: NodeTrace, spans: int) -> NDArray[np.float64]:
-    """Mean idle nodes in each of `spans` equal parts of the observation: float64 of shape (spans,)."""
+    """Mean idle nodes in each of `spans` equal parts of the observation: float64 of shape (spans,).
+
+    >>> from bft.replay import always_idle
+    >>> idle_over_time(always_idle(4, 0, 60 * 10**9), 3).tolist()
+    [4.0, 4.0, 4.0]
+    """
     end = max(trace.end, trace.start + 1)
     # Nanoseconds since the start, of which floats lose none within a hundred days and few beyond.
     edges = np.linspace(0.0, end - trace.start, spans + 1)
@@ -84,7 +89,11 @@ def idle_over_time(trace: NodeTrace, spans: int) -> NDArray[np.float64]:
 
 
 def usable_share(seconds: NDArray[np.float64], startup_s: float) -> float | None:
-    """Share of idle node-time left once every fragment has lost its first `startup_s` seconds; None of no time."""
+    """Share of idle node-time left once every fragment has lost its first `startup_s` seconds; None of no time.
+
+    >>> usable_share(np.array([60.0, 300.0]), startup_s=90.0)
+    0.5833333333333334
+    """
     total = float(seconds.sum())
     return float(np.maximum(seconds - startup_s, 0.0).sum()) / total if total else None
 
@@ -217,10 +226,18 @@ def _batches(sizes: NDArray[np.int64]) -> dict[str, float]:
 
 
 def iso_exact(instant_ns: int) -> str:
-    """An instant to the nanosecond."""
+    """An instant to the nanosecond.
+
+    >>> iso_exact(1_612_915_200_500_000_000)
+    '2021-02-10T00:00:00.5Z'
+    """
     return str(np.datetime64(instant_ns, "ns")).rstrip("0").rstrip(".") + "Z"
 
 
 def iso(instant_ns: int) -> str:
-    """An instant to the second, for people."""
+    """An instant to the second, for people.
+
+    >>> iso(1_612_915_200_500_000_000)
+    '2021-02-10T00:00:00Z'
+    """
     return str(np.datetime64(instant_ns, "ns")).split(".")[0] + "Z"
