@@ -1,7 +1,7 @@
-"""What training jobs would have yielded on a supercomputer's idle nodes, and who should get which node.
+"""How much training jobs would have done on a supercomputer's idle nodes, and which job should get which node.
 
     run = bft.replay(trace, jobs, tfwd=120, policy="milp")   a replay: paths, frames or objects
-    run.summary, run.steps, run.jobs, run.allocations        what came of it
+    run.summary, run.steps, run.jobs, run.allocations        the results
     run.plot(), run.report("run.html")                       a picture, a page to show
     bft.compare(trace, jobs, ["milp", "pollux"])             variants side by side, replayed in parallel
     bft.sweep(bft.replay.studies.Plan.of(...))               a grid of options, on anything that runs processes

@@ -27,7 +27,7 @@ def ingest(files: str | Path | Sequence[str | Path], form: str = "auto", **optio
     Returns
     -------
     NodeTrace
-        `bft.replay.write_trace(trace, "trace.parquet")` keeps it. Its notes say what was skipped, left out or assumed.
+        `bft.replay.write_trace(trace, "trace.parquet")` writes it. Its notes list skipped rows and assumptions.
 
     Raises
     ------

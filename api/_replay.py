@@ -39,7 +39,7 @@ def replay(
     progress: bool = False,
     **options: Any,
 ) -> Run:
-    """Replay jobs on a node trace: who gets which idle node, and what would that have yielded.
+    """Replay jobs on a node trace: which job gets which idle node, and the outcome.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def replay(
     Returns
     -------
     Run
-        Notes on what changes the result are in `Run.notes`, and go to the logger `bft.replay` as warnings.
+        Notes on what changes the result are in `Run.notes`, and are logged by `bft.replay` as warnings.
 
     Raises
     ------
@@ -133,12 +133,12 @@ def options_of(stated: Mapping[str, Any]) -> Options:
 
 
 def taken(trace: Any, jobs: Any, xi: Any) -> tuple[Given, dict[str, str]]:
-    """Objects that take the place of files; and by what name the options call each, and each file.
+    """Objects in place of files; and the name of each of them, and of each file, in the options.
 
     Raises
     ------
     InputError
-        When one of them is none of what it may be, or a frame that cannot be used.
+        When one of them has another type, or is an invalid frame.
     """
     import pandas as pd
 

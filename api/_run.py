@@ -121,8 +121,8 @@ class Run:
     def report(self, path: str | Path, *, static: bool = False, title: str | None = None) -> Path:
         """Write the run as one HTML page to show to others, and return where it is; a page there is replaced.
 
-        Charts that zoom need the extra `report`; a `static` page has none and needs none. The title is the machine's
-        name, where none is given.
+        Charts that zoom need the extra `report`; a `static` page needs no extra. The title is the machine's
+        name if no title is given.
 
         Examples
         --------

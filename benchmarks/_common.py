@@ -1,4 +1,4 @@
-"""What the benchmarks of the optimiser share: problems to solve, and how to time and print."""
+"""Shared by the benchmarks of the optimiser: problems to solve, timing and printing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bft.milp import CostModel, Job, Problem
 def dnn_problem(
     jobs: int, units: int, seed: int, *, stretch: int = 1, jmax: int = 64, jmin: int = 1, held: float = 0.5
 ) -> Problem:
-    """Jobs shaped like the published ones, which hold `held` of the units, handed out at random.
+    """Jobs like the published ones, which hold a share `held` of the units, allocated at random.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What `--preset best` yields beside the published setting and beside the upper bounds, and what its parts do.
+"""`--preset best` compared with the published setting and with the upper bounds, and the effect of its parts.
 
     python benchmarks/beyond.py                      # all rows: half an hour; docs/beyond.md explains them
     python benchmarks/beyond.py --only "512 nodes"   # rows whose label has this text
@@ -72,7 +72,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One replay: what it is called, where it happens, and its options."""
+    """One replay: its label, its nodes and jobs, and its options."""
 
     label: str
     world: World
@@ -166,7 +166,7 @@ def line(row: Row) -> str:
 
 @cache
 def bounds_in(world: World) -> Bounds:
-    """Upper bound, changes being free, so that it is one number for all costs."""
+    """Upper bound without costs of changes, so that it is one number for all costs."""
     inputs = inputs_of(replace(world, costs=1.0))
     return bounds_of([(pool.trace, pool.jobs) for pool in inputs.pools], without=inputs.never_run)
 
@@ -206,14 +206,14 @@ def ingested(log: str) -> str:
 
 
 def generated(seed: int) -> tuple[NodeTrace, JobTable]:
-    """A Summit-like trace of 512 nodes and four days, and 300 jobs: more than it has room for."""
+    """A Summit-like trace of 512 nodes and four days, and 300 jobs, more than it can finish."""
     table = generate_node_trace(nodes=512, days=4.0, seed=seed, start="2021-02-10")
     trace = trace_from_frame(table.frame, source=f"generated {seed}", metadata=table.metadata)
     return trace, jobs_from_frame(generate_dnn_jobs(jobs=300, seed=seed, first_submit="2021-02-10"), source="generated")
 
 
 def dearer(jobs: JobTable, factor: float) -> JobTable:
-    """The same jobs, whose rescales and preemptions cost so many times more."""
+    """The same jobs, with the costs of rescales and preemptions multiplied by a factor."""
     table = tuple(replace(job, tcup_s=factor * job.tcup_s, tcdw_s=factor * job.tcdw_s) for job in jobs)
     return replace(jobs, jobs=table)
 

@@ -106,7 +106,7 @@ def replayed(trace: NodeTrace, options: Options, inputs: Inputs) -> Outcome:
 
 
 def write_stand_ins(path: Path) -> None:
-    """Medians of the measured ratios of each pair of stand-ins, for the networks they stand for."""
+    """Medians of the measured ratios of each pair of stand-ins, for the networks that they replace."""
     pairs = pd.read_csv(reference_folder() / "lucid" / "xi_pairs_from_colocate_info.csv")
     swapped = pairs.rename(columns={"model1": "model2", "model2": "model1", "xi1": "xi2", "xi2": "xi1"})
     known = pd.concat([pairs, swapped]).groupby(["model1", "model2"])[["xi1", "xi2"]].median().clip(lower=1)

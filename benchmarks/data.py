@@ -1,4 +1,4 @@
-"""Which reference data are there, and are they those that our numbers were measured with? docs/data.md says where from.
+"""Check which reference data are there, and that our figures were measured with them (sources: docs/data.md).
 
 python -m benchmarks.data --check     each file that tests and benchmarks use: there, absent, or another content
 python -m benchmarks.data --write     make the list anew from the folder that BFT_REFERENCE names

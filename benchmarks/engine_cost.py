@@ -2,7 +2,7 @@
 
     python benchmarks/engine_cost.py [--events 3000] [--many 50000] [--only many] [--policies srtf,tiresias-l] [--floor]
 
-Times are processor times, the least of three rounds in which all sizes take turns, so that their ratios mean something
+Times are processor times, the minimum of three rounds in which all sizes alternate, so that their ratios are reliable
 on a busy machine. The engine's own share is what remains without the time in which the policy was asked. `--floor` also
 runs benchmarks/floor.py, which needs the reference data.
 """
@@ -32,7 +32,7 @@ ROUNDS = 3
 
 @dataclass
 class Keeps:
-    """Starts what fits at first, then changes nothing by itself: hardly a policy, so that the engine's cost is seen."""
+    """Fills the machine once and then changes nothing: with almost no policy, the engine's cost remains."""
 
     name: str = field(default="keeps", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
@@ -49,13 +49,13 @@ class Swaps:
     name: str = field(default="swaps", init=False)
 
     def decide(self, state: State) -> Decision:
-        """Give all to who has none."""
+        """Give all units to the job without units."""
         first = state.jobs[0].units == 0
         return Decision((state.idle * first, state.idle * (not first)))
 
 
 def flickering(units: int, events: int, *, spare: int = 1, units_per_node: int = 1, apart: int = 1) -> NodeTrace:
-    """A machine of `units` that are always idle, and `spare` nodes that join and leave by turns, one event a second.
+    """A machine of `units` that are always idle, and `spare` nodes that join and leave alternately, one event a second.
 
     Only every `apart`-th node is ever idle: from 2 on no unit has a neighbour.
     """
@@ -79,19 +79,19 @@ def flickering(units: int, events: int, *, spare: int = 1, units_per_node: int =
     )
 
 
-def jobs(count: int, *, most: int = 1, seconds: float = 1e9, ends: int = 0) -> JobTable:
-    """So many jobs of 1 ... `most` units, all submitted at once; every `ends`-th of them is short."""
-    curve = Curve(np.array([0.0, most]), np.array([0.0, most]))
+def jobs(count: int, *, jmax: int = 1, seconds: float = 1e9, ends: int = 0) -> JobTable:
+    """`count` jobs of 1 ... `jmax` units, all submitted at once; every `ends`-th of them is short."""
+    curve = Curve(np.array([0.0, jmax]), np.array([0.0, jmax]))
     return JobTable(
         tuple(
-            Job(f"j{k}", 0, 1, most, 40.0 + k % 7 if ends and k % ends == 0 else seconds, 0.0, 0.0, curve, curve)
+            Job(f"j{k}", 0, 1, jmax, 40.0 + k % 7 if ends and k % ends == 0 else seconds, 0.0, 0.0, curve, curve)
             for k in range(count)
         )
     )
 
 
 class Cost(NamedTuple):
-    """Microseconds an event: in all, and without the policy."""
+    """Microseconds per event: total, and without the policy."""
 
     total: float
     engine: float
@@ -99,7 +99,7 @@ class Cost(NamedTuple):
 
 @dataclass
 class Timed:
-    """A policy, and the processor time that it took."""
+    """A policy, with the processor time that it took."""
 
     policy: Policy
     seconds: float = 0.0
@@ -116,7 +116,7 @@ class Timed:
 
 
 def cost(make: Callable[[], Replay], events: int) -> Cost:
-    """Of a replay, but for its first tenth."""
+    """The cost of a replay, without its first tenth."""
     replay = make()
     for _ in range(events // 10):
         replay.step()
@@ -132,8 +132,8 @@ def cost(make: Callable[[], Replay], events: int) -> Cost:
     return Cost(spent / steps * 1e6, (spent - policy) / steps * 1e6)
 
 
-def least(makes: dict[str, Callable[[], Replay]], events: int) -> dict[str, Cost]:
-    """The least cost of each over some rounds in which they take turns."""
+def minima(makes: dict[str, Callable[[], Replay]], events: int) -> dict[str, Cost]:
+    """The minimum cost of each over some rounds in which they alternate."""
     costs: dict[str, list[Cost]] = {name: [] for name in makes}
     for _ in range(ROUNDS):
         for name, make in makes.items():
@@ -142,7 +142,7 @@ def least(makes: dict[str, Callable[[], Replay]], events: int) -> dict[str, Cost
 
 
 def table(title: str, costs: dict[str, Cost]) -> None:
-    """Print costs, and how many times that of the first each is."""
+    """Print costs, and their ratios to the first."""
     first = next(iter(costs.values()))
     print(f"\n{title}\n{'':26}{'us an event':>12}{'ratio':>8}{'engine alone':>14}{'ratio':>8}")
     for name, one in costs.items():
@@ -151,7 +151,7 @@ def table(title: str, costs: dict[str, Cost]) -> None:
 
 
 def replay_of(trace: NodeTrace, jobs: JobTable, policy: Policy) -> Replay:
-    """All jobs in play."""
+    """A replay with all jobs in play."""
     return Replay(trace, jobs, Timed(policy), Rules(max_jobs=0))
 
 
@@ -163,7 +163,7 @@ def waiting(events: int, policies: Sequence[Callable[[], Policy]]) -> None:
             f"{count} in play": (lambda count=count, policy=policy: replay_of(trace, jobs(count), policy()))
             for count in (30, 100, 1_000, 10_000)
         }
-        table(f"{policy().name}: 20 jobs run, the others wait", least(makes, events))
+        table(f"{policy().name}: 20 jobs run, the others wait", minima(makes, events))
 
 
 def running(events: int) -> None:
@@ -175,25 +175,23 @@ def running(events: int) -> None:
             )
             for count in (10, 100, 1_000)
         }
-        table(f"{policy.__name__}: all but ten run", least(makes, events))
+        table(f"{policy.__name__}: all but ten run", minima(makes, events))
 
 
 def machine(events: int) -> None:
     """Nodes of eight units, of which eight are used; placed anew at each event."""
     makes = {
-        f"{units} units": (
-            lambda units=units: replay_of(flickering(units, events, units_per_node=8), jobs(30, most=1), Fifo())
-        )
+        f"{units} units": (lambda units=units: replay_of(flickering(units, events, units_per_node=8), jobs(30), Fifo()))
         for units in (64, 1_024, 16_384)
     }
-    table("Fifo on nodes of eight units", least(makes, events))
+    table("Fifo on nodes of eight units", minima(makes, events))
 
 
 def _moves(events: int, units: int, apart: int, answer: multiprocessing.Queue[tuple[float, int]]) -> None:
     import pandas  # noqa: F401  # not part of what is measured
 
     trace = flickering(units, events, apart=apart)
-    replay = replay_of(trace, jobs(2, most=units + 1), Swaps())
+    replay = replay_of(trace, jobs(2, jmax=units + 1), Swaps())
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     outcome = replay.run()
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -206,7 +204,7 @@ def _moved(outcome: Outcome) -> int:
 
 
 def memory(events: int = 2_000, units: int = 1_000) -> None:
-    """Bytes for each unit that moves, the making of the results included; in processes of their own."""
+    """Bytes for each unit that moves, including the results; in processes of their own."""
     context = multiprocessing.get_context("spawn")
     for apart, which in ((1, "neighbours"), (2, "no unit beside another")):
         answer: multiprocessing.Queue[tuple[float, int]] = context.Queue()
@@ -222,7 +220,7 @@ def many(events: int, count: int = 10_000) -> None:
     print(f"\n{count:,} jobs in play, {events:,} events")
     for policy in (Fifo, EqualShare):
         began = time.process_time()
-        replay_of(flickering(500, events, spare=5), jobs(count, most=25, ends=3), policy()).run()
+        replay_of(flickering(500, events, spare=5), jobs(count, jmax=25, ends=3), policy()).run()
         seconds = time.process_time() - began
         print(f"{policy.__name__:26}{seconds:10.1f} s{seconds / events * 1e6:10.1f} us an event", end="")
         print(f"{seconds / events * 1e6 / 60:10.1f} minutes for a million, {_peak_mib():,.0f} MiB at the peak")

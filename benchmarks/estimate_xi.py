@@ -121,7 +121,7 @@ def cross_validated(
 
 
 def model_mean(rest: Iterable[Measurement], family: Callable[[str], str]) -> Predict:
-    """A baseline: the mean ratio of the victim's model, whoever is beside it."""
+    """A baseline: the mean ratio of the victim's model, for any partner."""
     seen: dict[str, list[float]] = {}
     for row in rest:
         for side in (row, row.swapped()):
@@ -132,7 +132,7 @@ def model_mean(rest: Iterable[Measurement], family: Callable[[str], str]) -> Pre
 
 
 def memory() -> None:
-    """Print how well memory follows the batch size, and what two jobs take together."""
+    """Print how well memory follows the batch size, and how much two jobs take together."""
     folder = reference_folder() / "lucid"
     solo = pd.read_csv(folder / "single_data.csv")
     measured = [(named(row.model, row.amp), float(row.batchsize), row.gmem / MIB_PER_GIB) for row in solo.itertuples()]

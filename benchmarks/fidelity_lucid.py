@@ -92,14 +92,14 @@ def load(folder: Path, scratch: Path) -> Venus:
 
 
 def lasting_longer(jobs: JobTable, seconds: float = 1.0) -> JobTable:
-    """The same jobs, each with so many more seconds of work."""
+    """The same jobs, each with some more seconds of work."""
     return JobTable(tuple(replace(job, pmax=job.pmax + seconds) for job in jobs), jobs.source)
 
 
 def replay(
     venus: Venus, jobs: JobTable, policy: Callable[[], Policy], nodes: dict[str, int], rules: Rules, vcs: Iterable[str]
 ) -> list[JobRecord]:
-    """Each virtual cluster by itself."""
+    """Each virtual cluster on its own."""
     start, end = venus.window
     members: dict[str, list[Job]] = defaultdict(list)
     for job in jobs:
@@ -198,7 +198,7 @@ CASES = (
 
 
 def golden_averages(folder: Path, column: str) -> dict[str, float]:
-    """Average JCT of virtual clusters in the artifact, s; not all of them are there."""
+    """Average JCT of virtual clusters in the artifact, s; some are not published."""
     if column == "lucid":
         table = pd.read_csv(folder / "golden" / "lucid_upstream_by_vc.csv").set_index("vc")["avg_jct"]
     else:
@@ -213,7 +213,7 @@ def jct_s(record: JobRecord) -> float:
 
 
 def agreement(records: Iterable[JobRecord], golden: Path) -> float:
-    """Share of the artifact's jobs that end with us in the same second."""
+    """Share of the artifact's jobs that end in the same second in our replay."""
     begin = pd.Timestamp(ORIGIN, tz="UTC").value
     theirs = pd.read_csv(golden, index_col="job_id")["end_time"].to_dict()
     ours = {record.job.name: round(((record.finish_ns or 0) - begin) / 1e9) for record in records}
@@ -271,7 +271,7 @@ def _row(case: Case, venus: Venus, vcs: list[str], *, whole: bool) -> dict[str, 
 
 
 def _by_vc(averages: dict[str, dict[str, float]], venus: Venus, vcs: list[str]) -> None:
-    """Print average JCT by virtual cluster, and how far off the artifact where it is known."""
+    """Print average JCT by virtual cluster, and the deviation from the artifact where it is known."""
     golden = {case.name: golden_averages(venus.folder, case.by_vc) for case in CASES}
     print(f"\naverage JCT, s (off by)\n{'':>8} " + " ".join(f"{name:>19}" for name in averages))
     for vc in vcs:

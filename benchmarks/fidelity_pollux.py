@@ -1,4 +1,4 @@
-"""Pollux' artifact again: average job completion times of Tiresias, Optimus and Pollux on its workloads.
+"""Pollux' artifact reproduced: average job completion times of Tiresias, Optimus and Pollux on its workloads.
 
     python benchmarks/fidelity_pollux.py [--policies tiresias,optimus,pollux] [--workloads 1,2,6] [--seeds 3]
     python benchmarks/fidelity_pollux.py --interference [--workloads 1,2,6] [--seeds 1]
@@ -56,7 +56,7 @@ def published(folder: Path, table: str = "results-jobload") -> dict[tuple[str, s
 
 
 def round_seconds(jobs: int, seed: int) -> float:
-    """CPU time of one search for so many jobs whose speed-ups are of all kinds, in s."""
+    """CPU time in s of one search for a number of jobs with various speed-ups."""
     rng = np.random.default_rng(seed)
     replicas = np.arange(1, 65)
     speedup = np.zeros((jobs, 3, 65))

@@ -41,7 +41,7 @@ CLOSE = 1e-4
 
 
 def exactly(samples: str) -> dict[str, Callable[[], Policy]]:
-    """The simulator's policies, as it does them."""
+    """The simulator's policies, with its habits."""
     return {
         "fifo": lambda: Fifo(consolidate=False),
         "fjf": lambda: Fifo(backfill=True, consolidate=False),
@@ -69,7 +69,7 @@ def finished(folder: Path, cluster: str, trace: str, policy: Policy) -> tuple[pd
 
 
 def golden(folder: Path, cluster: str, trace: str, policy: str) -> pd.DataFrame | None:
-    """What the simulator recorded of each job; None where only averages are known."""
+    """The simulator's records of each job; None where only averages are known."""
     file = folder / "golden" / f"{cluster}-{trace}-{policy}.job.csv.gz"
     if not file.exists():
         return None
@@ -78,7 +78,7 @@ def golden(folder: Path, cluster: str, trace: str, policy: str) -> pd.DataFrame 
 
 
 def percent(ratio: float) -> str:
-    """In percent, without a minus before nothing."""
+    """In percent, without a minus sign before 0."""
     return f"{round(100 * ratio, 2) + 0.0:.2f}"
 
 

@@ -1,4 +1,4 @@
-"""How soon a report shows its first chart, by the page's own performance marks, in headless Chromium.
+"""Time until a report shows its first chart, by the page's own performance marks, in headless Chromium.
 
     python benchmarks/first_chart.py REPORT.html [--rounds 5] [--limit 3]
 

@@ -1,4 +1,4 @@
-"""How well fitted throughput models predict the step times of placements that they have not seen.
+"""How well fitted throughput models predict the step times of placements that were held out.
 
 python benchmarks/fit_goodput.py [--seed N] [--png FOLDER]
 
@@ -46,7 +46,7 @@ def held_out_errors(observed: Observations, splits: Iterator[NDArray[np.bool_]])
 
 
 def alike(observed: Observations) -> float:
-    """Median relative distance from the median of the placements that the model cannot tell apart."""
+    """Median relative distance from the median of the placements that the model cannot distinguish."""
     keys = np.stack([observed.nodes, observed.replicas, observed.atomic], axis=1)
     _, group = np.unique(keys, axis=0, return_inverse=True)
     group = group.ravel()

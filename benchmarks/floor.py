@@ -1,4 +1,4 @@
-"""The least that a replay can cost: read the trace, integrate progress, solve each decision; no books, no checks.
+"""The minimum cost of a replay: read the trace, integrate progress, solve each decision; no records, no checks.
 
     python benchmarks/floor.py [--rounds 2]
 
@@ -30,7 +30,7 @@ MAX_JOBS = 10
 
 @dataclass
 class Floor:
-    """Jobs in play: what each has done, and on how many units it runs."""
+    """Jobs in play: their progress, and their numbers of units."""
 
     running: list[tuple[Job, Term]] = field(default_factory=list)
     progress: list[float] = field(default_factory=list)
@@ -43,13 +43,13 @@ class Floor:
         return [float(job.rates[units]) for (job, _), units in zip(self.running, self.counts, strict=True)]
 
     def next_finish(self, now: int) -> int:
-        """The next instant at which somebody is done."""
+        """The next instant at which a job finishes."""
         lacking = [job.pmax - done for (job, _), done in zip(self.running, self.progress, strict=True)]
         seconds = [left / rate for left, rate in zip(lacking, self.rates(), strict=True) if rate]
         return now + int(min(seconds, default=1e9) * SECOND_NS) + 1
 
     def go(self, seconds: float) -> None:
-        """Let time pass; who is done leaves."""
+        """Let time pass; finished jobs leave."""
         self.progress = [done + rate * seconds for done, rate in zip(self.progress, self.rates(), strict=True)]
         left = [at for at, (job, _) in enumerate(self.running) if self.progress[at] < job.pmax]
         if len(left) < len(self.running):
@@ -59,7 +59,7 @@ class Floor:
             self.counts = [self.counts[at] for at in left]
 
     def change(self, counts: list[int]) -> None:
-        """Give them these counts; who is rescaled pays."""
+        """Give the jobs these counts; rescaled jobs pay."""
         for at, ((job, _), before, after) in enumerate(zip(self.running, self.counts, counts, strict=True)):
             if before != after:
                 cost = (job.tcup_s if after > before else job.tcdw_s) * float(job.rates[before])
@@ -67,7 +67,7 @@ class Floor:
         self.counts = counts
 
     def shrink_to(self, idle: int) -> None:
-        """The largest lose what is no longer idle."""
+        """The largest jobs lose the units that are no longer idle."""
         counts = self.counts.copy()
         while sum(counts) > idle:
             largest = counts.index(max(counts))
@@ -75,7 +75,7 @@ class Floor:
         self.change(counts)
 
     def decide(self, idle: int) -> None:
-        """Solve, and do so."""
+        """Solve a decision, and carry it out."""
         terms = tuple(term for _, term in self.running)
         self.change(list(solve_exact(Problem(idle, TFWD_S, terms, tuple(self.counts)))))
         self.decisions += 1
@@ -87,7 +87,7 @@ def _term(job: Job) -> Term:
 
 
 def floor(trace: NodeTrace, jobs: JobTable) -> tuple[float, int]:
-    """Work done and decisions taken, by nothing but what decides them."""
+    """Work done and number of decisions, by the floor program."""
     world, queue = Floor(), [jobs.jobs[index] for index in jobs.by_submit()]
     now, event, idle, admitted = trace.start, 0, 0, 0
     idle_counts = trace.idle_units().tolist()
@@ -121,7 +121,7 @@ def engine(trace: NodeTrace, jobs: JobTable) -> tuple[float, int]:
 
 
 def main(rounds: int = 2) -> None:
-    """Run both by turns."""
+    """Run both alternately."""
     folder = reference_folder() / "bftrainer"
     names = ("ndstat-10sdn6-evt.tar.gz", "ImageNet-imgps-Jbnd-1001J.pkl", "ImageNet-imgps-JNPs-1001J.pkl")
     node_map, bounds, curves = (str(folder / name) for name in names)

@@ -1,4 +1,4 @@
-"""Reading sacct: rows a second and peak memory, beside a pass of csv.reader over the same file in the same run.
+"""Reading sacct: rows per second and peak memory, compared with csv.reader on the same file in the same run.
 
 python benchmarks/ingest_speed.py [--rows 1000000] [--steps 1] [--largest 64] [--wide] [--runs 2] [--keep FILE]
 
@@ -66,7 +66,7 @@ def generate(path: Path, rows: int, steps: int, largest: int, wide: bool) -> Non
 
 
 def measure(part: str, path: Path) -> dict[str, float]:
-    """Seconds, and what was counted."""
+    """Seconds, and the counts of rows."""
     import_module("bft.replay.logs.slurm_blocks")  # what is imported once is no part of it
     from bft.replay.logs import Clock, Collector, Diagnosis, Reading, node_trace, open_log, read_log
 

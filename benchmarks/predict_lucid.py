@@ -1,4 +1,4 @@
-"""Learn Lucid's three models from its published data and hold them against later data and the published predictions.
+"""Train Lucid's three models on its published data; compare with later data and the published predictions.
 
 python benchmarks/predict_lucid.py [--quick] [--shapes FOLDER]
 

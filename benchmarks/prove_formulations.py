@@ -1,4 +1,4 @@
-"""Hold every formulation and backend against the optima of thousands of recorded decisions.
+"""Compare every formulation and backend with the optima of thousands of recorded decisions.
 
 python benchmarks/prove_formulations.py [--every K] [--backends cbc,highs,scipy,gurobi] [--formulations modes,node]
 
@@ -40,7 +40,7 @@ def near(a: float, b: float) -> bool:
 
 
 def verdict(problem: Problem, expected: float | None, answer: tuple[str, tuple[int, ...], float, float] | None) -> str:
-    """Right, or what is wrong."""
+    """Whether the answer is optimal, or the reason why it is not."""
     if answer is None:
         return "right" if expected is None else "called infeasible"
     status, counts, objective, bound = answer

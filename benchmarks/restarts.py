@@ -1,4 +1,4 @@
-"""What restarts must cost on the real log, whoever decides: the account behind docs/beyond.md.
+"""The minimum cost of restarts on the real log under any policy: the account in docs/beyond.md.
 
     python benchmarks/restarts.py [--restart 180] [--costs 10]
 
@@ -77,7 +77,7 @@ def lengths_by_birth(trace: NodeTrace) -> list[np.ndarray]:
 
 
 def exposure(bulks: list[np.ndarray], size: int) -> tuple[float, float]:
-    """How many preemptions a job on `size` nodes that turned idle together pays for each of them; their mean length.
+    """Number of preemptions per node that a job on `size` nodes, idle from one instant, pays for; their mean length.
 
     A preemption costs by the rate before, and so counts for every node that the job still has.
     """
@@ -104,7 +104,7 @@ def scaling(jobs: JobTable) -> dict[str, np.ndarray]:
 
 
 def samples(jobs: JobTable, seconds: float) -> float:
-    """What jobs of one node each do in so many useful node-seconds, the fastest models first."""
+    """Samples that jobs of one node each do in a number of useful node-seconds, the fastest models first."""
     done = 0.0
     for job in sorted(jobs, key=lambda job: -job.rates[1]):
         spent = min(seconds, job.pmax / job.rates[1])

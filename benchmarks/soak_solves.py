@@ -1,4 +1,4 @@
-"""Solve tens of thousands of times in one process: the parent must stay flat, and give back descriptors and workers.
+"""Solve tens of thousands of times in one process: its memory must stay flat, descriptors and workers be released.
 
 python benchmarks/soak_solves.py [--solves 30000] [--backend cbc] [--recycle-mib 64]
 """

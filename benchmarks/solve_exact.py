@@ -92,7 +92,7 @@ def queues(sizes: list[tuple[int, int, int]], instances: int) -> None:
 
 
 def hard(jobs: int, units: int) -> None:
-    """Print times for problems with ties everywhere, and hardly anything to leave out."""
+    """Print times for problems with many ties, in which few choices can be skipped."""
     rng = np.random.default_rng(0)
     sizes = rng.integers(100, 1000, jobs)
 

@@ -41,7 +41,7 @@ SECONDS = 60.0
 
 
 def bounds(jobs: int, units: int) -> dict[str, int]:
-    """Curves long enough that the units never suffice for all."""
+    """Curves so long that the units never suffice for all jobs."""
     stretch = max(1, -(-2 * units // (64 * jobs)))
     return {"stretch": stretch, "jmax": 64 * stretch}
 
@@ -112,7 +112,7 @@ def compare(sizes: Iterable[tuple[int, int]], instances: int, node_limit: int) -
 
 
 def compare_queues(process: SolverProcess, instances: int) -> None:
-    """Print a row for every queue of 1,000 jobs: CBC on its classes, the way there and back included.
+    """Print a row for every queue of 1,000 jobs: CBC on its classes, including the transfer to its process and back.
 
     `whole` is CBC with all counts posed, also those that no optimum can contain.
     """
@@ -149,7 +149,7 @@ def with_pairs(problem: Problem, seed: int) -> Problem:
 
 
 def round_trip(process: SolverProcess) -> None:
-    """Print what the way to the solver process and back costs: rows to carry, and nothing to solve."""
+    """Print the cost of a call of the solver process: rows to transfer, and nothing to solve."""
     for jobs, units in ((10, 100), (30, 1000)):
         model = modes.build(dnn_problem(jobs, units, 0, **bounds(jobs, units))).model
         empty = LinearModel(upper=model.objective, integer=model.integer, rows=model.rows)

@@ -22,7 +22,7 @@ PARTNERS = 3
 
 
 def instance(rng: np.random.Generator, jobs: int, units: int, pairs: int, sharing: float) -> Problem:
-    """DNN trainings with random holdings; a part `sharing` of the possible pairs shares units now."""
+    """DNN trainings with random holdings; a share `sharing` of the possible pairs shares units now."""
     curves = list(dnn_scalability().values())
     made = []
     for j in range(jobs):

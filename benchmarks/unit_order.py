@@ -21,7 +21,7 @@ class ShortestFirst(FreeUnits):
     """Units that turned idle last come first."""
 
     def add(self, unit: int, since: int) -> None:
-        """Add a unit under an age turned round."""
+        """Add a unit with the sign of its age reversed."""
         super().add(unit, 2**40 - since)
 
 

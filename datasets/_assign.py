@@ -1,4 +1,4 @@
-"""Which node is in which hole, and hence each node's changes."""
+"""Which node is in which hole, and the resulting changes of each node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Changes:
     Parameters
     ----------
     poll
-        Shape (changes,): when; poll 0 lists what is idle at the start.
+        Shape (changes,): the poll of each; poll 0 lists the nodes idle at the start.
     node
         Shape (changes,): index of the node.
     idle

@@ -7,7 +7,7 @@ as measured, and cannot spoil the marks:
 - holes of an *outage* and of the *start of a large job* end together (leave = that instant, join = leave - length);
 - all others begin where the activity of the machine puts them.
 
-Time is a circle as long as the trace: what is still idle at its end is idle at its start. So the
+Time is a circle as long as the trace: nodes that are idle at its end are idle at its start. So the
 process is stationary from the first row on, and no node-second is lost at the edges.
 """
 
@@ -30,7 +30,7 @@ GOLDEN: Final = (5**0.5 - 1) / 2
 
 BALANCE_TRIES: Final = 32
 BALANCE_ERROR: Final = 0.02
-"""How hard to look for lengths whose mean per node is right, and how right it has to be."""
+"""Number of attempts for lengths with the expected mean per node, and the tolerance."""
 
 ACTIVITY_BIN_POLLS: Final = 60
 """Resolution of the activity, in polls (ten minutes)."""
@@ -64,7 +64,7 @@ def poll_seconds(polls: int | Ints) -> int | Ints:
 
 
 def polls_in(seconds: float) -> int:
-    """Whole polls in a window: poll 0 is at its start, none is at its end."""
+    """Whole polls in a window: poll 0 is at its start, the end is excluded."""
     return int(seconds * 8 / summit.POLL_EIGHTHS_S)
 
 
@@ -142,7 +142,7 @@ def _lengths(size: Ints, polls: int, rng: np.random.Generator) -> Ints:
     """Polls of each hole, for sizes in ascending order.
 
     Weyl's sequence gives each range of sizes all the quantiles evenly. A few holes hold much of the node-time
-    of a small machine, so of several starts of the sequence the first whose mean length per node is right is taken.
+    of a small machine, so the first start of the sequence with the expected mean length per node is taken.
     """
 
     def lengths(shares: Floats) -> Ints:

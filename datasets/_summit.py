@@ -1,4 +1,4 @@
-"""What was measured on Summit, and what was fitted to it: the constants of the node-trace generator.
+"""Measurements on Summit, and constants of the node-trace generator fitted to them.
 
 Source of every figure called *measured*: Summit log, 10-24 February 2021, measured (4,734 nodes,
 14.9 days, one row per poll at which at least one node changed).

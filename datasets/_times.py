@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def utc(when: str | pd.Timestamp) -> pd.Timestamp:
-    """Read an instant, as UTC unless it says otherwise."""
+    """Read an instant; UTC if it states no time zone."""
     import pandas as pd
 
     try:

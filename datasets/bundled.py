@@ -42,7 +42,7 @@ def load_bundled() -> tuple[NodeTraceTable, pd.DataFrame]:
     Returns
     -------
     trace
-        The node trace; `trace.metadata` says how it was made.
+        The node trace; `trace.metadata` describes how it was made.
     jobs
         The job table, in the form of `generate_dnn_jobs`.
 
@@ -59,7 +59,7 @@ def load_bundled() -> tuple[NodeTraceTable, pd.DataFrame]:
     table = pq.read_table(BytesIO(data.joinpath(TRACE_FILE).read_bytes()))
     metadata = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
     frame = table.replace_schema_metadata(None).to_pandas()
-    # Lists rather than arrays in Ns, Ps and Os: hence by way of Python objects, and dtypes as generated.
+    # Ns, Ps and Os are lists, not arrays, so rows go through Python objects; dtypes stay as generated.
     jobs = pq.read_table(BytesIO(data.joinpath(JOBS_FILE).read_bytes()))
     lists = [name for name in jobs.schema.names if name in ("Ns", "Ps", "Os")]
     jobs_frame = jobs.drop_columns(lists).to_pandas()

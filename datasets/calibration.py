@@ -1,4 +1,4 @@
-"""Hold a node trace against what was measured on Summit: `python -m bft.datasets.calibration`."""
+"""Compare a node trace with the measurements on Summit: `python -m bft.datasets.calibration`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SUMMIT_FACTS: Final[dict[str, float]] = {
 
 
 def measure(trace: NodeTraceTable) -> dict[str, float]:
-    """Measure on a trace what `SUMMIT_FACTS` holds for Summit.
+    """Measure on a trace the quantities of `SUMMIT_FACTS`.
 
     It looks at the rows alone, so it checks the generator rather than repeating it. Gaps, groups and
     fragments that touch the edges of the window are left out.

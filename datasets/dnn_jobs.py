@@ -1,4 +1,4 @@
-"""Elastic training jobs: seven networks whose speed on 1 to 64 Summit nodes is published."""
+"""Elastic training jobs: seven networks with published speeds on 1 to 64 Summit nodes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def generate_dnn_jobs(
     seed
         Seed of the scaling times: Tcup uniform on 17-19 s, Tcdw uniform on 11-13 s, independent.
     first_submit
-        When the first job is submitted; UTC unless it says otherwise.
+        When the first job is submitted; UTC if it states no time zone.
     interval_s
         Seconds between one submit and the next.
     pmax

@@ -61,7 +61,7 @@ def generate_node_trace(
     machine: str = "summit-like",
     outages: bool = True,
 ) -> NodeTraceTable:
-    """Generate a node trace whose statistics are those of Summit, 10-24 February 2021.
+    """Generate a node trace with the statistics of Summit, 10-24 February 2021.
 
     About 8 % of the node-time is idle, in fragments from 70 s to hours with a median of 8 minutes; nodes
     join and leave in groups with a heavy tail. `python -m bft.datasets.calibration` prints how close it is.
@@ -76,7 +76,7 @@ def generate_node_trace(
     seed
         Same parameters, same seed, same trace.
     start
-        Start of the window; UTC unless it says otherwise.
+        Start of the window; UTC if it states no time zone.
     machine
         Name of the machine, for the metadata.
     outages

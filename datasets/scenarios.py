@@ -30,7 +30,7 @@ class Scenario:
     model
         Whose curve all have; None: the seven networks in turn.
     jmin, jmax
-        Fewest and most units.
+        Minimum and maximum number of units.
     up_s, down_s
         Ranges of Tcup and Tcdw, seconds.
     replay
@@ -74,13 +74,13 @@ def generate_scenario(
     Parameters
     ----------
     scenario
-        `mix`: what `generate_dnn_jobs` makes. `hpo`: identical trials of one training, for `--workload hpo`. `nas`: a
+        `mix`: the jobs of `generate_dnn_jobs`. `hpo`: identical trials of one training, for `--workload hpo`. `nas`: a
         first generation, for `--workload nas`. `llm`: few wide jobs that take minutes to start and to save; the curve
         that scales best stands for theirs.
     first_submit, jobs, seed, interval_s, pmax, objective
         As for `generate_dnn_jobs`; None takes the scenario's own (`SCENARIOS`).
     model
-        Whose curve all jobs have: one of the seven networks, or the name of what `curve` describes.
+        The network whose curve all jobs have: one of the seven, or the name of the one that `curve` describes.
     curve
         Units -> samples/s of all jobs, instead of a network's.
 

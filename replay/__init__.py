@@ -1,9 +1,9 @@
 """Time: node traces, the event loop, policies, metrics, results, and the command line.
 
-Names are loaded when first used, so that the command line need not wait for what it does not use.
+Names are loaded when first used, so that the command line starts quickly.
 
 The package is also called, as `bft.replay(trace, jobs, tfwd=120, policy="milp")`: a whole replay from paths, frames or
-objects; `help("bft._replay.replay")` says what it takes.
+objects; `help("bft._replay.replay")` lists its parameters.
 
 >>> from bft.models import Curve, Job, JobTable
 >>> from bft.replay import EqualShare, Replay, always_idle

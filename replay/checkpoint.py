@@ -1,4 +1,4 @@
-"""The state of a replay under way, on disk: a killed replay goes on where it was, with the same result.
+"""The state of a running replay, on disk: a killed replay continues where it was, with the same result.
 
 JSON, not a pickle: reading it runs nothing, and Python's floats come back to the bit. A file is a sequence of parts of
 two lines each: a header with format, run, and the SHA-256 of the part and of all before it; then what has changed in
@@ -54,7 +54,7 @@ class Checkpoint:
     Attributes
     ----------
     torn
-        Whether the last part that `resume` found was not whole, so that the replay goes on from the one before.
+        Whether the last part in the file was incomplete, so that the replay continues from the part before.
     """
 
     def __init__(self, path: Path, configuration: Mapping[str, Any], every_s: float) -> None:
@@ -70,7 +70,7 @@ class Checkpoint:
         self._state: Any = None
 
     def resume(self, replay: Replay) -> bool:
-        """Bring `replay` to the state on file; False when there is none.
+        """Bring `replay` to the state in the file; False without a file.
 
         Raises
         ------
@@ -152,7 +152,7 @@ class Checkpoint:
         return time.monotonic() - self._saved >= self.every_s
 
     def save(self, replay: Replay) -> None:
-        """Save the state: whatever happens meanwhile, the file holds it or what it held before.
+        """Save the state: whatever happens meanwhile, the file has the new or the previous state.
 
         Raises
         ------
@@ -184,7 +184,7 @@ class Checkpoint:
         logger.info("checkpoint written: %s, %d bytes", self.path, self._end)
 
     def _replace(self, part: bytes) -> None:
-        """Put a file of this part alone in the place of what there is."""
+        """Replace the file by one with this part alone."""
         draft = hidden(self.path, DRAFT, uuid4().hex[:8])
         try:
             with draft.open("xb") as file:
@@ -214,7 +214,7 @@ class Checkpoint:
 
 
 def seal(key: Any, before: str, body: bytes) -> str:
-    """SHA-256 over all that a part says, its header's other fields and the seal of the part before included."""
+    """SHA-256 of a part, including the other fields of its header and the seal of the part before."""
     return hashlib.sha256(f"{FORMAT} {FORMAT_VERSION} {key} {before}\n".encode() + body).hexdigest()
 
 

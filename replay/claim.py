@@ -1,4 +1,4 @@
-"""One run at a time writes into a folder, and what a killed one has left beside it is mended."""
+"""One run at a time writes into a folder; the remains of a killed run are repaired."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bft.replay.results.run_directory import DRAFT, OLD, cannot_write, check_wri
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[list[str]]:
-    """Keep other runs from writing into `folder` while the block runs, and mend what a killed one has left there.
+    """Keep other runs from writing into `folder` while the block runs, and repair the remains of a killed run.
 
     Yields what was put in place, for the user. The claim is a lock that ends with the process. Where the file system
     has no locks, two runs are kept apart only when the second one comes to its end, by `results.run_directory`.
@@ -45,7 +45,7 @@ def claimed(folder: Path) -> Iterator[list[str]]:
 
 
 def mended(folder: Path) -> list[str]:
-    """Put in place what a killed run has left of `folder`, for who wants to read it; return what was done."""
+    """Put the results of a killed run in place before `folder` is read; return what was done."""
     target = folder.resolve()
     if not _marks(target, OLD):
         return []
@@ -54,7 +54,7 @@ def mended(folder: Path) -> list[str]:
 
 
 def _mend(folder: Path) -> list[str]:
-    """Finish or undo what a killed run had begun, and remove what it left; only for who has claimed `folder`."""
+    """Finish or undo the last steps of a killed run, and remove its remains; the caller must have claimed `folder`."""
     notes = []
     for mark in _marks(folder, OLD):
         old, draft = hidden(folder, OLD, mark), hidden(folder, DRAFT, mark)
@@ -90,7 +90,7 @@ def _locked(path: Path) -> Iterator[bool]:
     try:
         yield exclusive
     finally:
-        path.unlink(missing_ok=True)  # before it is unlocked: who opened it meanwhile sees that it has gone
+        path.unlink(missing_ok=True)  # before unlocking: a process that opened it meanwhile sees that it is gone
         os.close(file)
 
 

@@ -1,7 +1,7 @@
 """A Gymnasium environment over a replay, for policies that learn: `pip install gymnasium`.
 
-An episode is one replay. A step is one decision: the action says how many units each job in play shall have, the replay
-goes on to the next decision, and the reward is the net progress of all jobs meanwhile, in samples.
+An episode is one replay. A step is one decision: the action is the number of units of each job in play, the replay
+continues to the next decision, and the reward is the net progress of all jobs until then, in samples.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ JOB_COLUMNS = (
 
 
 class _Outside:
-    """Stands for whoever chooses the actions: the replay never asks it."""
+    """A placeholder for the agent, which chooses the actions: the replay never asks it."""
 
     name = "environment"
 
@@ -184,7 +184,7 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
         return Replay(self._trace, self._jobs, self._policy, self._rules)
 
     def _advanced(self) -> State | None:
-        """The state of the next decision; None where there is none."""
+        """The state of the next decision; None at the end of the replay."""
         while self._replay.peek() is not None:
             state = self._replay.advance()
             if state is not None:
@@ -250,13 +250,13 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
         ]
 
     def _info(self, counts: Sequence[int]) -> dict[str, Any]:
-        """The instant, who is in play, and what was carried out."""
+        """The instant, the jobs in play, and the counts that were carried out."""
         names = () if self._state is None else tuple(view.job.name for view in self._state.jobs)
         return {"time_ns": self._replay.now, "jobs": names, "counts": tuple(counts)}
 
 
 def repaired(state: State, wanted: Sequence[int]) -> tuple[int, ...]:
-    """Counts that can be carried out, as near to what is wanted as this rule gets; valid ones stay as they are.
+    """Feasible counts close to the requested ones; feasible ones stay the same.
 
     In order of admission each job gets what is wanted, at most its Jmax and what is left, rounded down to a size that
     it may have, which may be nothing. Numbers beyond the jobs in play are ignored.

@@ -62,7 +62,7 @@ class ReferenceRun:
         Decisions (MILP) that ran into the time limit, so that the map was kept, and decisions for which the backend
         failed and the exact dynamic programme (DP) stood in.
     interrupted
-        Whether `should_stop` ended the run; what is here is then what was reached.
+        Whether `should_stop` ended the run; the results are then those up to that row.
     """
 
     steps: pd.DataFrame
@@ -114,7 +114,7 @@ def replay_reference(
     on_step
         Called after each row with its instant (UTC ns) and the number of decisions so far.
     should_stop
-        Asked before each row; when true, the run ends there and says so.
+        Called before each row; when true, the run ends there, marked as interrupted.
 
     Raises
     ------
@@ -176,7 +176,7 @@ class _Reference:
         self.jobs, self.tfwd_s, self.max_jobs, self.solver = jobs.jobs, tfwd_s, max_jobs, solver
         self.rates: list[list[float]] = [_rates(job) for job in self.jobs]
         self.now = trace.start
-        # Holder of each idle node. The dict's order is the published matrix' order of columns: what joins comes last.
+        # Holder of each idle node. The dict's order is that of the published columns: nodes that join come last.
         self.owner: dict[int, int] = {}
         self.waiting = list(range(len(self.jobs)))
         self.play: list[int] = []
@@ -244,7 +244,7 @@ class _Reference:
         self.gain = {j: elapsed_s * self.rate_of(j) - self.owed.pop(j, 0.0) for j in self.play}
 
     def leave(self, nodes: IndexArray) -> list[float]:
-        """Take nodes back; each job that loses any pays Tcdw times its rate before, once. Returns what they pay."""
+        """Take nodes back; each job that loses any pays Tcdw times its rate before, once. Returns their cost."""
         lost: dict[int, int] = {}
         for node in nodes.tolist():
             j = self.owner.pop(node)
@@ -285,7 +285,7 @@ class _Reference:
             self.waiting = [j for j in self.waiting if j not in entered]
 
     def decide(self) -> dict[int, int]:
-        """Decide and settle the new allocation. Returns what the jobs in play held before."""
+        """Decide and settle the new allocation. Returns the units of the jobs in play before it."""
         self.decisions += 1
         before = {j: self.held[j] for j in self.play}
         self.settle(self.heuristic() if self.solver is None else self.optimise(*self.solver))
@@ -302,7 +302,7 @@ class _Reference:
     # --- deciding -------------------------------------------------------------------------------------------------
 
     def heuristic(self) -> dict[int, int]:
-        """Equal shares, then leftovers first come first served. Ignores Tfwd and what the jobs hold."""
+        """Equal shares, then the remainder first come, first served. Ignores Tfwd and the present allocation."""
         quota = len(self.owner) // len(self.play)
         # Quirk: a quota equal to Jmin gives 0.
         shares = {j: min(quota, self.jobs[j].jmax) if quota > self.jobs[j].jmin else 0 for j in self.play}
@@ -318,7 +318,7 @@ class _Reference:
         """Solve the MILP over the counts, which is the published model without its flaws."""
         posed = []
         for job in (self.jobs[j] for j in self.play):
-            # The published model reads values between the curve's points only: nobody gets more than the last.
+            # The published model reads values between the curve's points only: no job gets more than the last.
             largest = max(job.jmin, min(job.jmax, int(job.scalability.last)))
             curve = job.objective
             posed.append(milp.Job(job.name, job.jmin, largest, curve.ns, curve.ps, job.tcup_s, job.tcdw_s))

@@ -39,7 +39,7 @@ from bft.replay.results.search import search_metrics
 from bft.replay.results.standing import Figures, Follower
 from bft.replay.trace.node_trace import NodeTrace
 
-# A replay that leaves more than this share of what its idle nodes are enough for says so.
+# A replay whose outcome is below the unit-time bound by more than this share reports it.
 MUCH_LEFT = 0.05
 
 
@@ -83,14 +83,14 @@ def execute(
     watcher
         Who shows progress.
     should_stop
-        Asked between steps; when true, what has been replayed so far is written and marked as interrupted.
+        Called between steps; when true, the results so far are written and marked as interrupted.
     checkpoint_every_s
         Save the state so often (wall time) beside `folder`, and begin from what is saved there; None: do neither. The
         part that an interrupted run has left in `folder` gives way to what becomes of its checkpoint.
     given
         Objects that take the place of files.
     files
-        Who reads the inputs: of several runs of a process, one that knows what it has read before.
+        Reads the inputs; several runs of a process can share one, which caches files.
 
     Returns
     -------
@@ -190,11 +190,11 @@ def _execute(
 
 
 Replayed = tuple[dict[str, Any], dict[str, Any], Callable[[Path], None]]
-"""Metrics, wall-clock figures, and what writes the rest into a folder."""
+"""Metrics, wall-clock figures, and a function that writes the rest into a folder."""
 
 
 class _Player:
-    """Replays pools under the policy of the options, one after the other, until it is stopped or the policy fails."""
+    """Replays virtual clusters under the policy of the options, in turn, until it is stopped or the policy fails."""
 
     def __init__(
         self, options: Options, inputs: Inputs, watcher: Watcher, should_stop: Callable[[], bool] | None
@@ -231,7 +231,7 @@ class _Player:
                 return
             try:
                 checkpoint.save(replay)
-            except InputError as error:  # a full disk must not cost what has been replayed
+            except InputError as error:  # a full disk must not lose the replay so far
                 watcher.note(f"{error}; the replay goes on")
 
         def on_step(now: int) -> None:
@@ -239,7 +239,7 @@ class _Player:
             save(due=True)
 
         try:
-            # Saved at the end too: what follows, the replay for U and the writing, may be interrupted or killed.
+            # Saved at the end too: the replay for U and the writing, which follow, may be interrupted or killed.
             outcome = replay.run(on_step=on_step, should_stop=self._stop, before_close=lambda: save(due=False))
         except PolicyError as error:
             self.failed = error
@@ -267,7 +267,7 @@ def _replay(
     for pool in pools:
         policy = policy_of(options, inputs.interference)
         name = f"replay of {pool.name}" if pool.name else "replay"
-        # A checkpoint holds one replay: where there are several pools, each is short.
+        # A checkpoint has one replay; with several virtual clusters, each replay is short.
         outcome, seconds = player.run(name, pool, policy, checkpoint if len(pools) == 1 else None)
         outcomes.append(outcome)
         policies.append(policy)
@@ -286,8 +286,8 @@ def _replay(
     metrics = {**summarise(done, dedicated), "interrupted": stopped}
     if options.rules.admission == "deadline":
         metrics["admission"] = _admitted(done, notes)
-    if found := search_metrics(done):
-        metrics["search"] = found
+    if searched := search_metrics(done):
+        metrics["search"] = searched
     rates = Rates(options.node_watts, options.price_per_node_hour, options.co2_per_kwh)
     if figures := costs(done, rates):
         metrics["costs"] = figures

@@ -1,1 +1,1 @@
-"""From options to what is replayed: the trace, the jobs, and who may share."""
+"""From options to the inputs of a replay: the trace, the jobs, and which jobs may share."""

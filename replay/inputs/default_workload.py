@@ -16,7 +16,7 @@ LOAD = 1.0
 
 
 def default_workload(trace: NodeTrace) -> tuple[JobTable, str]:
-    """Trainings that together need as much as the trace offers, submitted evenly over it; and a note that says so."""
+    """Trainings that together need as much as the trace offers, submitted evenly over it; and a note on this."""
     from bft.datasets import generate_dnn_jobs
 
     start = str(np.datetime_as_string(np.datetime64(trace.start, "ns")))

@@ -32,7 +32,7 @@ KEPT = 8
 
 
 class Files:
-    """Reads files; what has been read is kept for the next replay of the same process.
+    """Reads files and keeps their content for the next replay of the same process.
 
     A file counts as the same while its size and its time of modification are, and its content where these differ.
     """
@@ -42,10 +42,10 @@ class Files:
         self._read: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
 
     def once(self, read: Callable[..., T], *paths: str | None, **how: Any) -> T:
-        """What `read` returns for these paths, which nobody may change."""
+        """The result of `read` for these paths; must not be changed."""
         try:
             digests = tuple(None if path is None else self.digest(path) for path in paths)
-        except OSError:  # `read` says it better
+        except OSError:  # `read` reports it better
             return read(*paths, **how)
         key = (read, paths, digests, *sorted(how.items()))
         if key not in self._read:

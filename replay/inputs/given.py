@@ -1,4 +1,4 @@
-"""Objects in the place of files: what Python hands over to a run."""
+"""Objects in place of files: the inputs that Python passes to a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From options to what is replayed: the trace, the jobs, and who may share."""
+"""From options to the inputs of a replay: the trace, the jobs, and which jobs may share."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from bft.replay.trace.outlook import Outlook
 from bft.replay.trace.trace_files import read_trace, select_nodes, trace_from_frame
 from bft.replay.trace.walltimes import read_walltimes
 
-# The published data set starts in row 1,000 of its matrix: what its replayer drops before anything else.
+# The published replayer skips the rows of its matrix before row 1,000.
 PUBLISHED_SKIP_ROWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What is replayed, and where it came from; `pools` share nothing, and a node trace is one pool."""
+    """The inputs of a replay, and their sources; `pools` are the virtual clusters, one for a node trace."""
 
     pools: tuple[Pool, ...]
     jobs: JobTable
     digests: dict[str, str] = field(default_factory=dict)
     interference: Interference | None = None
-    generated_load: float | None = None  # of jobs that nobody gave: how much they need of what is offered
+    generated_load: float | None = None  # of generated jobs: share of the idle unit-time that they need
     never_run: tuple[str, ...] = ()  # jobs that are left out: they need more units than there ever are
 
 
@@ -48,7 +48,7 @@ def load(options: Options, notes: NoteTaker, given: Given = Given(), files: File
 
     Without a trace the bundled data set is used; with a trace but no jobs, a generated workload of the BFTrainer
     paper's kind, sized to the trace. What is `given` takes the place of the file that the options name;
-    `files` reads the others, and knows what it has read before.
+    `files` reads the others, and caches files.
 
     Raises
     ------
@@ -220,7 +220,7 @@ def _interference(
 
 
 def _fit(trace: NodeTrace, jobs: JobTable, notes: NoteTaker, *, align: bool) -> JobTable:
-    """The jobs, shifted where that is wanted; refuse those of which none can do anything in this trace."""
+    """The jobs, shifted if `--align-jobs` asks for it; refuse a table of which no job can run in this trace."""
     source = jobs.source or None
     if not len(jobs):
         raise InputError("the job table is empty", file=source)

@@ -91,7 +91,7 @@ def fit_sizes(jobs: JobTable, pools: Sequence[Pool], mode: Mode, *, rigid: bool)
 
 
 def most_idle(trace: NodeTrace) -> int:
-    """The most units that are ever idle at once."""
+    """The maximum number of units that are idle at the same time."""
     return int(max(trace.idle_units(), default=0))
 
 
@@ -111,7 +111,7 @@ def cap_all(pool: Pool, *, rigid: bool, but: Collection[str] = ()) -> tuple[Pool
 def capped(job: Job, units: int) -> Job:
     """A job that asks for at most `units` units.
 
-    A job of one size keeps its duration, as in the published simulators: nobody knows its rate on fewer units. Others
+    A job of one size keeps its duration, as in the published simulators: its rate on fewer units is unknown. Others
     run at the rate that their curve has for fewer.
     """
     if job.jmin < job.jmax:

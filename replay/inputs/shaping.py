@@ -25,7 +25,7 @@ def shaped(jobs: JobTable, options: Options, notes: NoteTaker) -> JobTable:
 
     First --unit-memory leaves out sizes whose units have too little memory together. Then, in this order: --repeat,
     --cap-units, --shuffle-submits, then --arrival or --scale-arrivals. What is drawn at random follows --seed; each
-    option draws for itself, so that one changes nothing of what another draws.
+    option has its own random stream, so that one does not change the draws of another.
 
     Raises
     ------

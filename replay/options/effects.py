@@ -1,4 +1,4 @@
-"""Which options go together: what is refused, and what has no effect beside what."""
+"""Which options can be combined: combinations that are refused, and options without effect."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def without_effect(options: Options) -> list[str]:
 
 
 def _idle(options: Options) -> Iterator[tuple[str, Need]]:
-    """Options that differ from their defaults, by flag, and what they lack."""
+    """Options that differ from their defaults but have no effect, by flag, with the reason."""
     published = Need((), lambda o: False, lambda o: "with --compat reference")
     for name, flag in options.changed().items():
         if options.compat == "reference" and name not in _PUBLISHED:
@@ -273,7 +273,7 @@ def kind_of(policy: str) -> Kind:
 
 
 def constants_of(policy: str) -> tuple[str, ...]:
-    """The names of what a policy can be given, by the run or by --set."""
+    """The names of a policy's settings, given by the run or by --set."""
     from bft.replay.policies import policy_factory, policy_options
 
     return tuple(option.name for option in policy_options(policy_factory(policy)))
@@ -282,7 +282,7 @@ def constants_of(policy: str) -> tuple[str, ...]:
 def check_backend(options: Options) -> None:
     """Refuse a backend that cannot be used on this machine, where the policy asks one.
 
-    Not when options are made: what plans a run need not be the machine that does it.
+    Not checked when options are made: a run may be planned on another machine.
     """
     from bft.milp.backends.registry import backend_names, describe
 

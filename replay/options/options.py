@@ -33,7 +33,7 @@ from bft.replay.engine.rules import Rules
 from bft.replay.options.effects import LUCID_CONSTANTS, check_constants, contradictions, kind_of
 from bft.replay.policies.solver import SolverOptions
 
-# What else a job table may be written as -> what reads it.
+# Other formats of job tables -> their readers.
 JOB_FORMATS = {
     "tiresias": "bft.models.workloads.jobs_tiresias:read_tiresias_jobs",
     "venus": "bft.models.workloads.jobs_venus:read_venus_jobs",
@@ -51,7 +51,7 @@ POLLUX_START_S = 30.0
 LUCID_RESTARTS = ((8, 40.0), (64, 60.0))
 # -Tfwd as published, seconds.
 FORWARD_S = 10.0
-# Options that belong together (docs/beyond.md) -> their values; those that are given win.
+# Presets (docs/beyond.md) -> the values of their options; options given beside a preset take precedence.
 PRESETS: dict[str, dict[str, Any]] = {
     "best": {"tfwd_s": 60.0, "objective": "power:0.5+ageing:60:2", "max_jobs": 0, "backend": "auto"},
 }
@@ -167,7 +167,7 @@ class Options:
 
     @classmethod
     def of(cls, **stated: Any) -> Options:
-        """Options by their flat names, as in summary.json and on the command line; what is not stated has its default.
+        """Options by their flat names, as in summary.json and on the command line; others have their defaults.
 
         None, where a default depends on other options, counts as not stated.
 
@@ -199,16 +199,16 @@ class Options:
         }
 
     def changed(self) -> dict[str, str]:
-        """Options that differ from their defaults: what the command line calls them, by flat name."""
+        """Options that differ from their defaults: their flags on the command line, by flat name."""
         defaults = self.defaults()
         return {name: FIELDS[name].flag for name, value in self.flat().items() if value != defaults[name]}
 
     def from_preset(self, name: str, otherwise: Any) -> Any:
-        """What the preset says of an option, or else."""
+        """The preset's value of an option, or `otherwise`."""
         return PRESETS.get(self.preset or "", {}).get(name, otherwise)
 
     def make_workload(self) -> Workload | None:
-        """Who submits and cancels jobs on the way, anew for each replay; None: nobody.
+        """The workload that submits and cancels jobs during a replay, a new one for each replay; None without one.
 
         Raises
         ------
@@ -225,7 +225,7 @@ class Options:
 
 def _rules(options: Options) -> Rules:
     pollux = options.compat == "pollux"
-    # Lucid itself preempts nobody.
+    # Lucid itself does not preempt.
     lucid = LUCID_RESTARTS if options.compat == "lucid" and options.policy != "lucid" else ()
     return Rules(
         max_jobs=options.from_preset("max_jobs", MAX_JOBS if options.cluster is None else 0),

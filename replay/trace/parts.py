@@ -15,8 +15,8 @@ from bft.models import InputError
 from bft.replay.trace.node_trace import IndexArray, NodeTrace, from_fragments
 from bft.replay.trace.trace_statistics import fragments, iso
 
-# Of a keyed hash so many hexadecimal digits make a name: two of a million nodes share one with a chance of 2e-3, and
-# then `anonymised` refuses.
+# Number of hexadecimal digits of a keyed hash that make a name: two of a million nodes have the same with a chance of
+# 2e-3, and then `anonymised` refuses.
 _DIGITS = 12
 LEAST_KEY = 16
 
@@ -62,7 +62,7 @@ def with_nodes(trace: NodeTrace, names: Collection[str]) -> NodeTrace:
     Raises
     ------
     InputError
-        When a name is none of the trace's nodes, or none is given.
+        When a name is not one of the trace's nodes, or no name is given.
 
     Examples
     --------
@@ -97,12 +97,12 @@ def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
     """Traces of one machine, one after the other, as one trace.
 
     Where one ends when the next begins, a node idle in both stays idle. Between windows nothing is known, so that no
-    node is idle; a note says how long. The nodes are those of all, in the order in which they are met.
+    node is idle; a note states how long. The nodes are those of all traces, in order of their first appearance.
 
     Raises
     ------
     InputError
-        When there is none, when windows overlap, or when nodes differ in their number of units.
+        When there is no trace, when windows overlap, or when nodes differ in their number of units.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
     node, begins, ends = (np.concatenate(column) for column in zip(*columns, strict=True))
     by_node = np.lexsort((begins, node))
     node, begins, ends = node[by_node], begins[by_node], ends[by_node]
-    # A fragment that begins when the one before it on its node ended goes on.
+    # A fragment that begins at the end of the previous one on its node continues it.
     goes_on = np.zeros(len(node), dtype=bool)
     goes_on[1:] = (node[1:] == node[:-1]) & (begins[1:] == ends[:-1])
     first = np.flatnonzero(~goes_on)

@@ -16,7 +16,7 @@ _SHARE = Number(0, 1)
 
 @dataclass(frozen=True, slots=True)
 class Perturbation:
-    """How a trace is to differ from what was observed; the fragments of idle time change, each by itself.
+    """How a trace differs from the observed one; each fragment of idle time changes on its own.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def perturbed(trace: NodeTrace, how: Perturbation) -> NodeTrace:
     0.75
     """
     pieces = fragments(trace)
-    # A stream for each kind of change: one more option changes nothing of what the others draw.
+    # A stream for each kind of change: an additional option does not change the draws of the others.
     kept = np.random.default_rng((how.seed, 1)).random(len(pieces.node)) >= how.drop
     late_s = np.random.default_rng((how.seed, 2)).exponential(1.0, len(pieces.node)) * how.delay_s
     length = pieces.end_ns - pieces.start_ns

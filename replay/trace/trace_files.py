@@ -31,7 +31,7 @@ TIME_HINT = "expected a date and time such as 2021-02-10T20:21:15Z"
 def read_trace(
     path: str | Path, *, first_node: int = 0, node_count: int | None = None, skip_rows: int = 0, sort: bool = False
 ) -> NodeTrace:
-    """Read a node trace, native or matrix; which of the two is seen from its columns.
+    """Read a node trace, native or matrix; recognised by its columns.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def trace_from_frame(
     names = {str(column) for column in frame.columns}
     native = names.issuperset(NATIVE_COLUMNS)
     known = frame.attrs.get("metadata", {}) if metadata is None else metadata
-    # Without a single change a native trace still says that its nodes were busy from start to end.
+    # A native trace without any change still states that its nodes were busy from start to end.
     if not len(frame) and not (native and {"nodes", "start", "end"} <= known.keys()):
         raise InputError("the trace is empty: no row follows the header", file=source or None)
     if native:
@@ -104,7 +104,7 @@ def trace_from_frame(
 
 
 def select_nodes(trace: NodeTrace, first: int, count: int | None) -> NodeTrace:
-    """The trace of nodes first ... first + count - 1 alone; events that touch none of them vanish.
+    """The trace of nodes first ... first + count - 1 alone; events of other nodes are left out.
 
     >>> from bft.replay import always_idle
     >>> select_nodes(always_idle(4, 0, 60 * 10**9), 1, 2).nodes
@@ -217,7 +217,7 @@ def _opened_and_closed(trace: NodeTrace, time: TimeArray, node: IndexArray, idle
     time = np.concatenate([np.full(len(opening), trace.start), time])
     node = np.concatenate([opening, node])
     idle = np.concatenate([np.zeros(len(opening), dtype=bool), idle])
-    if trace.end > time.max(initial=trace.start - 1):  # nothing else says how long was observed
+    if trace.end > time.max(initial=trace.start - 1):  # the only record of how long was observed
         closing_idle = bool(len(trace)) and int(trace.idle_counts()[-1]) == len(trace.members())
         closing = 0 if closing_idle or not len(trace) else _busy_at_end(trace)
         time, node = np.append(time, trace.end), np.append(node, np.int32(closing))
@@ -373,7 +373,7 @@ def _from_native(frame: pd.DataFrame, metadata: dict[str, str], source: str, ski
         what = "times" if numbers is None else "rows"
         if skip_rows >= len(instants):
             raise InputError(f"--skip-rows {skip_rows} leaves none of the {len(instants)} {what}", file=source or None)
-        # What held when the skipped part ended is what the rest starts from.
+        # The rest starts from the state at the end of the skipped part.
         start = int(instants[skip_rows])
         gone = times < start if numbers is None else numbers <= np.unique(numbers)[skip_rows - 1]
         times, codes, idle = _carried_over(times, codes, idle, gone, start)

@@ -1,4 +1,4 @@
-"""Idle fragments: how long nodes stay idle, and what that is worth."""
+"""Idle fragments: how long nodes stay idle, and how much of that time is usable."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def idle_over_time(trace: NodeTrace, spans: int) -> NDArray[np.float64]:
     [4.0, 4.0, 4.0]
     """
     end = max(trace.end, trace.start + 1)
-    # Nanoseconds since the start, of which floats lose none within a hundred days and few beyond.
+    # Nanoseconds since the start: exact as floats within a hundred days, and almost exact beyond.
     edges = np.linspace(0.0, end - trace.start, spans + 1)
     instants = np.concatenate([[0], trace.times - trace.start, [end - trace.start]]).astype(np.float64)
     held = np.concatenate([[0.0], np.cumsum(np.concatenate([[0], trace.idle_counts()]) * np.diff(instants))])
