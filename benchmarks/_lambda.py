@@ -20,8 +20,8 @@ def build(problem: Problem) -> Formulated:
     model = LinearModel()
     given: list[list[tuple[int, float]]] = []
     for job, current in zip(problem.jobs, problem.current, strict=True):
-        least, most = max(job.jmin, 1), min(job.jmax, problem.units)
-        points = break_points(job.ns, least, most) if least <= most else []
+        low, high = max(job.jmin, 1), min(job.jmax, problem.units)
+        points = break_points(job.ns, low, high) if low <= high else []
         worth = problem.tfwd * job.weight
         off = model.variable(worth * float(job.table_to(0)[0]), 1.0)
         weights = [model.variable(worth * float(np.interp(n, job.ns, job.os)), 1.0, integer=False) for n in points]

@@ -87,8 +87,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "published, Tfwd 10": {"tfwd_s": 10},
     "best": BEST,
     **{
-        f"efficiency, {most} in play": {"tfwd_s": 60, "max_jobs": most, "objective": "efficiency"}
-        for most in (10, 30, 100)
+        f"efficiency, {count} in play": {"tfwd_s": 60, "max_jobs": count, "objective": "efficiency"}
+        for count in (10, 30, 100)
     },
     **{
         f"{objective}, all in play": {**FREE, "objective": objective}
@@ -153,14 +153,14 @@ def line(row: Row) -> str:
     began = time.perf_counter()
     outcome = Replay(pool.trace, pool.jobs, policy_of(options), options.rules, None, without).run()
     print(f"{row.label}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
-    found = {**summarise(outcome), **beside_bounds(outcome, bounds)}
+    metrics = {**summarise(outcome), **beside_bounds(outcome, bounds)}
     share = f"{outcome.work / bounds.unit_time:6.1%}" if bounds.unit_time else f"{'-':>6}"
-    jct = f"{found['jct_to_end_mean_s'] / HOUR_S:.1f} / {(bounds.jct_mean_s or 0) / HOUR_S:.1f}"
+    jct = f"{metrics['jct_to_end_mean_s'] / HOUR_S:.1f} / {(bounds.jct_mean_s or 0) / HOUR_S:.1f}"
     makespan = "-"
-    if found["makespan_s"] and bounds.makespan_s:
-        makespan = f"{found['makespan_s'] / 1e3:.1f} / {bounds.makespan_s / 1e3:.1f}"
-    longest = found["without_units_s"]["longest"] / HOUR_S
-    done = found["jobs_finished"]
+    if metrics["makespan_s"] and bounds.makespan_s:
+        makespan = f"{metrics['makespan_s'] / 1e3:.1f} / {bounds.makespan_s / 1e3:.1f}"
+    longest = metrics["without_units_s"]["longest"] / HOUR_S
+    done = metrics["jobs_finished"]
     return f"{row.label:58} {outcome.work / 1e9:11.2f} {share} {jct:>14} {makespan:>14} {longest:9.1f} {done:5}"
 
 

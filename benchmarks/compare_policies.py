@@ -3,7 +3,7 @@
     python benchmarks/compare_policies.py            # the bundled Summit-like trace
     python benchmarks/compare_policies.py --real     # the real log and the published 1,001 jobs (reference data)
 
-With --node-count 512 of the real log not every job can finish, so that the outcome tells policies apart.
+With --node-count 512 of the real log not every job can finish, so that the outcome differs between policies.
 
 Policies that share units take the interference of --xi; without it they are left out. `python
 benchmarks/compare_policies.py --stand-in xi.csv` writes one from the measured pairs of the reference data, each of the

@@ -82,11 +82,11 @@ def by_models(rows: Sequence[Measurement]) -> list[list[int]]:
 
 
 def _folds(keys: Sequence[Iterable[object]]) -> list[list[int]]:
-    found: dict[object, list[int]] = {}
+    groups: dict[object, list[int]] = {}
     for at, names in enumerate(keys):
         for name in names:
-            found.setdefault(name, []).append(at)
-    return list(found.values())
+            groups.setdefault(name, []).append(at)
+    return list(groups.values())
 
 
 def cross_validated(
@@ -101,11 +101,11 @@ def cross_validated(
         estimator = XiEstimator(rest)
 
         def estimated(row: Measurement, estimator: XiEstimator = estimator) -> tuple[float, float]:
-            found = estimator.estimate(row.model_a, row.model_b, row.batch_a, row.batch_b)
-            if found is None:  # a configuration alone of its model
+            estimate = estimator.estimate(row.model_a, row.model_b, row.batch_a, row.batch_b)
+            if estimate is None:  # a configuration alone of its model
                 return 1.0, 1.0
-            flags[found.flag] += 1
-            return found.xi_a, found.xi_b
+            flags[estimate.flag] += 1
+            return estimate.xi_a, estimate.xi_b
 
         ways: dict[str, Predict] = {
             "estimator": estimated,
@@ -150,7 +150,7 @@ def memory() -> None:
         out[where].append((rest.bound_gib(batch) - gib) / gib)
     print(f"\nmemory of {len(affine)} solo runs of {len(table.curves)} models (amp apart), GiB")
     print(f"  affine fit: mean error {np.abs(affine).mean():.3f}, worst {np.abs(affine).max():.3f}")
-    print(f"  bound: mean {np.mean(bound):.3f} above what was measured, least {np.min(bound):.3f}")
+    print(f"  bound: mean {np.mean(bound):.3f} above the measurement, minimum {np.min(bound):.3f}")
     for where, errors in out.items():
         print(
             f"  left out, {where:<8} {len(errors):>3}: bound / measured - 1: median {np.median(errors):+.1%}, "

@@ -102,9 +102,9 @@ def main() -> None:
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.part:
-        found = measure(given.part, given.keep)
-        found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps(found))
+        measured = measure(given.part, given.keep)
+        measured["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps(measured))
         return
     with tempfile.TemporaryDirectory() as folder:
         path = given.keep or Path(folder, "jobs.sacct")

@@ -65,15 +65,15 @@ def main() -> None:
 def lengths_by_birth(trace: NodeTrace) -> list[np.ndarray]:
     """The lengths in seconds of the fragments that begin at an instant, by node; an array for each such instant."""
     begun: dict[int, int] = {}
-    found: defaultdict[int, dict[int, float]] = defaultdict(dict)
+    lengths: defaultdict[int, dict[int, float]] = defaultdict(dict)
     for event, now in enumerate(trace.times.tolist()):
         for node in trace.leaves(event).tolist():
             began = begun.pop(node)
-            found[began][node] = (now - began) / SECOND_NS
+            lengths[began][node] = (now - began) / SECOND_NS
         begun.update(dict.fromkeys(trace.joins(event).tolist(), now))
     for node, began in begun.items():
-        found[began][node] = (trace.end - began) / SECOND_NS
-    return [np.array([of[node] for node in sorted(of)]) for of in found.values()]
+        lengths[began][node] = (trace.end - began) / SECOND_NS
+    return [np.array([of[node] for node in sorted(of)]) for of in lengths.values()]
 
 
 def exposure(bulks: list[np.ndarray], size: int) -> tuple[float, float]:
@@ -99,8 +99,8 @@ def hazard(lengths: np.ndarray, age: float, until: float = np.inf) -> float:
 
 def scaling(jobs: JobTable) -> dict[str, np.ndarray]:
     """The rates of one job of each model, fastest on one node first: samples/s at 0 ... Jmax nodes."""
-    found = {job.name.partition("-")[2]: job.rates for job in jobs}
-    return dict(sorted(found.items(), key=lambda item: -item[1][1]))
+    rates = {job.name.partition("-")[2]: job.rates for job in jobs}
+    return dict(sorted(rates.items(), key=lambda item: -item[1][1]))
 
 
 def samples(jobs: JobTable, seconds: float) -> float:

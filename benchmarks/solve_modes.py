@@ -210,8 +210,8 @@ def compare_options(every: int) -> None:
                 close = math.isclose(answer.objective, best, rel_tol=1e-6, abs_tol=1e-6)
                 wrong[name] += answer.status != "optimal" or not close
         for name, taken in seconds.items():
-            mean, most = np.mean(taken) * 1e3, np.max(taken) * 1e3
-            print(f"{label:32} {name:36} {milliseconds(taken)} {mean:9.2f} {most:9.2f} {wrong[name]:5}", flush=True)
+            mean, maximum = np.mean(taken) * 1e3, np.max(taken) * 1e3
+            print(f"{label:32} {name:36} {milliseconds(taken)} {mean:9.2f} {maximum:9.2f} {wrong[name]:5}", flush=True)
 
 
 def main() -> None:
@@ -219,7 +219,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few sizes, few instances")
     parser.add_argument("--instances", type=int, default=10, metavar="K", help="of every size")
-    parser.add_argument("--node-limit", type=int, default=6000, help="most jobs x units for the node formulation")
+    parser.add_argument("--node-limit", type=int, default=6000, help="maximum of jobs x units for the node formulation")
     parser.add_argument("--queues", action="store_true", help="only the queues of 1,000 jobs")
     parser.add_argument("--options", action="store_true", help="compare CBC's options")
     chosen = parser.parse_args()

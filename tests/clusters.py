@@ -1,4 +1,4 @@
-"""Small clusters and rigid jobs for tests, and a second implementation of schedules that only count units."""
+"""Small clusters and rigid jobs for tests, and a second implementation of schedules by numbers of units."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def seconds(outcome: Outcome) -> list[tuple[float, float]]:
 
 
 class Watched:
-    """A policy whose every decision is looked at."""
+    """A policy with a check of every decision."""
 
     def __init__(self, policy: Policy, look: Callable[[State, Decision], None]) -> None:
         self.policy, self.look, self.name = policy, look, policy.name
@@ -83,7 +83,7 @@ class Watched:
 def by_hand(
     jobs: Sequence[Job], units: int, order: Callable[[list[Job]], list[Job]], *, preempts: bool, blocks: bool = False
 ) -> list[tuple[float, float]]:
-    """Start and finish of each job where units are only counted; at each submit and finish, who fits in turn runs."""
+    """Start and finish of each job by numbers of units; at each submit and finish, the jobs that fit run, in order."""
     now = Fraction(0)
     while any(job.finish is None for job in jobs):
         instants = [Fraction(job.submit) for job in jobs if job.submit > now]

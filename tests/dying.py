@@ -1,4 +1,4 @@
-"""A point that kills its worker: in a module that processes which are started anew can import."""
+"""A point that kills its worker, in a module that newly started processes can import."""
 
 from __future__ import annotations
 

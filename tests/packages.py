@@ -1,4 +1,4 @@
-"""Packages of others, installed for a test as a user installs them, but offline and into a folder of their own."""
+"""Packages of others, installed for a test as by a user, but offline and into a folder of their own."""
 
 from __future__ import annotations
 

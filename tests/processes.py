@@ -1,4 +1,4 @@
-"""The command line as a process of its own, and signals that reach it at a step of the replay, not at a time."""
+"""The command line in a process of its own, and signals that reach it at a step of the replay, not at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real Slurm of a few nodes on this machine, loopback only, in a folder of its own: for tests from end to end."""
+"""A real Slurm of a few nodes on this machine, loopback only, in a folder of its own, for end-to-end tests."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def _until(
     complaint: str = "Slurm's daemons did not come up: see their logs in the test's folder",
     patience_s: float = PATIENCE_S,
 ) -> None:
-    """Wait for something to hold."""
+    """Wait until a condition is true."""
     end = time.monotonic() + patience_s
     while not done():
         assert time.monotonic() < end, complaint

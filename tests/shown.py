@@ -1,4 +1,4 @@
-"""What the commands of a page print: `python tests/shown.py docs/tutorial.md ...` writes it into the page."""
+"""The output of a page's commands: `python tests/shown.py docs/tutorial.md ...` writes it into the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Problems to try out by Hypothesis, and what each is worth by docs/model.md, without NumPy and without our tables."""
+"""Random problems for Hypothesis, and their values by docs/model.md, without NumPy and without our tables."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def sizes(jmin: int, jmax: int) -> st.SearchStrategy[tuple[int, ...] | None]:
 
 @st.composite
 def problems(draw: st.DrawFn, *, max_jobs: int, max_units: int, scale: float = 1.0) -> Problem:
-    """Problems whose jobs hold anything: nothing, less than Jmin, more than Jmax, more than the curve covers."""
+    """Problems with any units held: none, less than Jmin, more than Jmax, more than the curve covers."""
     units = draw(st.integers(0, max_units))
     jobs, current = [], []
     left = units

@@ -1,4 +1,4 @@
-"""Logs of Slurm, and the generic format, written from jobs that we know; see synthetic_logs_more for the jobs."""
+"""Logs of Slurm, and the generic format, written from known jobs; see synthetic_logs_more for the jobs."""
 
 from __future__ import annotations
 

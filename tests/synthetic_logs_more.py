@@ -1,4 +1,4 @@
-"""Logs written from jobs that we know, for PBS, LSF, Grid Engine, Cobalt and SWF, and what they amount to."""
+"""Logs written from known jobs, for PBS, LSF, Grid Engine, Cobalt and SWF, and the expected traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs of Flux, OAR, HTCondor, Kubernetes, Batsim, Philly, Prometheus and LDMS, written from jobs that we know."""
+"""Logs of Flux, OAR, HTCondor, Kubernetes, Batsim, Philly, Prometheus and LDMS, written from known jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports run one way: models and milp know nothing of ours, datasets the models, replay all; no circles in replay."""
+"""Imports go one way: models and milp import nothing of ours, datasets imports models, replay all; no cycles."""
 
 from __future__ import annotations
 

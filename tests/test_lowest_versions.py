@@ -1,4 +1,4 @@
-"""The lowest versions that pyproject.toml allows work: an installation of its own with exactly these is used."""
+"""The lowest versions that pyproject.toml allows work: tested in an installation with exactly these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shipped: packages, data, entry point, public names, and a start that waits for no heavy library."""
+"""The distribution: packages, data, entry point, public names, and a start that loads no heavy library."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def repository() -> list[str]:
 
 
 def build(kind: str, source: Path, target: Path) -> Path:
-    """Build "sdist" or "wheel" as pyproject.toml says, offline: setuptools is among the development tools."""
+    """Build "sdist" or "wheel" by pyproject.toml, offline: setuptools is among the development tools."""
     code = f"import setuptools.build_meta as backend; backend.build_{kind}({str(target)!r})"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=source, capture_output=True, text=True, timeout=AMPLE_S, check=False

@@ -1,4 +1,4 @@
-"""The pages do what they show: the commands of the paths, the notebooks, and every command line of README and docs."""
+"""The output of commands on pages is up to date: paths, notebooks, and every command line of README and docs."""
 
 from __future__ import annotations
 

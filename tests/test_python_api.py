@@ -1,4 +1,4 @@
-"""`import bft`: the same results as the command line, from paths, frames, objects and policies of one's own."""
+"""`import bft`: the same results as the command line, from paths, frames, objects and policies of the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small set of packages is enough, and CBC is not called where it is not asked."""
+"""The small set of packages suffices, and CBC is not used unless requested."""
 
 from __future__ import annotations
 

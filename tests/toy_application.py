@@ -1,4 +1,4 @@
-"""A measured application made of round numbers, and workloads of it, in the form of Pollux' artifact."""
+"""A measured application of round numbers, and workloads of it, in the form of Pollux' artifact."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def fit_sizes(jobs: JobTable, pools: Sequence[Pool], mode: Mode, *, rigid: bool)
     never_run: list[str] = []
     notes = []
     for pool in pools:
-        largest = most_idle(pool.trace)
+        largest = max_idle(pool.trace)
         positions = [
             position
             for position, job in zip(pool.positions, pool.jobs, strict=True)
@@ -90,7 +90,7 @@ def fit_sizes(jobs: JobTable, pools: Sequence[Pool], mode: Mode, *, rigid: bool)
     return Fitted(table, tuple(pool.of(table) for pool in pools), tuple(never_run), tuple(notes))
 
 
-def most_idle(trace: NodeTrace) -> int:
+def max_idle(trace: NodeTrace) -> int:
     """The maximum number of units that are idle at the same time."""
     return int(max(trace.idle_units(), default=0))
 
@@ -102,7 +102,7 @@ def needed(job: Job, *, rigid: bool) -> int:
 
 def cap_all(pool: Pool, *, rigid: bool, but: Collection[str] = ()) -> tuple[Pool, int]:
     """The pool with every job capped that needs more than it has, but for those of some names; and how many were."""
-    largest = most_idle(pool.trace)
+    largest = max_idle(pool.trace)
     large = [needed(job, rigid=rigid) > largest and job.name not in but for job in pool.jobs]
     jobs = tuple(capped(job, largest) if is_large else job for job, is_large in zip(pool.jobs, large, strict=True))
     return replace(pool, jobs=replace(pool.jobs, jobs=jobs)), sum(large)

@@ -18,7 +18,7 @@ from bft.replay.trace.trace_statistics import fragments, iso
 # Number of hexadecimal digits of a keyed hash that make a name: two of a million nodes have the same with a chance of
 # 2e-3, and then `anonymised` refuses.
 _DIGITS = 12
-LEAST_KEY = 16
+MIN_KEY = 16
 
 
 def cut(trace: NodeTrace, start: int | None, end: int | None) -> NodeTrace:
@@ -161,8 +161,8 @@ def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
 def anonymised(trace: NodeTrace, key: bytes) -> NodeTrace:
     """The trace with nodes named by a keyed hash, and without the names of machine and source, and without notes.
 
-    The order of nodes stays, so that replays give the same numbers; it may tell who is whose neighbour. Times stay
-    too. The same key gives a node the same name in every trace.
+    The order of nodes stays, so that replays give the same numbers; it may reveal which nodes are neighbours. Times
+    stay too. The same key gives a node the same name in every trace.
 
     Raises
     ------
@@ -175,8 +175,8 @@ def anonymised(trace: NodeTrace, key: bytes) -> NodeTrace:
     >>> anonymised(always_idle(2, 0, 10**9), b"sixteen bytes or more").nodes
     ('n01cb108a5288', 'n82bfd4ea84b4')
     """
-    if len(key) < LEAST_KEY:
-        raise InputError(f"a key of {len(key)} bytes can be guessed; expected {LEAST_KEY} or more")
+    if len(key) < MIN_KEY:
+        raise InputError(f"a key of {len(key)} bytes can be guessed; expected {MIN_KEY} or more")
     names = tuple(
         "n" + hmac.new(key, name.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()[:_DIGITS]
         for name in trace.nodes

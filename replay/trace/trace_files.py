@@ -548,9 +548,8 @@ def _matrix_changes(
         at, node = np.nonzero(difference)
         parts.append((at + begin, node, state[at, node]))
         before = state[-1]
-    rows_found, nodes_found, states_found = zip(*parts, strict=True)
-    changed = np.concatenate(nodes_found).astype(np.int32)
-    return np.concatenate(rows_found), changed, np.concatenate(states_found)
+    rows, changed, states = zip(*parts, strict=True)
+    return np.concatenate(rows), np.concatenate(changed).astype(np.int32), np.concatenate(states)
 
 
 def _instants(column: pd.Series, source: str, name: str) -> TimeArray:

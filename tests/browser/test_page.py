@@ -1,4 +1,4 @@
-"""Reports in headless Chromium: `make test-browser`. What a reader does, on pages of real replays."""
+"""Reports in headless Chromium: `make test-browser`. The actions of a reader, on pages of real replays."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Opened:
         return self.page.evaluate(f"(() => {{ const f = {figure}; return {expression} }})()")
 
     def quiet(self) -> bool:
-        """Nothing went wrong, and nothing left the file."""
+        """There was no error, and no request left the file."""
         assert self.said == []
         assert [url for url in self.asked if not url.startswith(("file:", "data:", "blob:"))] == []
         return True
@@ -188,7 +188,7 @@ def test_hovering_shows_the_numbers_of_every_chart(opened: Any) -> None:
 
 
 def hovered(seen: Opened, key: str) -> str:
-    """What a hover says somewhere along a chart."""
+    """The text of a hover somewhere along a chart."""
     figure = seen.page.locator(f".figure[data-chart='{key}']")
     figure.scroll_into_view_if_needed()
     box = figure.bounding_box()
@@ -268,7 +268,7 @@ def test_charts_over_time_zoom_together_by_mouse_and_by_keyboard(opened: Any) ->
 
 
 def test_who_held_what_shows_more_the_nearer_one_looks(opened: Any, runs: Path) -> None:
-    """At each of three zooms, the cells hold exactly who the run's table says, where it says."""
+    """At each of three zooms, the cells agree with the run's table of allocations."""
     import pandas as pd
 
     seen = opened("demo")
@@ -330,7 +330,7 @@ def test_the_switch_turns_light_into_dark_and_back(opened: Any) -> None:
 
 
 def test_the_first_chart_is_there_soon_and_says_when(opened: Any) -> None:
-    """How long it takes is for who measures: machines are busy."""
+    """Its duration is for measurements only: machines are busy."""
     seen = opened("demo")
     marks = seen.page.evaluate("performance.getEntriesByType('mark').map(mark => mark.name)")
     assert "first chart" in marks

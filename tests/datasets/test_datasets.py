@@ -1,4 +1,4 @@
-"""The generated node traces hold what was measured on Summit; the job tables hold the published speeds."""
+"""The generated node traces have the statistics of Summit; the job tables have the published speeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs that are made up say the same in the words of each scheduler."""
+"""Generated logs of the same jobs agree between the formats of all schedulers."""
 
 from __future__ import annotations
 

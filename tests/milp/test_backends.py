@@ -1,4 +1,4 @@
-"""The backends: what they say of themselves, that all give one answer, and what they do when something is amiss."""
+"""The backends: their descriptions, that all give one answer, and their errors."""
 
 from __future__ import annotations
 

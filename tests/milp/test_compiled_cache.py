@@ -1,4 +1,4 @@
-"""The cache of compiled kernels may be damaged or unwritable: `exact` compiles anew, answers right, and says so."""
+"""The cache of compiled kernels is damaged or read-only: `exact` compiles again, answers right, and reports it."""
 
 from __future__ import annotations
 

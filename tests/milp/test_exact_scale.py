@@ -1,4 +1,4 @@
-"""The core of the exact DP: what it may leave out, and that nothing is lost by it."""
+"""The core of the exact DP: the choices that it skips, and that no optimum is lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bft.milp.values import objective, value_points, values_at
 
 
 def linear(name: str, units: int, worth: float, *, jmin: int | None = None) -> Job:
-    """A job of `units` units or none, unless jmin says otherwise."""
+    """A job of `units` or no units; `jmin` allows fewer."""
     return Job(name, units if jmin is None else jmin, units, np.array([0, units]), np.array([0, worth]), 0, 0)
 
 

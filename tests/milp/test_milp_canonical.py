@@ -1,4 +1,4 @@
-"""Of several optima the canonical one (docs/decisions/0014), and answers that adversarial instances once got wrong."""
+"""The canonical one of several optima (docs/decisions/0014), and adversarial instances, once answered wrongly."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ PROBLEM = Problem(
 
 
 class Liar(SolverProcess):
-    """Answers as it is told."""
+    """Gives the answers that it was made with."""
 
     def __init__(self, lie: Callable[[LinearModel], LinearAnswer]) -> None:
         super().__init__()
@@ -335,7 +335,7 @@ def test_no_start_misleads_cbc(seed: int, process: SolverProcess) -> None:
 
 
 def _shared_problem(random: np.random.Generator) -> Problem:
-    """Some objectives are negative, some jobs hold more than they may keep."""
+    """Some objectives are negative, some jobs hold more units than Jmax."""
     units, jobs, current = int(random.integers(2, 10)), [], []
     left = units
     for j in range(int(random.integers(2, 5))):

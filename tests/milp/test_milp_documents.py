@@ -337,7 +337,7 @@ def test_the_note_is_written_where_there_is_one() -> None:
 
 @st.composite
 def settlements(draw: st.DrawFn) -> tuple[list[list[int]], list[int], list[int]]:
-    """What jobs hold, how much they shall have, and what is free, which is enough."""
+    """Units held, future counts, and free units, which suffice."""
     units = draw(st.permutations(range(draw(st.integers(0, 16)))))
     current, counts = [], []
     left = len(units)
@@ -393,7 +393,7 @@ class NaiveFreeUnits:
 
 
 def drive(choose: Callable[[int], int], *, steps: int, units: int, rejoin: bool) -> None:
-    """Add, discard and take units as `choose(below)` says, and compare with the naive model at each step."""
+    """Add, discard and take units by `choose(below)`, and compare with the naive model at each step."""
     real, naive = FreeUnits(units), NaiveFreeUnits()
     discarded: set[int] = set()
     for event in range(steps):

@@ -155,7 +155,7 @@ def plain_optimum(problem: Problem) -> float:
 
 
 def medium(seed: int, jobs: int, units: int) -> Problem:
-    """Jobs that want some three times the units there are, most of which are held already."""
+    """Jobs that ask for three times the available units, most of which are held already."""
     random = np.random.default_rng(seed)
     current = random.multinomial(int(units * 0.8), np.full(jobs + 1, 1 / (jobs + 1)))[:jobs]
     made = []

@@ -1,4 +1,4 @@
-"""The solver process dies, hangs, grows, lies and is orphaned: the answer is right all the same."""
+"""The solver process crashes, hangs, grows, gives invalid answers and is orphaned: the result stays right."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def eventually(what: Callable[[], bool]) -> bool:
 
 
 def python(script: str, warnings: str = "error") -> subprocess.Popen[str]:
-    """Run a script with this interpreter, warnings being errors if not told otherwise."""
+    """Run a script with this interpreter, with warnings as errors by default."""
     command = [sys.executable, "-W", warnings, "-c", textwrap.dedent(script)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -392,7 +392,7 @@ STRICT = Problem(5, 120.0, (job("a"), job("b", jmin=2)), (1, 2))
 
 
 class Liar:
-    """Stands for a solver process, and answers what it is told to."""
+    """A stand-in for a solver process, with given answers."""
 
     def __init__(self, lie: Callable[[LinearModel], LinearAnswer]) -> None:
         self.lie = lie

@@ -70,7 +70,7 @@ def value(instance: Instance, allocation: list[list[int]]) -> float:
 
 
 def check(instance: Instance, backend: str, process: SolverProcess | None) -> float:
-    """Solve an instance, hold every part of the answer against it, and return what it is worth."""
+    """Solve an instance, compare every part of the answer with it, and return its value."""
     posed = parse(document(instance))
     solution = solve(posed.problem, backend=backend, ties="solver", process=process)
     where = (instance.get("run"), instance.get("evt"), solution)

@@ -73,7 +73,7 @@ STATED = {
 
 
 def registered(monkeypatch: pytest.MonkeyPatch, folder: Path, body: str) -> None:
-    """A package whose entry point `own` is the name `own` in a module of this body."""
+    """A package with an entry point `own`: the name `own` in a module with this body."""
     site = plant({"their_solver.py": body}, {registry.GROUP: {"own": "their_solver:own"}}, folder / "site")
     monkeypatch.syspath_prepend(site)
     monkeypatch.delitem(sys.modules, "their_solver", raising=False)

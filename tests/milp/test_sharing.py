@@ -93,7 +93,7 @@ def random_problem(
 
 
 def holdings(problem: Problem) -> list[list[int]]:
-    """Unit numbers of each job, as one way to hold what the problem says is held."""
+    """Unit numbers of each job: one allocation with the counts of the problem."""
     held: list[list[int]] = [[] for _ in problem.jobs]
     unit = 0
     alone = list(problem.current)

@@ -1,4 +1,4 @@
-"""Sharing by classes and prices: the same optimum as with every job and pair posed by itself."""
+"""Sharing by classes and prices: the same optimum as with every job and pair posed on its own."""
 
 from __future__ import annotations
 

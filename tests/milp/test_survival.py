@@ -1,4 +1,4 @@
-"""A solver may die, hang or lie in the middle of a replay: the replay ends well, and says what happened."""
+"""A solver crashes, hangs or gives invalid answers in a replay: the replay ends normally, and reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measured applications: what was measured comes back, what lies between is interpolated, bad folders are told."""
+"""Measured applications: measurements are returned, values between are interpolated, invalid folders reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a small file may become: a bound on memory for every reader, a message, and an option to raise it."""
+"""The memory that a small file may take: a bound for every reader, a message, and an option to raise it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
 
 
 def numbers(rows: int) -> bytes:
-    """One number so many times; written by pieces."""
+    """One number repeated many times; written in pieces."""
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, pa.schema({"x": pa.int64()}), compression="zstd") as writer:
         piece = pa.table({"x": pa.array([7] * 10_000_000, pa.int64())})

@@ -1,4 +1,4 @@
-"""Hostile cells in every column of every table: read right, or refused by file, row, column and job; nothing else."""
+"""Hostile cells in every column of every table: read right, or refused with file, row, column and job."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ START = 1_600_000_000
 
 
 class Nothing:
-    """A regressor that says the same of all: what is tested is what it is shown."""
+    """A regressor with one answer for all jobs: the test is about its inputs."""
 
     def __init__(self, says: float = 0.0) -> None:
         self.says = says

@@ -1,4 +1,4 @@
-"""Job tables of other people's: Tiresias' traces, the Standard Workload Format, Philly's log."""
+"""Job tables of other simulators: Tiresias' traces, the Standard Workload Format, Philly's log."""
 
 from __future__ import annotations
 

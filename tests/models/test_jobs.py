@@ -1,4 +1,4 @@
-"""Curves, jobs and job tables: every rule of the formats, and what is written comes back."""
+"""Curves, jobs and job tables: every rule of the formats, and reading returns what was written."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def job(**change: Any) -> Job:
 
 
 def fields(job: Job) -> dict[str, Any]:
-    """All that a job table says about a job."""
+    """The content of a job table for a job."""
     found: dict[str, Any] = {
         name: getattr(job, name)
         for name in Job.__dataclass_fields__

@@ -1,4 +1,4 @@
-"""Jobs of Pollux' artifact: how they are read, how fast they truly go, and what their agent makes of it."""
+"""Jobs of Pollux' artifact: their reader, their true speed, and the decisions of their agent."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_published_applications_are_read_whole(reference: Path) -> None:
 
 @pytest.mark.reference
 def test_an_agents_fit_stays_within_bounds(reference: Path) -> None:
-    """What a job of a replay had seen when the fit's line search once left what doubles can hold."""
+    """The observations of a job for which the fit's line search once overflowed."""
     application = read_application(reference / "pollux" / "traces" / "cifar10")
     seen = {
         (1,): [128],

@@ -1,4 +1,4 @@
-"""Sharing scores: from measured pairs, from profiles; nothing of the answer in the question."""
+"""Sharing scores: from measured pairs, and from profiles; no label among the features."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bft.models.prediction.packing import FEATURES, PackingAnalyser, leave_one_m
 
 
 def profiles(rows: int = 80, seed: int = 0) -> pd.DataFrame:
-    """Models whose score is told by how busy the unit and its memory are."""
+    """Models whose score follows from how busy the unit and its memory are."""
     rng = np.random.default_rng(seed)
     gpu, memory = rng.uniform(0, 100, rows), rng.uniform(0, 100, rows)
     return pd.DataFrame(

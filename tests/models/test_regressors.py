@@ -1,4 +1,4 @@
-"""Regressors: what is kept of a library's model predicts as the library does, and learning is reproducible."""
+"""Regressors: the part kept of a library's model predicts as the library does, and training is reproducible."""
 
 from __future__ import annotations
 

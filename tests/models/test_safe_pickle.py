@@ -1,4 +1,4 @@
-"""Reading pickles: nothing runs, damaged ones are refused, and genuine ones of any pandas are read."""
+"""Reading pickles: nothing is executed, damaged ones are refused, and genuine ones of any pandas are read."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def new_index(kind: str, state: Any) -> Call:
 
 
 def frame_of(*blocks: Any, axes: Any = None, **state: Any) -> Call:
-    """Make a frame of two rows and one column `a`, unless told otherwise."""
+    """Make a frame of two rows and one column `a` by default."""
     axes = [index_of("a"), index_of("r", "s")] if axes is None else axes
     manager = Call("pandas.core.internals.managers:BlockManager", (blocks, axes))
     return Call("pandas:DataFrame", (), {"_mgr": manager, "_typ": "dataframe", **state})

@@ -1,4 +1,4 @@
-"""Models in files: what comes back is what went in, and nothing that was not ours gets in."""
+"""Models in files: reading returns the written model, and refuses everything else."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 
 @cache
 def learnt(name: str) -> Any:
-    """A model, learnt when it is first asked for: who collects tests need not wait for it."""
+    """A model, trained when first used, so that collecting tests is fast."""
     return MODELS[name]()
 
 
@@ -171,7 +171,7 @@ def test_hostile_files_are_refused_and_run_nothing(kind: str, tmp_path: Path) ->
 
 
 def written(document: Any, file: Path) -> Path:
-    """A file whose digest fits its content, as someone who means harm would write it."""
+    """A harmful file with a correct digest."""
     told = json.dumps(document["model"], sort_keys=True, separators=(",", ":"))
     document = {**document, "sha256": hashlib.sha256(told.encode()).hexdigest()}
     file.write_text(json.dumps(document))

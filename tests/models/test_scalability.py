@@ -1,4 +1,4 @@
-"""Scalability fits: laws come back from their own points, what is beyond the data is marked, bad tables are told."""
+"""Scalability fits: laws are recovered from their points, extrapolations marked, invalid tables reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Skew of tensor sizes: the published models are told apart, and bad tables name the place."""
+"""Skew of tensor sizes: it separates the published models, and errors in tables name the place."""
 
 from __future__ import annotations
 

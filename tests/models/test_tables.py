@@ -1,4 +1,4 @@
-"""Reading tables: each kind of file, and what is said of files that are not what they should be."""
+"""Reading tables: each kind of file, and the messages for invalid files."""
 
 from __future__ import annotations
 

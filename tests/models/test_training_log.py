@@ -1,4 +1,4 @@
-"""Step times from training logs: what common tools print, what users' patterns find, and what is no step time."""
+"""Step times from training logs: the output of common tools, matches of users' patterns, and lines without them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training logs written in many styles from a known truth, with what else stands in logs, and read back."""
+"""Training logs of known step times, written in many styles with other output between, and read back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bft.models.speed.training_log import StepTimes, read_step_times
 
 @dataclass(frozen=True)
 class Truth:
-    """A training: steps of `seconds`, `batch` samples of `length` tokens each, told each `every` steps."""
+    """A training: steps of `seconds`, `batch` samples of `length` tokens each, logged every `every` steps."""
 
     seconds: float
     batch: int

@@ -1,4 +1,4 @@
-"""ξ where nobody measured it: the seven known traps, each shown to catch a naive implementation, and properties."""
+"""ξ for pairs that were not measured: the seven known traps, each shown to catch a naive version, and properties."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Naive:
         return float(y[-1] + slope * (value - x[-1]))
 
     def exact(self, **wanted: object) -> float:
-        """ξ of a in the first row that fits, 1 when none does."""
+        """ξ of a in the first matching row, 1 without one."""
         fitting = [row.xi_a for row in self.rows if all(getattr(row, name) == value for name, value in wanted.items())]
         return fitting[0] if fitting else 1.0
 

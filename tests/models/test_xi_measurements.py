@@ -1,4 +1,4 @@
-"""From solo and twin runs to ξ: step times, logs, repetitions, and what is refused."""
+"""From solo and co-run measurements to ξ: step times, logs, repetitions, and refusals."""
 
 from __future__ import annotations
 

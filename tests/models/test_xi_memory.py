@@ -1,4 +1,4 @@
-"""Memory by batch size, who fits beside whom, and smaller batches for who comes second."""
+"""Memory by batch size, which jobs fit beside each other, and smaller batches for the second job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/beyond.md says of `--preset best`: its window is as good as any, and it beats the published settings."""
+"""`--preset best` as docs/beyond.md describes it: its window is as good as any, and it beats the published settings."""
 
 from __future__ import annotations
 

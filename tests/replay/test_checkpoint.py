@@ -1,4 +1,4 @@
-"""A replay that is killed and resumed ends as one that was not."""
+"""A replay that is killed and resumed has the same result as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def test_a_damaged_checkpoint_is_refused_by_the_command(here: Path, capsys: pyte
 
 @pytest.mark.parametrize("part", ["now", "held", "ledger", "in_play"])
 def test_a_key_that_a_checkpoint_lacks_is_no_traceback(here: Path, part: str) -> None:
-    """As from a version that says less, though its checksum holds."""
+    """A state with missing parts, as of another version, with a correct checksum."""
     header, body, _ = saved_at(5).split(b"\n")
     content = json.loads(body)
     del content["state"][part]

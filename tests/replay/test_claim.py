@@ -1,4 +1,4 @@
-"""Several runs and one folder: none is lost, none is replaced unasked, and what a killed one leaves is mended."""
+"""Several runs and one folder: none is lost or replaced without a request, and remains of killed runs are repaired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Gymnasium environment: as Gymnasium wants it, and the same replay as with a policy."""
+"""The Gymnasium environment: Gymnasium's own checks, and the same replay as with a policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replay is given: what is left out, shifted, capped or without effect is said, recorded and in the report."""
+"""Inputs of a replay: whatever is left out, shifted, capped or without effect is reported and recorded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DAY_NS = 86_400 * SECOND_NS
 
 
 def elastic(name: str, jmin: int = 1, jmax: int = 4, *, at: float = 0.0, seconds: float = 600.0, **more: Any) -> Job:
-    """A job whose rate is its number of units, and that takes so many unit-seconds."""
+    """A job with its number of units as rate, and this much work in unit-seconds."""
     curve = Curve(np.array([0.0, float(jmax)]), np.array([0.0, float(jmax)]))
     submit = START_NS + round(at * SECOND_NS)
     return Job(name, submit, jmin, jmax, seconds, 0.0, 0.0, curve, curve, **more)

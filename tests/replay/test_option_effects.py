@@ -1,4 +1,4 @@
-"""Every option of a replay: given otherwise, the run says something else, and summary.json records the option."""
+"""Every option of a replay: another value changes the run, and summary.json records it."""
 
 from __future__ import annotations
 

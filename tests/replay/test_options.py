@@ -17,7 +17,7 @@ from bft.replay import Options, Rules, SolverOptions, execute
 from bft.replay.cli.main import cli, run
 from bft.replay.options.options import FIELDS
 
-# A wrong value: field, what Python gives, what the command line gives, what both are told.
+# An invalid value: field, value in Python, value on the command line, message for both.
 WRONG: list[tuple[str, Any, list[str], list[str]]] = [
     ("tfwd_s", math.nan, ["-Tfwd", "nan"], ["-Tfwd", "seconds > 0 and at most 1e+09"]),
     ("tfwd_s", 0, ["-Tfwd", "0"], ["-Tfwd", "seconds > 0"]),

@@ -1,4 +1,4 @@
-"""Fixed clusters and virtual clusters: pools that share nothing."""
+"""Fixed clusters and virtual clusters, which share nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workloads made from given jobs: repeated, capped, in another order, at other times; each says what it did."""
+"""Workloads made from given jobs: repeated, capped, in another order, at other times; each with a note."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two-job case of docs/model.md: a window too small leaves nodes idle, one too large pays for what goes again."""
+"""The two-job case of docs/model.md: a small window leaves nodes idle, a large one pays for growths in vain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bft-replay bound` and `--bound`: upper bounds, and how near a replay comes."""
+"""`bft-replay bound` and `--bound`: upper bounds, and how close a replay comes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bft-replay generate`: the same seed gives the same file, and what is generated can be replayed."""
+"""`bft-replay generate`: the same seed gives the same file, and generated files can be replayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `--help` shows, what the Tab key completes, and how an unknown word is answered."""
+"""The output of `--help`, completions by the Tab key, and the answer to an unknown word."""
 
 from __future__ import annotations
 

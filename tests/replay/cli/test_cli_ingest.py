@@ -1,4 +1,4 @@
-"""`bft-replay ingest`: from logs to a trace that replays, and what it tells of wrong input."""
+"""`bft-replay ingest`: from logs to a trace that can be replayed, and messages for invalid input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bft-replay jobs fit|skew`: what is fitted can be replayed, and bad input leaves nothing behind."""
+"""`bft-replay jobs fit|skew`: fitted jobs can be replayed, and invalid input leaves no file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--live`: what it shows, and that looking changes nothing."""
+"""`--live`: its display, and that it changes no result."""
 
 from __future__ import annotations
 

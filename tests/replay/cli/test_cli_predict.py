@@ -1,4 +1,4 @@
-"""`bft-replay predict`: learn, evaluate and show from a user's own tables; bad ones are told and leave nothing."""
+"""`bft-replay predict`: train, evaluate and show from a user's own tables; invalid ones are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bft-replay [replay]` as its users meet it: options, run directory, exit codes, interrupts, and wrong input."""
+"""`bft-replay [replay]` as users run it: options, run directory, exit codes, interrupts, and invalid input."""
 
 from __future__ import annotations
 
@@ -747,7 +747,7 @@ def as_parquet(frame: pd.DataFrame) -> bytes:
 
 
 def wrong_trace(case: str) -> tuple[str, list[str]]:
-    """Make a wrong trace; its name, and what the message must say beyond it."""
+    """Write an invalid trace; its name, and the rest of the expected message."""
     frame = trace_frame()
     columns = "n0,n1"
     stamps = [f"2021-02-10T00:0{k}:00Z" for k in range(3)]
@@ -877,7 +877,7 @@ def test_columns_that_are_never_idle_are_refused(here: Path, capsys: pytest.Capt
 
 
 def wrong_jobs(case: str) -> tuple[pd.DataFrame, list[str]]:
-    """A job table with one thing wrong in it, and what the message must say."""
+    """A job table with one error, and the expected message."""
     jobs = job_frame()
     late = jobs["Tsub"] + pd.Timedelta(days=400)
     cells: dict[str, tuple[str, Any, list[str]]] = {

@@ -1,4 +1,4 @@
-"""--xi and its companions, --objective, the backends command and the formulations, as a user types them."""
+"""--xi and related options, --objective, the backends command and the formulations, as a user types them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_xi_lets_jobs_share_and_yields_more(inputs: list[str]) -> None:
 def test_xi_partners_leaves_to_each_job_its_best_partners_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partners: list[str], together: list[str]
 ) -> None:
-    """One node and three jobs: who shares it pays off most is nobody's best partner, and found where two count."""
+    """One node and three jobs: the pair with the highest benefit is no job's first choice."""
     monkeypatch.chdir(tmp_path)
     Path("xi.csv").write_text("model_a,model_b,xi_a,xi_b\na,b,1.4,1.4\na,c,1.1,1.1\nb,c,1.3,1.3\n")
     Path("trace.csv").write_text("time,node,idle\n2021-02-10T00:00:00Z,n,1\n2021-02-10T00:10:00Z,n,0\n")

@@ -1,4 +1,4 @@
-"""`bft-replay solve`: one problem or a batch, from files and standard input, and what is wrong with them."""
+"""`bft-replay solve`: one problem or a batch, from files and standard input, and errors in them."""
 
 from __future__ import annotations
 

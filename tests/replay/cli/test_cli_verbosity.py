@@ -1,4 +1,4 @@
-"""What commands say on standard error: by default, with -v and -vv, with -q."""
+"""Output on standard error: by default, with -v and -vv, with -q."""
 
 from __future__ import annotations
 

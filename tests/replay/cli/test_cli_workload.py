@@ -1,4 +1,4 @@
-"""`--workload` from the command line: what is reported, compared, kept, and refused."""
+"""`--workload` on the command line: reports, comparisons, checkpoints, and refusals."""
 
 from __future__ import annotations
 

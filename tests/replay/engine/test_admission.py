@@ -1,4 +1,4 @@
-"""Admission by deadlines: the smallest shares against enumeration, and against a policy that keeps to them."""
+"""Admission by deadlines: the minimum shares against enumeration, and against a policy that keeps them."""
 
 from __future__ import annotations
 

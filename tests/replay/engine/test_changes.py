@@ -1,4 +1,4 @@
-"""Sums and checkpoints follow what changes, exactly."""
+"""Sums and checkpoints follow changes exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of time, one by one, on worlds small enough to work out by hand; and what must hold in any world."""
+"""The rules of time, one by one, in cases small enough to compute by hand; and invariants of random cases."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def decisions(outcome: Outcome) -> list[float]:
 
 
 def gantt(outcome: Outcome) -> list[tuple[int, int, float | None, float | None]]:
-    """Job, unit, start and end of everything that was held."""
+    """Job, unit, start and end of every allocation."""
     return sorted(
         (int(row.job), unit, second(row.start_ns), second(row.end_ns))
         for row in outcome.allocations.itertuples()

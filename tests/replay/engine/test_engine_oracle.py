@@ -100,7 +100,7 @@ class Told:
 
 @dataclass
 class Run:
-    """What a job does from the instant at which it gets units, having none, until it has none again.
+    """A period of a job from its first unit until it has none again.
 
     It is thrown away then, with all that was under way in it.
     """

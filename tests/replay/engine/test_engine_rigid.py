@@ -26,7 +26,7 @@ Placement = Mapping[int, tuple[int, ...]]
 
 @dataclass
 class Scripted:
-    """Answers what a function of the state says."""
+    """Gives the answers of a function of the state."""
 
     answer: Callable[[State], Decision]
     kind: Kind = Kind()
@@ -362,7 +362,7 @@ def test_a_spread_placement_slows_a_job_down_that_minds() -> None:
 
 
 class Steps:
-    """Dynamics whose rate doubles after 100 s."""
+    """Dynamics with a rate that doubles after 100 s."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[tuple[int, ...], float, int]] = []

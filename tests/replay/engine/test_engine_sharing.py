@@ -1,4 +1,4 @@
-"""Two jobs on one unit: the engine's books against an integration of who held what beside whom."""
+"""Two jobs on one unit: the engine's accounts against an integration of the recorded allocations."""
 
 from __future__ import annotations
 

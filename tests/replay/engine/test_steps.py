@@ -1,4 +1,4 @@
-"""A replay one instant at a time, and what a state offers to look up."""
+"""A replay one instant at a time, and the look-ups of a state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workloads that submit and cancel jobs on the way: what they are told, when it counts, and that nothing is lost."""
+"""Workloads that submit and cancel jobs during a replay: their events, when orders count, and the accounts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def trial(name: str, at: int = 0, rate: float = 10.0, pmax: float = 810.0, jmax:
 
 @dataclass
 class Scripted:
-    """Answers by kind of event and name of job; remembers what it was told."""
+    """Answers by kind of event and name of job; remembers the events that it received."""
 
     marks: tuple[float, ...] = ()
     script: dict[tuple[str, str], Orders] = field(default_factory=dict)

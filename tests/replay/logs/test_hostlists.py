@@ -1,4 +1,4 @@
-"""Host lists: ours against ClusterShell's, and what must be refused."""
+"""Host lists: ours against ClusterShell's, and refusals."""
 
 from __future__ import annotations
 

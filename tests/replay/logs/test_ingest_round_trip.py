@@ -1,4 +1,4 @@
-"""Slurm's logs and the generic format: known jobs are read as they were written, and damaged logs do no harm."""
+"""Slurm's logs and the generic format: known jobs are read as written, and damaged logs are refused or counted."""
 
 from __future__ import annotations
 

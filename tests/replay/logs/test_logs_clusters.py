@@ -1,4 +1,4 @@
-"""Rows of several clusters: refused where nodes have equal names, told where not, selected with --cluster."""
+"""Rows of several clusters: refused if nodes have equal names, else reported; selected with --cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all readers of logs share: times, opening, merging, and the way from intervals to a node trace."""
+"""Shared by all readers of logs: times, opening, merging, and the way from intervals to a node trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots of nodes' states: what each command prints is read alike, and what sampling cannot know is said."""
+"""Snapshots of nodes' states: the output of each command is read alike, and limits of sampling are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of other people: any names of columns, CSV and Parquet, give the trace that our own formats give."""
+"""Tables of other sites: any names of columns, CSV and Parquet, give the same trace as our own formats."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WINDOW = {"begin": str(BEGIN_S), "end": str(BEGIN_S + LENGTH_S), "min_gap_s": 0.
 
 
 def frame(jobs: list[SyntheticJob], times: str) -> pd.DataFrame:
-    """Jobs with names of columns of somebody else, one of them ours in another sense."""
+    """Jobs with column names of another site, one of them equal to ours with another meaning."""
     begun = pd.Series([BEGIN_S + job.start_s for job in jobs])
     ended = pd.Series([BEGIN_S + job.end_s for job in jobs])
     stamps = {

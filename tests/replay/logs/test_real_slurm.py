@@ -1,4 +1,4 @@
-"""What a real Slurm writes of its jobs is read as it happened: sacct, sacct --json and snapshots of sinfo agree."""
+"""Logs of a real Slurm are read correctly: sacct, sacct --json and snapshots of sinfo agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every policy: `check_policy` finds nothing amiss; and what a policy lacks, it names."""
+"""The contract of every policy: `check_policy` accepts all of ours, and names what another one violates."""
 
 from __future__ import annotations
 

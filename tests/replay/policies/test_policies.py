@@ -1,4 +1,4 @@
-"""What the policies answer: equal-share by hand and by its rules, the MILP against full enumeration."""
+"""Answers of policies: equal-share by hand and by its rules, the MILP against full enumeration."""
 
 from __future__ import annotations
 

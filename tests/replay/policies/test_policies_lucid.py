@@ -1,4 +1,4 @@
-"""Lucid: its order, who may share with whom, its switch, its profiler, and what its artifact did."""
+"""Lucid: its order, its rules for partners, its switch, its profiler, and its artifact."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def job(
 
 
 def busy(**options: Any) -> Lucid:
-    """Lucid whose switch is on: it takes every submission for the first of many."""
+    """Lucid with its switch on: it expects many submissions after every one."""
     return Lucid(**{"interference": XI, "quiet_jobs": -1.0, **options})
 
 
@@ -242,7 +242,7 @@ def test_a_job_can_be_joined_at_the_instant_it_starts() -> None:
 
 @dataclass
 class Watched:
-    """A policy whose every decision is held against Lucid's rules for partners, see docs/policies-rules.md."""
+    """A policy with a check of every decision by Lucid's rules for partners, see docs/policies-rules.md."""
 
     inner: Lucid
     name: str = "watched"

@@ -1,4 +1,4 @@
-"""Optimus: where units go, by hand; where jobs go; and with Tiresias as Pollux' artifact has both, to the second."""
+"""Optimus: units and places by hand; with Tiresias as in Pollux' artifact, to the second."""
 
 from __future__ import annotations
 

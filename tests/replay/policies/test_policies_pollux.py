@@ -1,4 +1,4 @@
-"""Pollux: what its search may answer, exact counts against enumeration, and replays with jobs that tune themselves."""
+"""Pollux: feasible answers of its search, exact counts against enumeration, and jobs that tune themselves."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_between_rounds_jobs_keep_their_remaining_units() -> None:
 
 
 def test_hundreds_of_nodes_that_come_and_go() -> None:
-    """The engine checks every decision; nobody may hold what is not idle, and work is done."""
+    """The engine checks every decision; no job holds a busy unit, and work is done."""
     frame = generate_dnn_jobs(jobs=10, seed=3, first_submit="2021-02-10")
     jobs = jobs_from_frame(frame)
     start = min(job.tsub_ns for job in jobs)

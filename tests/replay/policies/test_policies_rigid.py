@@ -129,7 +129,7 @@ def test_names_do_not_matter(name: str, jobs: list[Job], data: st.DataObject) ->
 
 
 def fits(free: set[int], units: int) -> bool:
-    """Whether so many free units lie on as few nodes as possible."""
+    """Whether this many free units are on as few nodes as possible."""
     room = sorted((sum(unit // PER == node for unit in free) for node in range(NODES)), reverse=True)
     whole, rest = divmod(units, PER)
     return room[:whole] == [PER] * whole and (not rest or room[whole] >= rest)
@@ -314,7 +314,7 @@ def test_jobs_on_nodes_that_leave_finish_and_the_books_balance(name: str, trace:
 
 
 def test_qssf_goes_by_predicted_service() -> None:
-    """Predictions below 0 are none: while nothing is known, `unknown` is expected to take 1000 s."""
+    """Predictions below 0 do not count: without another, `unknown` is expected to take 1000 s."""
     names = ("blocker", "long", "wide", "short", "unknown")
     estimates = (1.0, 50.0, 20.0, 45.0, -7.0)
     jobs = JobTable(

@@ -1,4 +1,4 @@
-"""Sharing units by ξ: the closed forms of two jobs, who joins whom, and what no decision may do."""
+"""Sharing units by ξ: the closed forms of two jobs, the choice of partners, and forbidden decisions."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_milp_considers_the_pairs_that_do_most_together_first() -> None:
 
 
 def test_both_jobs_of_a_pair_must_have_room_for_a_partner() -> None:
-    """The star's centre is everybody's best: it takes two, and the third finds nobody."""
+    """The centre of the star is the best partner of all three: it takes two, the third has no partner."""
     star = {("a", "z"): (1.1, 1.1), ("b", "z"): (1.2, 1.2), ("c", "z"): (1.3, 1.3)}
     assert considered(star, 2) == [("a", "z", 0), ("b", "z", 0)]
 
@@ -190,7 +190,7 @@ def in_turn_s(newcomer_s: float, running_s: float) -> float:
 
 
 def integrated_s(a_s: float, b_s: float, xi_a: float, xi_b: float, delay_s: float) -> float:
-    """Mean completion time when a starts sharing after a delay, by following who does what until when."""
+    """Mean completion time if a starts sharing after a delay, computed interval by interval."""
     now, left = 0.0, {"a": a_s, "b": b_s}
     pace = {"a": xi_a, "b": xi_b}
     ends = {}
@@ -487,7 +487,7 @@ def test_a_replay_runs_a_pair_with_a_smaller_batch() -> None:
 
 @dataclass
 class Watched:
-    """A policy whose every decision is looked at."""
+    """A policy with a check of every decision."""
 
     policy: Any
     between: Interference | None

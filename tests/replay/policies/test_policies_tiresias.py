@@ -156,7 +156,7 @@ def test_without_samples_all_are_alike() -> None:
 
 
 def test_who_is_likely_to_finish_soon_runs_first() -> None:
-    """Services of 10 or 1000: who has survived 10 is unlikely to end, so newcomers come first."""
+    """Services of 10 or 1000: a job beyond 10 is unlikely to end soon, so new jobs come first."""
     file_free = TiresiasG(limits=(1e6,), delta=10.0)
     file_free._services = ServiceDistribution([10.0] * 9 + [1000.0], 10.0)
     jobs = [Job(0, 1, 100), Job(20, 1, 10), Job(25, 1, 10)]

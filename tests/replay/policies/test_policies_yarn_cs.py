@@ -20,7 +20,7 @@ from bft.replay.trace.node_trace import SECOND_NS, always_idle
 
 
 def job(name: str, vc: str, at: float, units: int, seconds: float, user: str = "") -> Job:
-    """A job that takes so long on so many units."""
+    """A job with this duration on this number of units."""
     curve = Curve(np.array([0, units]), np.array([0.0, 1.0]))
     return Job(name, round(at * SECOND_NS), units, units, seconds, 0, 0, curve, curve, vc=vc, user=user)
 

@@ -1,4 +1,4 @@
-"""A policy of somebody else's fails in every way there is: it is named, and what was replayed before is kept."""
+"""Every failure of another package's policy is reported with its name, and the replay so far is kept."""
 
 from __future__ import annotations
 

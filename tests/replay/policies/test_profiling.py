@@ -1,4 +1,4 @@
-"""Jobs that are measured before they are scheduled (`--curves profile`): what it costs, and what is then known."""
+"""Jobs that are measured before they are scheduled (`--curves profile`): the cost, and the curves known then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies by name: what a user sets, and what another package brings."""
+"""Policies by name: constants set by users, and policies of other packages."""
 
 from __future__ import annotations
 

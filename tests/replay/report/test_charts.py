@@ -1,4 +1,4 @@
-"""Charts: the numbers in them against other ways to count, and what a page with scripts is made of."""
+"""Charts: their numbers against other ways to count, and the content of a page with scripts."""
 
 from __future__ import annotations
 

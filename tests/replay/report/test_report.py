@@ -1,4 +1,4 @@
-"""The page of a run: its numbers, its shape, and that nothing in a run can break it."""
+"""The page of a run: its numbers, its structure, and that no content of a run can break it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody beats the bounds: not the policies that there are, nor random ones, nor the best that enumeration makes."""
+"""No policy exceeds the bounds: neither ours, nor random ones, nor the best schedule by enumeration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replay costs and is worth: against sums over who held what, and where the user reads it."""
+"""Cost and worth of a replay: against sums over the recorded allocations, and where the user reads them."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_time_without_units_is_all_waiting_until_the_finish_or_the_end() -> None
 
 
 def rigid(name: str, at: float, seconds: float, units: int = 1, user: str = "", **more: Any) -> Job:
-    """A job that takes so long on so many units and runs on no others."""
+    """A job with this duration on this number of units, which runs on no other number."""
     curve = Curve(np.array([0, units]), np.array([0.0, 1.0]))
     return Job(name, round(at * SECOND), units, units, seconds, 0, 0, curve, curve, user=user, **more)
 

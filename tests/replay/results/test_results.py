@@ -1,4 +1,4 @@
-"""The run directory: all or nothing, nothing of others harmed, the same bytes for the same run."""
+"""The run directory: complete or absent, other files untouched, the same bytes for the same run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is swept in tests of studies."""
+"""Small inputs for tests of studies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bft-replay compare`: the table, differences against the same by hand, runs used again, failures, and wrong input."""
+"""`bft-replay compare`: the table, differences against the same by hand, reused runs, failures, and invalid input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bft-replay sweep`: the same results whoever does the work, kills lose nothing, job arrays, the best point."""
+"""`bft-replay sweep`: the same results with every executor, kills lose nothing, job arrays, the best point."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ def test_results_are_the_same_whoever_does_the_work(bundled: list[str]) -> None:
 
 @pytest.mark.slow
 def test_kills_at_random_moments_lose_nothing(bundled: list[str]) -> None:
-    """Twenty times a worker or the sweep itself is killed; what then goes on comes to the same bytes."""
+    """A worker or the sweep itself is killed twenty times; continuing gives the same bytes."""
     command = [*SCRIPT, "sweep", *bundled, *GRID, "--workers", "2"]
     assert run(["sweep", *bundled, *GRID, *HERE, "--out", "whole"]) == 0
     rng = np.random.default_rng(7)

@@ -1,4 +1,4 @@
-"""Perturbed traces: never idle where they were not, as much less as asked for, said wherever they are used."""
+"""Perturbed traces: never idle where the original is not, reduced as requested, and reported wherever used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node traces in memory, held against a dictionary of node states and against matrices of 0 and 1."""
+"""Node traces in memory, compared with a dictionary of node states and with matrices of 0 and 1."""
 
 from __future__ import annotations
 

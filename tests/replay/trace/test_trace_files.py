@@ -1,4 +1,4 @@
-"""Node traces in files: what is written comes back, and what is wrong is named by file, row and column."""
+"""Node traces in files: reading returns what was written, and errors name file, row and column."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IN_ONE_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixt
 
 
 def content(trace: NodeTrace) -> dict[str, Any]:
-    """All that a trace says about nodes and times."""
+    """The nodes and times of a trace."""
     return {
         "nodes": trace.nodes,
         "times": trace.times.tolist(),

@@ -1,4 +1,4 @@
-"""Idle fragments and what they are worth, held against a scan of every node through every event."""
+"""Idle fragments and their usable time, compared with a scan of every node through every event."""
 
 from __future__ import annotations
 
