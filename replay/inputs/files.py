@@ -27,7 +27,7 @@ INPUTS = (
     "xi",
     "memory_table",
 )
-# What is kept of what has been read: a few, so that a sweep over many traces does not hold all of them.
+# Number of files kept in memory: a few, so that a sweep over many traces does not hold all of them.
 KEPT = 8
 
 

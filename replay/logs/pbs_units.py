@@ -46,7 +46,11 @@ def held_by(
 
 
 def host_of(vnode: str) -> str:
-    """The host of a vnode: a socket or NUMA domain n1[0] is part of n1."""
+    """The host of a vnode: a socket or NUMA domain n1[0] is part of n1.
+
+    >>> host_of("n1[0]")
+    'n1'
+    """
     return _PART_OF_HOST.sub("", vnode)
 
 
