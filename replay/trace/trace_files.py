@@ -548,8 +548,8 @@ def _matrix_changes(
         at, node = np.nonzero(difference)
         parts.append((at + begin, node, state[at, node]))
         before = state[-1]
-    rows, changed, states = zip(*parts, strict=True)
-    return np.concatenate(rows), np.concatenate(changed).astype(np.int32), np.concatenate(states)
+    changed_rows, changed_nodes, states = zip(*parts, strict=True)
+    return np.concatenate(changed_rows), np.concatenate(changed_nodes).astype(np.int32), np.concatenate(states)
 
 
 def _instants(column: pd.Series, source: str, name: str) -> TimeArray:
