@@ -12,6 +12,7 @@ from bft.replay.logs.formats import LogFormat, detect, format_names, log_format,
 from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.hostlists import expand as expand_hosts
 from bft.replay.logs.opening import open_log
+from bft.replay.logs.plans import Plan
 from bft.replay.logs.reading import Reading, Settings
 from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record, host_names, in_order
 from bft.replay.logs.times import Clock
@@ -26,6 +27,7 @@ __all__ = [
     "HostListError",
     "LeftOut",
     "LogFormat",
+    "Plan",
     "Reading",
     "Settings",
     "Unusable",
