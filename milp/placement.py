@@ -28,6 +28,11 @@ def settle(current: Sequence[Sequence[int]], counts: Sequence[int], free: Iterab
     -------
     list of lists
         Units of each job, oldest first. Each is a prefix or an extension of what it was.
+
+    Examples
+    --------
+    >>> settle([[0, 1], []], [1, 2], free=[2, 3])
+    [[0], [1, 2]]
     """
     kept = [list(units[:n]) for units, n in zip(current, counts, strict=True)]
     pool = [*free, *(unit for units, n in zip(current, counts, strict=True) for unit in units[n:])]

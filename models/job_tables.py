@@ -78,6 +78,19 @@ def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable
     ------
     InputError
         Naming file, row, column and job.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from tempfile import TemporaryDirectory
+    >>> bounds = pd.DataFrame({"Jmin": 1, "Jmax": 4, "Pmax": 6e6, "Tsub": ["2021-02-10"], "Tcup": 18, "Tcdw": 9})
+    >>> curves = pd.DataFrame({"Ns": [[0, 1, 4]], "Ps": [[0, 10, 31]]}, index=["vgg16"])
+    >>> with TemporaryDirectory() as folder:
+    ...     files = Path(folder, "bounds.pkl"), Path(folder, "curves.pkl")
+    ...     bounds.set_index(pd.Index(["J00001-vgg16"])).to_pickle(files[0])
+    ...     curves.to_pickle(files[1])
+    ...     [(job.name, job.model, job.jmax) for job in read_published_jobs(*files)]
+    [('J00001-vgg16', 'vgg16', 4)]
     """
     bound_rows = _rows(read_table(bounds, row_bytes=JOB_BYTES), str(bounds), BOUNDS)
     curves = _by_name(_rows(read_table(scalability), str(scalability), ("Ns", "Ps"), (*NAME_COLUMNS, "model")))

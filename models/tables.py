@@ -87,7 +87,7 @@ Reader: TypeAlias = "Callable[[BinaryIO, str, Budget], pd.DataFrame]"
 
 
 def read_table(path: str | Path, *, row_bytes: int = 0) -> pd.DataFrame:
-    """Read a job table or a matrix trace by the suffix of its file.
+    r"""Read a job table or a matrix trace by the suffix of its file.
 
     | suffix                       | is                                                               |
     |------------------------------|------------------------------------------------------------------|
@@ -117,6 +117,15 @@ def read_table(path: str | Path, *, row_bytes: int = 0) -> pd.DataFrame:
     InputError
         Naming the file, if it is missing, unreadable, empty, cut short, not what its suffix says,
         a pickle that would run code, or far larger in memory than it is as a file (`bft.models.bounded`).
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "table.csv")
+    ...     _ = file.write_text("units;rate\n1;1,5\n2;2,5\n")
+    ...     read_table(file)["rate"].tolist()
+    [1.5, 2.5]
     """
     path = _found(Path(path))
     suffix = _suffix(path.name)

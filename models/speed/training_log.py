@@ -170,12 +170,21 @@ class StepTimes:
 def read_log(
     path: str | Path, pattern: str | None = None, *, batch_size: float | None = None, warmup: int = 10
 ) -> StepTimes:
-    """Read the step times in a log file (text, compressed or not); see `read_step_times`.
+    r"""Read the step times in a log file (text, compressed or not); see `read_step_times`.
 
     Raises
     ------
     InputError
         Names the file, when it cannot be read or has no certain step times.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "train.log")
+    ...     _ = file.write_text("".join(f"step {k} 0.12 s/it\n" for k in range(30)))
+    ...     float(read_log(file).median_s)
+    0.12
     """
     with opened(path, _weigh) as stream:
         text = lines(stream.read1, str(path), decode="replace")

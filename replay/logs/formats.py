@@ -166,7 +166,11 @@ def each_format_name() -> Iterator[str]:
 
 
 def format_names() -> tuple[str, ...]:
-    """The same at once."""
+    """The same at once.
+
+    >>> "slurm" in format_names()
+    True
+    """
     return _FORMATS.names()
 
 

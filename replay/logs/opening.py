@@ -88,6 +88,16 @@ def open_log(path: str | Path, progress: Callable[[int], None] | None = None) ->
     InputError
         When there is no such file, when it is a directory or binary, when its compression is damaged, or when a line
         is longer than any of a log (`bft.models.bounded.MAX_LINE`).
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "log.txt")
+    ...     _ = file.write_text("a\r\nb\n")
+    ...     with open_log(file) as log:
+    ...         list(log)
+    ['a', 'b']
     """
     name = "standard input" if str(path) == "-" else str(path)
     if str(path) == "-" and sys.stdin is None:  # and another file may have its number

@@ -69,6 +69,11 @@ def host_names(names: Iterable[str], where: str) -> tuple[str, ...]:
     ------
     Unusable
         When one is no name of a host; `where` says which field it is of.
+
+    Examples
+    --------
+    >>> host_names(["cn1", "cn2", "cn1"], "exec_host")
+    ('cn1', 'cn2')
     """
     hosts = tuple(dict.fromkeys(names))
     for host in hosts:
@@ -78,7 +83,12 @@ def host_names(names: Iterable[str], where: str) -> tuple[str, ...]:
 
 
 def in_order(start_ns: int, end_ns: int) -> None:
-    """Raise `Unusable` for what ends before it starts."""
+    """Raise `Unusable` for what ends before it starts.
+
+    >>> in_order(2_000_000_000, 1_000_000_000)
+    Traceback (most recent call last):
+    bft.replay.logs.unusable.Unusable: ('ends before it starts', '1 s before')
+    """
     if end_ns < start_ns:
         raise Unusable("ends before it starts", f"{(start_ns - end_ns) / 1e9:g} s before")
 

@@ -39,6 +39,13 @@ class Clock:
         The zone of times that state none, such as Europe/Berlin; None: UTC, which is noted as a guess.
     diagnosis
         What receives the notes.
+
+    Examples
+    --------
+    >>> from bft.replay.logs import Diagnosis
+    >>> clock = Clock("Europe/Berlin", Diagnosis())
+    >>> clock.parse("2021-02-10T01:00:00", "sacct.txt", 1) == 1_612_915_200 * 10**9
+    True
     """
 
     def __init__(self, zone: str | None, diagnosis: Diagnosis) -> None:
