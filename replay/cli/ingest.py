@@ -98,7 +98,7 @@ def _about(name: str) -> str:
 @click.option("--machine-nodes", type=click.IntRange(min=1), help="Size of the machine, for logs that name no nodes.")
 @click.option("--machine", metavar="NAME", default="", help="Name of the machine, for people.")
 @click.option("--unit", metavar="gpu|node|cpu:N", default="node", show_default=True, help="What turns idle: whole "
-              "nodes, or each GPU or N cores of a node by itself (slurm, slurm-json, pbs).")  # fmt: skip
+              "nodes, or each GPU or N cores of a node by itself (slurm, slurm-json, pbs, lsf).")  # fmt: skip
 @click.option("--units-per-node", type=click.IntRange(min=1), help="Units (GPUs) of a node; with --unit of the nodes "
               "of which --nodes states none. [1]")  # fmt: skip
 @click.option("--max-nodes", type=click.IntRange(min=1), default=1_000_000, show_default=True,

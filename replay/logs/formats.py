@@ -110,7 +110,7 @@ BUILT_IN: dict[str, LogFormat] = {
         units=True,
         walltimes=True,
     ),
-    "lsf": LogFormat("LSF: lsb.acct", _module("lsf"), r'"JOB_FINISH" '),
+    "lsf": LogFormat("LSF: lsb.acct", _module("lsf"), r'"JOB_FINISH" ', units=True),
     "lsf-events": LogFormat("LSF: lsb.events", _module("lsf_events"), r'"[A-Z_]+[A-Z]" "'),
     "sge": LogFormat("Grid Engine: accounting file", _module("sge"), r"([^:]*:){30}"),
     "cobalt": LogFormat(

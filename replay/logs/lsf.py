@@ -7,15 +7,19 @@ LSF configuration reference, lsb.acct(5). The tail grows with the version and is
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record, host_names, in_order
 from bft.replay.logs.times import Clock
+from bft.replay.logs.units import Unit
 from bft.replay.trace.node_trace import SECOND_NS
 
 _FIELD = re.compile(r'"[^"]*(?:""[^"]*)*"|[^\s"]+')
 _REPEATED = re.compile(r"\d+\*")
+_GPUS = re.compile(r"\bngpus_physical=(\d{1,6}(?:\.\d{1,6})?)")
+_SLOTS = re.compile(r"(?:(\d{1,6})\*)?(.+)", re.DOTALL)
 _FLOAT = re.compile(r"\d+\.\d+", re.ASCII)
 _EVENT_TIME, _JOB, _START, _ASKED = 2, 3, 10, 22
 # From jStatus on, in fields: to the number of -R extensions; from the end of host usages to runTime.
@@ -51,7 +55,12 @@ def read(reading: Reading) -> None:
         in_order(start_ns, end_ns)
         if any("@" in host for host in hosts):
             diagnosis.note("hosts of another cluster (host@cluster) count as nodes of their own", file, line, job)
-        into.job(text, into.indices(hosts), start_ns, end_ns, file, line)
+        nodes = into.indices(hosts)
+        log = into.units
+        held = None if log is None else _held(row, index, hosts, log.unit, log.sizes(nodes))
+        if log is not None and held is not None and not any(held):
+            diagnosis.note(f"a job without {log.unit.plural} leaves those of its nodes idle", file, line)
+        into.job(text, nodes, start_ns, end_ns, file, line, held=held)
 
     each_record(reading, record)
 
@@ -137,6 +146,26 @@ def _asked(row: list[str]) -> tuple[tuple[str, ...], int]:
     if hosts is None:
         raise Unusable("askedHosts are not as many hosts as numAskedHosts says", f"field {_ASKED + 1}: {asked}")
     return host_names(hosts, "askedHosts"), _ASKED + 1 + asked
+
+
+def _held(
+    row: list[str], index: int, hosts: tuple[str, ...], unit: Unit, sizes: Sequence[int | None]
+) -> tuple[int, ...]:
+    """What a job held of each host: GPUs by its effective resource requirements, cores by its slots.
+
+    LSF writes rusage[ngpus_physical=4.00] into the requirements of each job with GPUs: so many on each host. `index` is
+    that of the field after the hosts.
+    """
+    if not unit.cores:
+        stated = [number for field in row[index:] for number in _GPUS.findall(field)]
+        return unit.held([round(float(stated[-1])) if stated else 0] * len(hosts), sizes)
+    slots = dict.fromkeys(hosts, 0)
+    for field in reversed(row[:index]):
+        repeated = _SLOTS.fullmatch(unquoted(field))
+        if repeated is None or repeated[2] not in slots:  # the number of hosts, before them
+            break
+        slots[repeated[2]] += int(repeated[1] or 1)
+    return unit.held(list(slots.values()), sizes)
 
 
 def _texts(row: list[str], index: int, count: int) -> list[str] | None:

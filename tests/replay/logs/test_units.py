@@ -268,6 +268,32 @@ def test_lists_of_nodes_state_their_units(
     assert made.trace.node_units == sizes
 
 
+def lsf(hosts: str, count: int, requirements: str) -> str:
+    start, end = BEGIN_S + 10, BEGIN_S + 40
+    return (
+        f'"JOB_FINISH" "10.1" {end} 7 1 33 16 {start} 0 0 {start} "u" "q" "" "" "" "login" "/" "" "" "" "7.1" 0 '
+        f'{count} {hosts} 64 60.0 "" "command" "{requirements}"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("hosts", "count", "requirements", "unit", "units"),
+    [
+        ('"n1" "n1" "n2"', 3, "select[type == any] rusage[ngpus_physical=2.00]", "gpu", {"n1": 2, "n2": 2}),
+        ('"2*n1" "n2"', 2, "rusage[mem=10.00,ngpus_physical=1.00]", "gpu", {"n1": 1, "n2": 1}),
+        ('"2*n1" "n2"', 2, "rusage[mem=10.00]", "gpu", {}),
+        ('"12*n1" "n2"', 2, "", "cpu:8", {"n1": 2, "n2": 1}),
+        ('"n1" "n1" "n2" "n2"', 4, "", "cpu:1", {"n1": 2, "n2": 2}),
+    ],
+)
+def test_units_from_lsf(
+    hosts: str, count: int, requirements: str, unit: str, units: dict[str, int], tmp_path: Path
+) -> None:
+    made = read(tmp_path, "lsf", lsf(hosts, count, requirements), unit=unit)
+    busy = [name for (name, _), idle in idle_units(made.trace).items() if not idle.all()]
+    assert {name: busy.count(name) for name in busy} == units
+
+
 def test_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log, out = tmp_path / "log", tmp_path / "trace.parquet"
 
@@ -289,7 +315,7 @@ def test_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "unit-time" in done
     assert "--unit: expected node, gpu or cpu:N" in say("--unit", "gpus")
     assert "has no column AllocTRES" in say("--unit", "gpu", "--units-per-node", "4", text=one_job())
-    assert run(["ingest", "lsf", str(log), "-o", str(out), "--force", "--unit", "gpu"]) == 2
+    assert run(["ingest", "sge", str(log), "-o", str(out), "--force", "--unit", "gpu"]) == 2
     assert "do not state which units of a node a job had" in capsys.readouterr().err
     assert run(["trace", "info", str(out)]) == 0
     assert "8, up to 4 a node" in capsys.readouterr().out
