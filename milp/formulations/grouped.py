@@ -17,7 +17,7 @@ import numpy as np
 
 from bft.milp.classes import Classes, classes_of
 from bft.milp.exact.dp import share_units
-from bft.milp.formulations.items import PairGrid, cell, cut_to, dense_runs, pair_grid, variants
+from bft.milp.formulations.items import dense_runs, variants
 from bft.milp.formulations.linear import LinearModel
 from bft.milp.formulations.modes import Chosen, Run, add_runs
 from bft.milp.problem import FloatArray, IntArray, Pair, Problem
@@ -134,17 +134,25 @@ class Items:
     def _together(self, pair: Pair, most_a: int | None, most_b: int | None) -> FloatArray:
         from bft.milp.formulations.kernels import best_together
 
-        problem, a, b = self.problem, pair.a, pair.b
-        beside_a, beside_b = self._table(pair, a), self._table(pair, b)
+        jobs = self.problem.jobs
         return best_together(
+            *self._sides(pair, most_a, most_b), min(self.problem.units, jobs[pair.a].jmax + jobs[pair.b].jmax)
+        )
+
+    def _sides(
+        self, pair: Pair, most_a: int | None, most_b: int | None
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, int, int, int]:
+        """Both jobs' tables beside each other, cut to some units, and apart; what they hold and share."""
+        a, b, current = pair.a, pair.b, self.problem.current
+        beside_a, beside_b = self._table(pair, a), self._table(pair, b)
+        return (
             beside_a if most_a is None else beside_a[: most_a + 1],
             beside_b if most_b is None else beside_b[: most_b + 1],
             self._alone[self._of[a]],
             self._alone[self._of[b]],
-            problem.current[a],
-            problem.current[b],
+            current[a],
+            current[b],
             pair.shared,
-            min(problem.units, problem.jobs[a].jmax + problem.jobs[b].jmax),
         )
 
     def _table(self, pair: Pair, j: int) -> FloatArray:
@@ -176,6 +184,8 @@ class Items:
 
     def named(self, choice: Choice) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
         """Counts and shares of the jobs themselves: of a class, those that come first have most."""
+        from bft.milp.formulations.kernels import best_cell
+
         parts: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
         cells = []
         for number, (i, units) in enumerate(choice):
@@ -184,7 +194,7 @@ class Items:
                 parts[item.classes[0]].append((-units, number, 0))
                 cells.append((units, 0))
                 continue
-            n_a, n_b, union, split = cell(self._grid(item.pair, *item.most), units)
+            n_a, n_b, union, split = best_cell(*self._sides(item.pair, *item.most), units)
             cells.append((union, 0 if split else n_a + n_b - union))
             parts[item.classes[0]].append((-n_a, number, 0))
             parts[item.classes[1]].append((-n_b, number, 1))
@@ -200,10 +210,6 @@ class Items:
             if shared:
                 shares[min(a, b), max(a, b)] = shared
         return tuple(counts), shares
-
-    def _grid(self, pair: Pair, most_a: int | None, most_b: int | None) -> PairGrid:
-        grid = pair_grid(self.problem, pair)
-        return grid if most_a is None and most_b is None else cut_to(grid, most_a, most_b)
 
     def model(self, allowed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], begin: Choice) -> ItemsModel:
         """A MILP over those entries of `gains` that are allowed; a solver may begin from the choice `begin`."""

@@ -9,6 +9,28 @@ from bft.milp.problem import FloatArray, IntArray
 
 
 @compiled
+def fewest(n_a: int, n_b: int, held_a: int, held_b: int, shared: int) -> int:
+    """The fewest units in union on which two jobs share (`items.pair_grid`)."""
+    if n_a < held_a and n_b < held_b:
+        return max(n_a, n_b, n_a + n_b - shared)
+    if n_a < held_a:
+        return max(n_b, n_a + held_b - shared)
+    if n_b < held_b:
+        return max(n_a, n_b + held_a - shared)
+    return max(n_a, n_b, held_a + held_b - shared)
+
+
+@compiled
+def may_split(n_a: int, n_b: int, held_a: int, held_b: int, shared: int) -> bool:
+    """Whether two jobs that share now can both stay active without overlap (`items.pair_grid`)."""
+    if shared == 0:
+        return False
+    if n_a < held_a and n_b < held_b:
+        return n_a + n_b <= held_a + held_b - shared
+    return (n_a < held_a and n_a <= held_a - shared) or (n_b < held_b and n_b <= held_b - shared)
+
+
+@compiled
 def best_together(
     beside_a: FloatArray,
     beside_b: FloatArray,
@@ -36,31 +58,51 @@ def best_together(
             best[u] = top_a + top_b
         return best
     for n_a in range(1, len(beside_a)):
-        less_a = n_a < held_a
         for n_b in range(1, len(beside_b)):
-            less_b = n_b < held_b
-            union = max(n_a, n_b)
-            if less_a and less_b:
-                union = max(union, n_a + n_b - shared)
-            elif less_a:
-                union = max(n_b, n_a + held_b - shared)
-            elif less_b:
-                union = max(n_a, n_b + held_a - shared)
-            else:
-                union = max(union, held_a + held_b - shared)
+            union = fewest(n_a, n_b, held_a, held_b, shared)
             if union <= units and union != n_a + n_b:
                 best[union] = max(best[union], beside_a[n_a] + beside_b[n_b])
-            if shared == 0 or n_a + n_b > units or n_a >= len(apart_a) or n_b >= len(apart_b):
+            if n_a + n_b > units or n_a >= len(apart_a) or n_b >= len(apart_b):
                 continue
-            if less_a and less_b:
-                possible = n_a + n_b <= held_a + held_b - shared
-            else:
-                possible = (less_a and n_a <= held_a - shared) or (less_b and n_b <= held_b - shared)
-            if possible:
+            if may_split(n_a, n_b, held_a, held_b, shared):
                 best[n_a + n_b] = max(best[n_a + n_b], apart_a[n_a] + apart_b[n_b])
     for u in range(1, units + 1):
         best[u] = max(best[u], best[u - 1])
     return best
+
+
+@compiled
+def best_cell(
+    beside_a: FloatArray,
+    beside_b: FloatArray,
+    apart_a: FloatArray,
+    apart_b: FloatArray,
+    held_a: int,
+    held_b: int,
+    shared: int,
+    units: int,
+) -> tuple[int, int, int, bool]:
+    """The cell behind the last of `best_together`, as `items.cell` has it: n_a, n_b, units in union, split."""
+    best, found = -np.inf, (0, 0, 0, False)
+    for n_a in range(1, len(beside_a)):
+        for n_b in range(1, len(beside_b)):
+            union = fewest(n_a, n_b, held_a, held_b, shared)
+            if union > units or union == n_a + n_b:
+                continue
+            value = beside_a[n_a] + beside_b[n_b]
+            if value > best or (value == best and union < found[2]):
+                best, found = value, (n_a, n_b, union, False)
+    if shared == 0:
+        return found
+    for n_a in range(1, min(len(beside_a), len(apart_a))):
+        for n_b in range(1, min(len(beside_b), len(apart_b))):
+            union = n_a + n_b
+            if union > units or not may_split(n_a, n_b, held_a, held_b, shared):
+                continue
+            value = apart_a[n_a] + apart_b[n_b]
+            if value > best or (value == best and union < found[2]):
+                best, found = value, (n_a, n_b, union, True)
+    return found
 
 
 @compiled

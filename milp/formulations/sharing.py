@@ -231,14 +231,12 @@ class _SearchOfMany(_Search):
             self._search_open()
 
     def _search_open(self) -> None:
-        """Look at all that the prices leave open, where that is little."""
-        found = undecided.least_loss(self._items, self._prices, self._open())
-        if found is not None:
-            lost, choice = found
-            self.bound = max(self.best.objective, min(self.bound, self._prices.bound - lost))
-            if choice:
-                self._chosen = self._items.shared_out([i for i, _ in choice])
-                self._try(self._chosen)
+        """Look at what the prices leave open."""
+        lost, choice = undecided.search(self._items, self._prices, self._open())
+        self.bound = max(self.best.objective, min(self.bound, self._prices.bound - lost))
+        if choice:
+            self._chosen = self._items.shared_out([i for i, _ in choice])
+            self._try(self._chosen)
 
     def _try(self, choice: grouped.Choice) -> None:
         result = self._carried_out(choice, "prices")

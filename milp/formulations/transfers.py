@@ -8,16 +8,17 @@ determines which units those are; no job both loses and gains units on its arcs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import networkx as nx
+import numpy as np
 
 from bft.milp.problem import Problem, Transfer
 from bft.milp.values import keep, table_of
 
 Holders = tuple[int, ...]
 
-# Up to this many jobs all units are in one network. With more, only those that change hands, because it takes time.
+# Up to this many jobs all units are in one network, with an arc for everyone. With more, that takes too long.
 FEW = 40
 
 
@@ -66,42 +67,130 @@ def transport(
         return None
     may_lose = {j for j, n in enumerate(counts) if n < problem.current[j]}
     may_gain = {j for j, n in enumerate(counts) if n > problem.current[j]}
-    stays: dict[Holders, int] = {}
-    leave, come = supply, demand
     if len(counts) > FEW:
-        # What can stay, stays: if one unit leaves a class and another joins it, the first can stay and the second can
-        # go all the way, because a job that may lose or gain units in two steps may do so in one.
-        stays = {holders: min(units, demand.get(holders, 0)) for holders, units in supply.items()}
-        leave = {before: units - stays[before] for before, units in supply.items() if units > stays[before]}
-        come = {after: units - stays.get(after, 0) for after, units in demand.items() if units > stays.get(after, 0)}
+        return _few_moves(supply, demand, may_lose, may_gain)
+    sent = _sent(supply, demand, may_lose, may_gain)
+    return None if sent is None else _as_moves(supply, demand, sent)
+
+
+def _few_moves(
+    supply: Mapping[Holders, int], demand: Mapping[Holders, int], may_lose: Set[int], may_gain: Set[int]
+) -> tuple[Transfer, ...] | None:
+    """The same, with only those units in the network that change hands.
+
+    What can stay, stays: if one unit leaves a class and another joins it, the first can stay and the second can go all
+    the way, because a job that may lose or gain units in two steps may do so in one.
+    """
+    stays = {holders: units for holders in supply if (units := min(supply[holders], demand.get(holders, 0)))}
+    leave = {before: units - stays.get(before, 0) for before, units in supply.items() if units > stays.get(before, 0)}
+    come = {after: units - stays.get(after, 0) for after, units in demand.items() if units > stays.get(after, 0)}
+    sent = _sent_by_market(leave, come, may_lose, may_gain)
+    if sent is None:
+        return None
+    sent.update({(holders, holders): units for holders, units in stays.items()})
+    return _as_moves(supply, demand, sent)
+
+
+def _as_moves(
+    supply: Mapping[Holders, int], demand: Mapping[Holders, int], sent: Mapping[tuple[Holders, Holders], int]
+) -> tuple[Transfer, ...]:
+    """Transfers by the order of the present holders, then of the future ones."""
+    origin = {before: i for i, before in enumerate(supply)}
+    target = {after: i for i, after in enumerate(demand)}
+    arcs = sorted(sent, key=lambda arc: (origin[arc[0]], target[arc[1]]))
+    return tuple(Transfer(*arc, sent[arc]) for arc in arcs if sent[arc])
+
+
+def _allowed(before: Holders, after: Holders, may_lose: Set[int], may_gain: Set[int]) -> bool:
+    return all(j in may_lose for j in before if j not in after) and all(j in may_gain for j in after if j not in before)
+
+
+def _sent(
+    supply: Mapping[Holders, int], demand: Mapping[Holders, int], may_lose: Set[int], may_gain: Set[int]
+) -> dict[tuple[Holders, Holders], int] | None:
+    """Units from each class to each new holders, None if not all find a place."""
     # Nodes are numbers: with strings, the order in which units are pushed would change from run to run.
     source, sink = 0, 1
-    origin = {before: 2 + i for i, before in enumerate(leave)}
-    target = {after: 2 + len(leave) + i for i, after in enumerate(come)}
+    origin = {before: 2 + i for i, before in enumerate(supply)}
+    target = {after: 2 + len(supply) + i for i, after in enumerate(demand)}
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from((source, sink))
-    for before, units in leave.items():
+    for before, units in supply.items():
         graph.add_edge(source, origin[before], capacity=units)
-        for after in come:
-            if all(j in may_lose for j in before if j not in after) and all(
-                j in may_gain for j in after if j not in before
-            ):
+        for after in demand:
+            if _allowed(before, after, may_lose, may_gain):
                 graph.add_edge(origin[before], target[after])
-    for after, units in come.items():
+    for after, units in demand.items():
         graph.add_edge(target[after], sink, capacity=units)
-    value, flow = nx.maximum_flow(graph, source, sink) if leave else (0, {})
-    if value != sum(leave.values()):
+    value, flow = nx.maximum_flow(graph, source, sink)
+    if value != sum(supply.values()):
         return None
-    place = {after: i for i, after in enumerate(demand)}
-    moves = []
-    for before in supply:
-        given = {after: int(flow[origin[before]].get(target[after], 0)) for after in come} if before in leave else {}
-        if before in stays:
-            given[before] = stays[before]
-        moves += [
-            Transfer(before, after, n) for after, n in sorted(given.items(), key=lambda m: place.get(m[0], 0)) if n
-        ]
-    return tuple(moves)
+    return {(before, after): int(flow[origin[before]].get(target[after], 0)) for before in supply for after in demand}
+
+
+def _sent_by_market(
+    leave: Mapping[Holders, int], come: Mapping[Holders, int], may_lose: Set[int], may_gain: Set[int]
+) -> dict[tuple[Holders, Holders], int] | None:
+    """As `_sent`, with few arcs: where all may lose and all may gain, units go by way of a market.
+
+    Holders with no job in common exchange units only there, so arcs of their own are needed only by those with one.
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_flow
+
+    if not leave:
+        return {}
+    before, after = list(leave), list(come)
+    market, sink = 1 + len(before) + len(after), 2 + len(before) + len(after)
+    joined: dict[int, list[int]] = {}
+    for k, holders in enumerate(after):
+        for j in holders:
+            joined.setdefault(j, []).append(k)
+    arcs = [(0, 1 + i, leave[holders]) for i, holders in enumerate(before)]
+    arcs += [(1 + len(before) + k, sink, come[holders]) for k, holders in enumerate(after)]
+    arcs += [(1 + i, market, leave[holders]) for i, holders in enumerate(before) if may_lose.issuperset(holders)]
+    arcs += [
+        (market, 1 + len(before) + k, come[holders]) for k, holders in enumerate(after) if may_gain.issuperset(holders)
+    ]
+    for i, holders in enumerate(before):
+        for k in sorted({k for j in holders for k in joined.get(j, ())}):
+            if _allowed(holders, after[k], may_lose, may_gain):
+                arcs.append((1 + i, 1 + len(before) + k, min(leave[holders], come[after[k]])))
+    rows, columns, capacities = np.array(arcs, dtype=np.int32).T
+    network = csr_array((capacities, (rows, columns)), shape=(sink + 1, sink + 1))
+    answer = maximum_flow(network, 0, sink)
+    if answer.flow_value != sum(leave.values()):
+        return None
+    flow = answer.flow.tocoo()
+    sent: dict[tuple[Holders, Holders], int] = {}
+    offered: list[tuple[int, int]] = []
+    wanted: list[tuple[int, int]] = []
+    for row, column, units in sorted(zip(flow.row.tolist(), flow.col.tolist(), flow.data.tolist(), strict=True)):
+        if units <= 0 or row == 0 or column == sink:
+            continue
+        if column == market:
+            offered.append((row - 1, units))
+        elif row == market:
+            wanted.append((column - 1 - len(before), units))
+        else:
+            sent[before[row - 1], after[column - 1 - len(before)]] = units
+    for i, k, units in _paired(offered, wanted):
+        sent[before[i], after[k]] = sent.get((before[i], after[k]), 0) + units
+    return sent
+
+
+def _paired(offered: Iterable[tuple[int, int]], wanted: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Who gives how many units to whom: those who come first to those who come first."""
+    takers = iter(wanted)
+    k, need = -1, 0
+    for i, units in offered:
+        left = units
+        while left:
+            if not need:
+                k, need = next(takers)
+            given = min(left, need)
+            left, need = left - given, need - given
+            yield i, k, given
 
 
 def complaint_about(problem: Problem, counts: Sequence[int], transfers: Iterable[Transfer]) -> str:

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from test_sharing import random_problem
 
 from bft.milp import Job, Pair, Problem, ProblemError, Solution, solve
-from bft.milp.formulations import sharing
+from bft.milp.formulations import sharing, transfers
 from bft.milp.formulations.grouped import Items
-from bft.milp.formulations.items import best_by_units, cut_to, pair_grid
-from bft.milp.formulations.kernels import best_together, on_hull
+from bft.milp.formulations.items import best_by_units, cell, cut_to, pair_grid
+from bft.milp.formulations.kernels import best_cell, best_together, on_hull
 from bft.milp.formulations.prices import price
 from bft.milp.formulations.transfers import complaint_about, shares_of, value_of
-from bft.milp.formulations.undecided import least_loss
+from bft.milp.formulations.undecided import least_loss, search
 from bft.milp.values import table_of
 
 
@@ -97,11 +97,13 @@ def test_prices_bound_and_what_they_leave_open_holds_the_optimum(seed: int) -> N
     prices = price(items)
     slack = 1e-9 * max(1.0, abs(prices.bound))
     assert (prices.loss >= -slack).all()
-    found = least_loss(items, prices, np.inf)
-    if found is None:  # too many ways: a MILP's part
-        return
+    found = least_loss(items, prices, prices.bound - items.base + slack)  # as much as giving nobody anything loses
+    assert found is not None
     lost, choice = found
     assert items.worth(choice) == pytest.approx(prices.bound - lost, rel=1e-7, abs=slack)
+    sought, again = search(items, prices, prices.bound - items.base + slack)
+    assert (sought, items.worth(again)) == pytest.approx((lost, items.worth(choice)), rel=1e-7, abs=slack)
+    assert least_loss(items, prices, lost / 2 - slack) in ((lost / 2 - slack, ()), None)
     assert prices.bound - lost >= solve(spelled_out(problem), backend="cbc", formulation="items").objective - slack
 
 
@@ -122,8 +124,28 @@ def test_the_best_of_a_pair_is_that_of_its_grid(seed: int) -> None:
         apart = [table_of(problem, j) for j in (pair.a, pair.b)]
         held = problem.current[pair.a], problem.current[pair.b]
         grid = pair_grid(problem, pair)
-        expected = best_by_units(grid if most == (None, None) else cut_to(grid, *most), units)
+        grid = cut_to(grid, *most)
+        expected = best_by_units(grid, units)
         assert np.array_equal(best_together(*tables, *apart, *held, pair.shared, units), expected)
+        for n in np.flatnonzero(expected > -np.inf).tolist():
+            assert best_cell(*tables, *apart, *held, pair.shared, n) == cell(grid, n)
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_moves_of_many_jobs_are_possible_where_those_of_few_are(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, 4, int(rng.integers(2, 14)), by_units=False)
+    counts = tuple(int(n) for n in rng.integers(0, problem.units // 2 + 1, len(problem.jobs)))
+    shares = {}
+    for pair in problem.pairs:
+        if not any({pair.a, pair.b} & set(known) for known in shares) and min(counts[pair.a], counts[pair.b]):
+            shares[pair.a, pair.b] = int(rng.integers(1, min(counts[pair.a], counts[pair.b]) + 1))
+    few = transfers.transport(problem, counts, shares)
+    with patch.object(transfers, "FEW", 0):
+        many = transfers.transport(problem, counts, shares)
+    assert (few is None) == (many is None)
+    assert many is None or complaint_about(problem, counts, many) == ""
 
 
 @given(st.lists(st.lists(st.integers(-5, 20), min_size=1, max_size=9), min_size=1, max_size=4))
