@@ -26,6 +26,8 @@ from bft.milp.values import table_of
 Choice = Sequence[tuple[int, int]]
 """Items that are active, each as often as it is, with the units it has (a pair: in union)."""
 Shares = Mapping[tuple[int, int], int]
+Sides = tuple[FloatArray, FloatArray, FloatArray, FloatArray, int, int, int]
+"""Both jobs' tables beside each other and apart, what they hold, and what they share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +101,19 @@ class Items:
                     yield Item((c,), table, self.sizes[c], rows)
 
     def _pairs(self) -> Iterable[Item]:
+        from bft.milp.formulations.kernels import best_together
+
         for pair in self.problem.pairs:
             a, b = self._of[pair.a], self._of[pair.b]
             members = self.sizes[a] // 2 if a == b else min(self.sizes[a], self.sizes[b])
             if not members:
                 continue
+            sides, off = self._sides(pair), self._off[a] + self._off[b]
+            units = min(self.problem.units, self.problem.jobs[pair.a].jmax + self.problem.jobs[pair.b].jmax)
             for kind_a, most_a in [("any", None)] if pair.shared else self._variants(pair.a):
                 for kind_b, most_b in [("any", None)] if pair.shared else self._variants(pair.b):
-                    gains = self._together(pair, most_a, most_b)
-                    gains -= self._off[a] + self._off[b]
+                    gains = best_together(*_cut(sides, most_a, most_b), units)
+                    gains -= off
                     if not gains.max() > 0.0:
                         continue
                     rows: tuple[int, ...] = (1 + a, 1 + b)
@@ -131,23 +137,11 @@ class Items:
         less_a, less_b = self._first_now + 3 * at + 1, self._first_now + 3 * at + 2
         return (less_a, less_b) if kind == "any" else (less_a if j == pair.a else less_b,)
 
-    def _together(self, pair: Pair, most_a: int | None, most_b: int | None) -> FloatArray:
-        from bft.milp.formulations.kernels import best_together
-
-        jobs = self.problem.jobs
-        return best_together(
-            *self._sides(pair, most_a, most_b), min(self.problem.units, jobs[pair.a].jmax + jobs[pair.b].jmax)
-        )
-
-    def _sides(
-        self, pair: Pair, most_a: int | None, most_b: int | None
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, int, int, int]:
-        """Both jobs' tables beside each other, cut to some units, and apart; what they hold and share."""
+    def _sides(self, pair: Pair) -> Sides:
         a, b, current = pair.a, pair.b, self.problem.current
-        beside_a, beside_b = self._table(pair, a), self._table(pair, b)
         return (
-            beside_a if most_a is None else beside_a[: most_a + 1],
-            beside_b if most_b is None else beside_b[: most_b + 1],
+            self._table(pair, a),
+            self._table(pair, b),
             self._alone[self._of[a]],
             self._alone[self._of[b]],
             current[a],
@@ -194,7 +188,7 @@ class Items:
                 parts[item.classes[0]].append((-units, number, 0))
                 cells.append((units, 0))
                 continue
-            n_a, n_b, union, split = best_cell(*self._sides(item.pair, *item.most), units)
+            n_a, n_b, union, split = best_cell(*_cut(self._sides(item.pair), *item.most), units)
             cells.append((union, 0 if split else n_a + n_b - union))
             parts[item.classes[0]].append((-n_a, number, 0))
             parts[item.classes[1]].append((-n_b, number, 1))
@@ -253,6 +247,13 @@ class ItemsModel:
             for units in chosen.counts(x, self.items.all[i].members)
             if units
         ]
+
+
+def _cut(sides: Sides, most_a: int | None, most_b: int | None) -> Sides:
+    """The same with at most so many units each."""
+    beside_a, beside_b, *rest = sides
+    cut_a = beside_a if most_a is None else beside_a[: most_a + 1]
+    return cut_a, beside_b if most_b is None else beside_b[: most_b + 1], *rest
 
 
 def _stretches(table: FloatArray) -> Iterable[Run]:

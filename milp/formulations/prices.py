@@ -20,9 +20,8 @@ from bft.milp.problem import FloatArray, IntArray
 ROUNDS = 50
 # A loss that is less than this part of the largest gain is none.
 NO_LOSS = 1e-10
-# Halvings of the price interval for a first guess, and a factor below it.
+# Halvings of the price interval for a first guess.
 HALVINGS = 12
-SURELY_LESS = 0.8
 # Items beside those of the relaxation that may take what rounding leaves over: so many kinds squared, each so often.
 EXTRA = 8
 # A number of items this close to a whole one is that.
@@ -154,7 +153,7 @@ def _guess(items: Items) -> tuple[float, float]:
             low = price
         else:
             high = price
-    return SURELY_LESS * low, 2.0 * high
+    return low, 2.0 * high
 
 
 def price(items: Items) -> Prices:
