@@ -34,7 +34,7 @@ def value_table(
     """
     max_units = min(job.jmax, units)
     values = tfwd * job.table_to(max_units)
-    ratios = None if np.isscalar(xi) and xi == 1.0 else xi if np.isscalar(xi) else np.asarray(xi)[1:]
+    ratios = xi[1:] if isinstance(xi, np.ndarray) else None if xi == 1.0 else xi
     if ratios is not None:
         values[1:] /= ratios
     if cost_model == "bftrainer":

@@ -251,9 +251,10 @@ class ItemsModel:
 
 def _cut(sides: Sides, most_a: int | None, most_b: int | None) -> Sides:
     """The same with at most so many units each."""
-    beside_a, beside_b, *rest = sides
+    beside_a, beside_b, apart_a, apart_b, held_a, held_b, shared = sides
     cut_a = beside_a if most_a is None else beside_a[: most_a + 1]
-    return cut_a, beside_b if most_b is None else beside_b[: most_b + 1], *rest
+    cut_b = beside_b if most_b is None else beside_b[: most_b + 1]
+    return cut_a, cut_b, apart_a, apart_b, held_a, held_b, shared
 
 
 def _stretches(table: FloatArray) -> Iterable[Run]:

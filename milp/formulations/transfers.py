@@ -8,7 +8,7 @@ determines which units those are; no job both loses and gains units on its arcs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import networkx as nx
 import numpy as np
@@ -74,7 +74,7 @@ def transport(
 
 
 def _few_moves(
-    supply: Mapping[Holders, int], demand: Mapping[Holders, int], may_lose: Set[int], may_gain: Set[int]
+    supply: Mapping[Holders, int], demand: Mapping[Holders, int], may_lose: set[int], may_gain: set[int]
 ) -> tuple[Transfer, ...] | None:
     """The same, with only those units in the network that change hands.
 
@@ -101,12 +101,12 @@ def _as_moves(
     return tuple(Transfer(*arc, sent[arc]) for arc in arcs if sent[arc])
 
 
-def _allowed(before: Holders, after: Holders, may_lose: Set[int], may_gain: Set[int]) -> bool:
+def _allowed(before: Holders, after: Holders, may_lose: set[int], may_gain: set[int]) -> bool:
     return all(j in may_lose for j in before if j not in after) and all(j in may_gain for j in after if j not in before)
 
 
 def _sent(
-    supply: Mapping[Holders, int], demand: Mapping[Holders, int], may_lose: Set[int], may_gain: Set[int]
+    supply: Mapping[Holders, int], demand: Mapping[Holders, int], may_lose: set[int], may_gain: set[int]
 ) -> dict[tuple[Holders, Holders], int] | None:
     """Units from each class to each new holders, None if not all find a place."""
     # Nodes are numbers: with strings, the order in which units are pushed would change from run to run.
@@ -129,7 +129,7 @@ def _sent(
 
 
 def _sent_by_market(
-    leave: Mapping[Holders, int], come: Mapping[Holders, int], may_lose: Set[int], may_gain: Set[int]
+    leave: Mapping[Holders, int], come: Mapping[Holders, int], may_lose: set[int], may_gain: set[int]
 ) -> dict[tuple[Holders, Holders], int] | None:
     """As `_sent`, with few arcs: where all may lose and all may gain, units go by way of a market.
 
