@@ -191,6 +191,7 @@ def test_the_kinds_of_our_own_are_what_they_were() -> None:
         "tiresias-g": rigid,
         "tiresias-pollux": rigid,
         "pollux": ("migrates", "tunes"),
+        "sia": ("migrates", "tunes"),
         "lucid": rigid,
         "srtf-ars": (*seeing, "shares"),
         "srtf-wrs": (*seeing, "shares"),
