@@ -38,6 +38,8 @@ BOUNDS = ("Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub")
 CURVES = ("Ns", "Ps", "Os")
 _KNOWN = frozenset((*REQUIRED, *OPTIONAL))
 # Columns that may hold the job name when the file has no index of its own.
+# A curve on units of one kind: the column's name, and the kind.
+KIND_MARK = "@"
 NAME_COLUMNS = ("name", "job", "Unnamed: 0", "")
 
 
@@ -45,6 +47,7 @@ def read_jobs(path: str | Path) -> JobTable:
     """Read a native job table (Parquet, CSV or JSON lines).
 
     Columns: name, Jmin, Jmax, Pmax (samples), Tsub (UTC), Tcup, Tcdw (s), Ns, Ps, Os (lists; in CSV as JSON), and
+    Ps@KIND and Os@KIND where its curve differs on units of that kind,
     optionally Jreq, weight, model, batch_size, memory_gib, user, vc, deadline (UTC), skew, spread_slowdown, sizes
     (see `Job.sizes`: a list, or the word powers-of-2), total_memory_gib. What other columns say is kept in `Job.extra`.
 
@@ -181,8 +184,12 @@ def jobs_to_frame(table: JobTable) -> pd.DataFrame:
             "total_memory_gib": job.total_memory_gib,
             **job.extra,
         }
+        for kind, (rates, values) in job.by_kind.items():
+            record[f"Ps{KIND_MARK}{kind}"] = rates.at(job.scalability.ns).tolist()
+            record[f"Os{KIND_MARK}{kind}"] = values.at(job.scalability.ns).tolist()
         records.append(record)
-    further = dict.fromkeys(column for job in table for column in job.extra)
+    further = dict.fromkeys(column for record in records for column in record if KIND_MARK in column)
+    further |= dict.fromkeys(column for job in table for column in job.extra)
     frame = pd.DataFrame(records, columns=["name", *REQUIRED, *OPTIONAL, *further])
     unused = [column for column in OPTIONAL if frame[column].isna().all() or (frame[column] == "").all()]
     unused += [column for column in ("weight", "spread_slowdown") if (frame[column] == 1.0).all()]
@@ -193,6 +200,8 @@ def _job(row: Row, curves: Row, known: Collection[str], *, model: str = "") -> J
     """The job of a row; its curves may be in a row of another table."""
     ns = curves.numbers("Ns")
     jmin, jmax, sizes = _sizes(row)
+    rates, values = _curve(curves, ns, "Ps", min=0), _curve(curves, ns, "Os" if curves.has("Os") else "Ps")
+    by_kind = _by_kind(curves, ns, rates, values)
     try:
         return Job(
             name=row.job,
@@ -202,8 +211,8 @@ def _job(row: Row, curves: Row, known: Collection[str], *, model: str = "") -> J
             pmax=row.number("Pmax"),
             tcup_s=row.number("Tcup"),
             tcdw_s=row.number("Tcdw"),
-            scalability=_curve(curves, ns, "Ps", min=0),
-            objective=_curve(curves, ns, "Os" if curves.has("Os") else "Ps"),
+            scalability=rates,
+            objective=values,
             jreq=row.whole("Jreq", None, max=MAX_UNITS),
             weight=row.number("weight", 1.0),
             model=row.name("model", model),
@@ -216,10 +225,33 @@ def _job(row: Row, curves: Row, known: Collection[str], *, model: str = "") -> J
             spread_slowdown=row.number("spread_slowdown", 1.0),
             sizes=sizes,
             total_memory_gib=row.number("total_memory_gib", None, min=0),
-            extra=row.further(known),
+            by_kind=by_kind,
+            extra={column: cell for column, cell in row.further(known).items() if _kind_of(column) is None},
         )
     except InputError as error:
         raise (curves if error.column in CURVES else row).placed(error) from error
+
+
+def _kind_of(column: str) -> str | None:
+    """The kind in the name of a column such as Ps@a100, None for other columns."""
+    name, _, kind = column.partition(KIND_MARK)
+    return kind if kind and name in ("Ps", "Os") else None
+
+
+def _by_kind(row: Row, ns: list[float], rates: Curve, values: Curve) -> dict[str, tuple[Curve, Curve]]:
+    """P and O on each kind that a row has columns for; without Os@KIND the objective changes as the rate does."""
+    found = {}
+    for kind in dict.fromkeys(kind for column in row.further(_KNOWN) if (kind := _kind_of(column)) is not None):
+        if not row.has(f"Ps{KIND_MARK}{kind}"):
+            raise row.error(f"Os{KIND_MARK}{kind}", f"expected Ps{KIND_MARK}{kind} beside it: the rate on that kind")
+        on = _curve(row, ns, f"Ps{KIND_MARK}{kind}", min=0)
+        if row.has(f"Os{KIND_MARK}{kind}"):
+            worth = _curve(row, ns, f"Os{KIND_MARK}{kind}")
+        else:
+            ratio = np.divide(on.ps, rates.ps, out=np.zeros_like(on.ps), where=rates.ps > 0)
+            worth = Curve(values.ns, np.where(rates.ps > 0, values.ps * ratio, values.ps))
+        found[kind] = on, worth
+    return found
 
 
 def _sizes(row: Row) -> tuple[int, int, tuple[int, ...] | None]:

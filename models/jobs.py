@@ -71,6 +71,7 @@ class Profile(Protocol):
 
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+_ALIKE: Mapping[str, tuple[Curve, Curve]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +112,8 @@ class Job:
         Memory that its units must have together; None when unknown.
     profile
         The measurements behind its rate, if it does not follow a curve.
+    by_kind
+        P and O on units of some kinds; on others they are `scalability` and `objective`.
     extra
         Further columns of its table, for policies that read them.
 
@@ -144,6 +147,7 @@ class Job:
     sizes: tuple[int, ...] | None = None
     total_memory_gib: float | None = None
     profile: Profile | None = None
+    by_kind: Mapping[str, tuple[Curve, Curve]] = field(default_factory=lambda: _ALIKE)
     extra: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
 
     def __post_init__(self) -> None:
@@ -173,6 +177,9 @@ class Job:
             raise wrong("spread_slowdown", f"expected a finite number >= 1, not {self.spread_slowdown}")
         if self.scalability.ps[0] != 0:
             raise wrong("Ps", f"expected Ps[0] = 0 (no units, no progress), not {self.scalability.ps[0]:g}")
+        for kind, (rates, _) in self.by_kind.items():
+            if rates.ps[0] != 0:
+                raise wrong(f"Ps@{kind}", f"expected 0 first (no units, no progress), not {rates.ps[0]:g}")
         self._check_sizes(wrong)
 
     def _check_sizes(self, wrong: Callable[[str, str], InputError]) -> None:
@@ -191,6 +198,17 @@ class Job:
             )
         if self.jreq and not self.runs_on(self.jreq):
             raise wrong("Jreq", f"expected one of the job's sizes, {shown_sizes(self.sizes or ())}, not {self.jreq}")
+
+    @cached_property
+    def _on(self) -> dict[str, Job]:
+        return {
+            kind: replace(self, scalability=rates, objective=values, by_kind=_ALIKE)
+            for kind, (rates, values) in self.by_kind.items()
+        }
+
+    def on(self, kind: str) -> Job:
+        """The job as it is on units of a kind: the same where its table has no curve for that kind."""
+        return self._on.get(kind, self) if self.by_kind else self
 
     @cached_property
     def rates(self) -> FloatArray:

@@ -199,6 +199,21 @@ class Objective:
         uses_left = any(name == "srpt" for name, _ in factors)
         return cls(stated(terms), partial(_CURVES[curve[0]], **arguments(curve)), made, uses_left, ageing_h)
 
+    def curve_on(self, job: Job, kind: str) -> Curve:
+        """The curve of a job on units of a kind.
+
+        `own` is what its table states for that kind. The other curves are P times a constant of the job, the one of
+        its usual curve: on twice as fast units a job is worth twice as much.
+        """
+        there, usual = job.on(kind), self.curve(job)
+        if there is job:
+            return usual
+        if self.text.startswith("own"):
+            return there.objective
+        best = int(np.argmax(job.scalability.ps))
+        factor = usual.ps[best] / job.scalability.ps[best] if job.scalability.ps[best] > 0 else 1.0
+        return Curve(there.scalability.ns, there.scalability.ps * factor)
+
     def factor(self, standing: Standing) -> float:
         """The product of all factors."""
         return math.prod(factor(standing) for factor in self.factors)

@@ -280,7 +280,9 @@ def _replay(
     dedicated: list[Outcome] = []
     stopped = done.interrupted
     # A fixed cluster is dedicated: it would be compared with itself.
-    if options.dedicated and options.cluster is None and not stopped:
+    if options.dedicated and _several_kinds(pools):
+        notes.note("U is not computed for several kinds of units: as many dedicated nodes could be of any kinds")
+    elif options.dedicated and options.cluster is None and not stopped:
         dedicated, dedicated_s, stopped = _on_dedicated_nodes(player, done, jobs, options, inputs, notes)
         timing |= dedicated_s
     metrics = {**summarise(done, dedicated), "interrupted": stopped}
@@ -346,14 +348,23 @@ def bounds_by(options: Options, watcher: Watcher) -> tuple[Bounds, Inputs]:
 def _bounds(options: Options, inputs: Inputs, pools: Sequence[Pool], *, staged: bool = False) -> Bounds:
     if staged:
         return Bounds(why_none=f"--policy {options.policy} runs jobs on further nodes first: no bound is known")
+    if _several_kinds(pools):
+        return Bounds(why_none="no bound is known where units are of several kinds (--kinds)")
     if options.workload is not None:
         return Bounds(why_none="which jobs --workload submits and stops depends on what is decided: no bound is known")
     worlds = [(pool.trace, pool.jobs) for pool in pools]
     return bounds_of(worlds, options.rules.max_jobs, inputs.interference, inputs.never_run)
 
 
+def _several_kinds(pools: Sequence[Pool]) -> bool:
+    """Whether units are of several kinds."""
+    return any(pool.trace.kinds for pool in pools)
+
+
 def _say_what_is_left(options: Options, inputs: Inputs, pools: Sequence[Pool], outcome: Outcome, notes: Notes) -> None:
     """A note where the options leave much that idle nodes are enough for, and the preset would not."""
+    if _several_kinds(pools):
+        return
     bound = unit_time_of([(pool.trace, pool.jobs) for pool in pools], inputs.never_run)
     # The backend changes no result.
     best = {name: value for name, value in PRESETS["best"].items() if name != "backend"}

@@ -45,6 +45,12 @@ _trace = section(
         help="What the batch scheduler knew of its jobs, as `ingest --walltimes` writes it, for policies that look at "
         "how long nodes are expected to stay idle (docs/walltimes.md).",
     ),
+    _of(
+        "kinds",
+        "--kinds",
+        metavar="FILE",
+        help="Kinds of units, such as types of GPU: a table of node and kind (docs/formats.md). [all alike]",
+    ),
 )
 _jobs = section(
     "Jobs",

@@ -25,6 +25,8 @@ class Holdings:
         Units of the machine.
     units_per_node
         Units of a node; free ones are then given near each other.
+    kinds
+        Kind of each node's units; empty where all are alike.
 
     Attributes
     ----------
@@ -34,6 +36,7 @@ class Holdings:
 
     units: InitVar[int]
     units_per_node: int = field(default=1, metadata=NOT_KEPT)
+    kinds: Sequence[str] = field(default=(), metadata=NOT_KEPT)
     idle: int = field(default=0, init=False)
     used: int = field(default=0, init=False)
     _first: list[int] = field(init=False)
@@ -151,18 +154,35 @@ class Holdings:
             elif first[unit] == job:
                 first[unit] = second
 
-    def take(self, count: int, near: Sequence[int] = ()) -> list[int]:
+    def kind_of(self, unit: int) -> str:
+        """The kind of a unit; empty where all are alike."""
+        return self.kinds[unit // self.units_per_node] if self.kinds else ""
+
+    def idle_by_kind(self) -> dict[str, int]:
+        """Idle units of each kind, held by jobs or not, in the order of the nodes; empty where all are alike."""
+        idle = dict.fromkeys(self.kinds, 0)
+        for kind, units in zip(self.kinds, self._idle_on if self.kinds else (), strict=True):
+            idle[kind] += units
+        return idle
+
+    def _take_of(self, kind: str, count: int, near: Sequence[int]) -> list[int]:
+        """As `take`, of one kind."""
+        free = FreeUnits(len(self)) if self.units_per_node == 1 else Rooms(self.units_per_node)
+        for unit, holder in enumerate(self._first):
+            if holder == NOBODY and self.kind_of(unit) == kind:
+                free.add(unit, self._since[unit])
+        taken = _taken(free, count, near)
+        for unit in taken:
+            self._free.discard(unit)
+        return taken
+
+    def take(self, count: int, near: Sequence[int] = (), kind: str = "") -> list[int]:
         """Take units without a holder; they are no longer free, so they must be granted.
 
         The units idle longest come first; on nodes with several units, those near each other and near `near`.
+        `kind`: of which kind, where there are several.
         """
-        free = self._free
-        if isinstance(free, FreeUnits):
-            return [free.take() for _ in range(count)]
-        if count > len(free):
-            raise IndexError(f"{count} units wanted of {len(free)} free ones")
-        nodes = free.scattered(count, near) if count else []
-        return [unit for node, of in nodes for unit in free.take(node, of)]
+        return self._take_of(kind, count, near) if kind else _taken(self._free, count, near)
 
     def newest(self, held: Sequence[int], count: int) -> list[int]:
         """Which of a job's units (oldest first) to release: the newest, on the nodes where it has the fewest units."""
@@ -184,3 +204,13 @@ class Holdings:
                 self._free.discard(unit)
             else:
                 self._second[unit] = job
+
+
+def _taken(free: FreeUnits | Rooms, count: int, near: Sequence[int]) -> list[int]:
+    """Units removed from the free ones, in the order of preference."""
+    if isinstance(free, FreeUnits):
+        return [free.take() for _ in range(count)]
+    if count > len(free):
+        raise IndexError(f"{count} units wanted of {len(free)} free ones")
+    nodes = free.scattered(count, near) if count else []
+    return [unit for node, of in nodes for unit in free.take(node, of)]

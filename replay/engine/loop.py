@@ -109,13 +109,17 @@ class Replay:
         self._jobs = list(jobs)
         self._steering = None if workload is None else Steering(workload, jobs)
         self._traits = Traits.of(policy)
-        self._held = Holdings(len(trace.nodes) * trace.units_per_node, trace.units_per_node)
+        if trace.kinds and not self._traits.kinds:
+            raise self._traits.refusal("it knows no kinds of units, and those of this trace are of several")
+        self._held = Holdings(len(trace.nodes) * trace.units_per_node, trace.units_per_node, trace.kinds)
         self._whole_nodes = trace.units_per_node > 1 and not trace.by_unit
         self._machine = Machine(self._held, outlook if self._traits.expects else None)
         # All jobs to be admitted, in order.
         self._queue = [index for index in jobs.by_submit() if index not in without]
         self._in_play = InPlay()
-        self._motion = Motion(trace.start, self._in_play, self.ledger, rules, self._traits, trace.units_per_node)
+        self._motion = Motion(
+            trace.start, self._in_play, self.ledger, rules, self._traits, trace.units_per_node, trace.kinds
+        )
         self._partners = Partners(self._jobs, self._in_play, self._held, self._motion, self._traits, interference)
         self._network = Network(rules.network_interference, self._in_play, self._motion, trace.units_per_node)
         self._given_up: set[int] = set()  # the units that jobs gave back at the instant `_given_up_ns`
@@ -601,11 +605,11 @@ class Replay:
             if change.gains:
                 running = change.running
                 before = len(running.units) + len(change.released)
-                granted = change.granted or self._held.take(change.gains, near=running.units)
+                granted = change.granted or self._held.take(change.gains, near=running.units, kind=change.kind)
                 self._held.grant(running.index, granted)
                 self.ledger.granted(running.index, granted, now)
                 self._in_play.hold(running, [*running.units, *granted])
-                self._pay(running, before)
+                self._pay(running, before, elsewhere=change.elsewhere)
         moved = [change.running for change in found]
         if self._in_play.shared or self._held.shared:
             self._partners.refresh(moved, beside, decided=True)
@@ -617,8 +621,11 @@ class Replay:
         if held - twice != self._held.used:
             raise ConservationError(f"{held} units held, {twice} of them twice, but {self._held.used} in use")
 
-    def _pay(self, running: Running, before: int) -> None:
-        """A decision changed the units of a job that had `before`; it pays at its rate before."""
+    def _pay(self, running: Running, before: int, *, elsewhere: bool = False) -> None:
+        """A decision changed the units of a job that had `before`; it pays at its rate before.
+
+        `elsewhere`: to units of another kind, which is a restart whatever their number.
+        """
         record, job, rules, motion = running.record, running.job, self.rules, self._motion
         running.since_ns = now = motion.now
         if before:
@@ -627,7 +634,7 @@ class Replay:
             self.ledger.started(record, now)
             if self._steering is not None and record.starts == 1:
                 self._steering.started(running)
-        seconds = job.tcdw_s if len(running.units) < before else job.tcup_s
+        seconds = job.tcdw_s if len(running.units) < before and not elsewhere else job.tcup_s
         motion.charge(running, seconds, "rescale" if before else "start stall")
         if not running.units:
             running.saved = running.progress  # a job that is asked to stop saves its work
@@ -639,7 +646,7 @@ class Replay:
                 motion.stall(running, rules.start_overhead_s, "start")
             else:
                 motion.stall(running, rules.restart_s(len(running.units)) * self._share_to_wait(running), "restart")
-        elif self._traits.migrates:
+        elif self._traits.migrates or elsewhere:
             motion.stall(running, rules.restart_s(len(running.units)), "move")
         motion.set_rate(running)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Literal
 
 from bft.replay.engine.agenda import Agenda
@@ -23,8 +24,8 @@ class Motion:
         The instant at which it begins, UTC ns.
     in_play, ledger
         The jobs, and where their amounts are recorded.
-    rules, traits, units_per_node
-        Of the replay, its policy and its machine.
+    rules, traits, units_per_node, kinds
+        Of the replay, its policy and its machine; `kinds` of each node, empty where all are alike.
 
     Attributes
     ----------
@@ -35,13 +36,20 @@ class Motion:
     """
 
     def __init__(
-        self, now: int, in_play: InPlay, ledger: Ledger, rules: Rules, traits: Traits, units_per_node: int
+        self,
+        now: int,
+        in_play: InPlay,
+        ledger: Ledger,
+        rules: Rules,
+        traits: Traits,
+        units_per_node: int,
+        kinds: Sequence[str] = (),
     ) -> None:
         self.now = now
         self.agenda = Agenda(in_play.active)
         self._in_play, self._ledger, self._rigid = in_play, ledger, traits.rigid
         self._stalls = rules.cost_model == "stall"  # what changes cost is time
-        self._units_per_node = units_per_node
+        self._units_per_node, self._kinds = units_per_node, kinds
         self._save_every_ns = round(rules.checkpoint_interval_s * SECOND_NS)
         self._stalled: dict[int, Running] = {}  # jobs with stalls that are not charged yet, by position
 
@@ -148,6 +156,8 @@ class Motion:
     def _rate_on_its_units(self, running: Running) -> float:
         """Samples/s of a job that shares nothing; also sets until when that rate holds."""
         job = running.job
+        if self._kinds:
+            job = job.on(self._kinds[running.units[0] // self._units_per_node])
         if running.dynamics is None:
             rate: float = job.rates.item(len(running.units))
             if job.spread_slowdown > 1 and self._spread(running.units):

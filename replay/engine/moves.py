@@ -30,12 +30,13 @@ class Traits:
     clairvoyant: bool
     tunes: bool
     expects: bool
+    kinds: bool
 
     @classmethod
     def of(cls, policy: Policy) -> Traits:
         """From the policy's `Kind`."""
         kind = Kind.of(policy)
-        return cls(policy.name, kind.rigid, kind.migrates, kind.clairvoyant, kind.tunes, kind.expects)
+        return cls(policy.name, kind.rigid, kind.migrates, kind.clairvoyant, kind.tunes, kind.expects, kind.kinds)
 
     def refusal(self, what: str) -> PolicyError:
         """The error with which the policy is stopped."""
@@ -44,12 +45,17 @@ class Traits:
 
 @dataclass(slots=True)
 class Change:
-    """The change of one job: units it releases, then how many it gets, and which ones if they are named."""
+    """The change of one job: units it releases, then how many it gets (of a kind), and which ones if they are named.
+
+    `elsewhere`: it gives up all units of one kind for units of another.
+    """
 
     running: Running
     released: Sequence[int] = ()
     gains: int = 0
     granted: Sequence[int] = ()
+    kind: str = ""
+    elsewhere: bool = False
 
 
 def changes(decision: Decision, in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
@@ -67,11 +73,13 @@ def changes(decision: Decision, in_play: InPlay, held: Holdings, traits: Traits)
             found = _placed(decision.placement, in_play, held, traits)
     elif decision.transfers is not None:
         found = _transferred(decision.transfers, in_play, held, traits)
+    elif decision.counts is not None and held.kinds:
+        found = _counted_by_kind(decision, in_play, held, traits)
     elif decision.counts is not None:
         found = _counted(_whole(decision.counts, in_play, traits), in_play, held, traits)
     for change in found:
         units, released = change.running.units, change.released
-        if released and change.gains and not traits.migrates:
+        if released and change.gains and not traits.migrates and not change.elsewhere:
             raise traits.refusal(
                 f"job {change.running.job.name!r} migrates: it loses {len(released)} units and gains others"
             )
@@ -129,6 +137,31 @@ def _counted(answer: IntArray, in_play: InPlay, held: Holdings, traits: Traits) 
     return found
 
 
+def _counted_by_kind(decision: Decision, in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
+    """As `_counted`, where units are of several kinds: a job keeps its kind, or gives up all its units."""
+    answer, idle = _whole(decision.counts or (), in_play, traits), held.idle_by_kind()
+    if len(decision.kinds) != len(answer):
+        raise traits.refusal(f"it named {len(decision.kinds)} kinds for {len(answer)} jobs; expected one for each")
+    found = []
+    for running, count, kind in zip(in_play, answer.tolist(), decision.kinds, strict=True):
+        _check_size(running, count, traits)
+        units = running.units
+        if count and kind not in idle:
+            raise traits.refusal(f"it gave job {running.job.name!r} units of {kind!r}; expected {', '.join(idle)}")
+        if count and kind is not None:
+            idle[kind] -= count
+        if units and count and held.kind_of(units[0]) != kind:
+            found.append(Change(running, list(units), count, (), kind or "", elsewhere=True))
+        elif count > len(units):
+            found.append(Change(running, (), count - len(units), (), kind or ""))
+        elif count < len(units):
+            found.append(Change(running, held.newest(units, len(units) - count)))
+    short = next((kind for kind, left in idle.items() if left < 0), None)
+    if short is not None:
+        raise traits.refusal(f"it gave {-idle[short]} more units of kind {short!r} than are idle")
+    return found
+
+
 def _placed(placement: Mapping[int, Sequence[int]], in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
     """Exactly the units that are named; a unit has at most two holders afterwards."""
     found = []
@@ -144,6 +177,8 @@ def _placed(placement: Mapping[int, Sequence[int]], in_play: InPlay, held: Holdi
         wanted, old = set(units), running.units
         if len(wanted) != len(units) or not held.all_idle(wanted):
             raise traits.refusal(f"it gave job {running.job.name!r} units twice, or such as are not idle: {units}")
+        if held.kinds and len({held.kind_of(unit) for unit in units}) > 1:
+            raise traits.refusal(f"it gave job {running.job.name!r} units of several kinds: {units}")
         released, granted = old, units
         if old and units:
             mine = set(old)

@@ -227,6 +227,14 @@ class Machine:
         """How many units of each node are idle, held by jobs or not."""
         return self._holdings.idle_by_node()
 
+    def idle_by_kind(self) -> dict[str, int]:
+        """Idle units of each kind, held by jobs or not, in the order of the nodes; empty where all are alike."""
+        return self._holdings.idle_by_kind()
+
+    def kind_of(self, unit: int) -> str:
+        """The kind of a unit; empty where all are alike."""
+        return self._holdings.kind_of(unit)
+
     def is_idle(self, unit: int) -> bool:
         """Whether a unit is idle, held by jobs or not."""
         return self._holdings.is_idle(unit)
@@ -353,6 +361,8 @@ class Decision:
         The solver's answer, if one was asked: its status, objective, bound, backend and note are recorded.
     wake_ns
         When to ask again even without an event, UTC nanoseconds; replaces the time of an earlier decision.
+    kinds
+        With `counts`, where units are of several kinds: the kind of each job's units, None where it gets none.
 
     Raises
     ------
@@ -375,6 +385,7 @@ class Decision:
     transfers: tuple[Transfer, ...] | None = None
     solution: Solution | None = None
     wake_ns: int | None = None
+    kinds: tuple[str | None, ...] = ()
 
     def __post_init__(self) -> None:
         # A third party's policy may have stored anything.
@@ -416,7 +427,7 @@ class Decision:
         """The decision in a solver's answer."""
         if solution.transfers:
             return cls(transfers=solution.transfers, solution=solution)
-        return cls(solution.counts, solution=solution)
+        return cls(solution.counts, solution=solution, kinds=solution.kinds)
 
     def waking(self, at_ns: int | None) -> Decision:
         """The same decision, with a request to be asked again at an instant."""
@@ -456,6 +467,8 @@ class Kind:
         Jobs may choose their batch size themselves, if their profile allows it.
     expects
         It looks at how long nodes are expected to stay idle (`State.expected_idle_until`).
+    kinds
+        It knows several kinds of units.
 
     Raises
     ------
@@ -477,6 +490,7 @@ class Kind:
     shares: bool = False
     tunes: bool = False
     expects: bool = False
+    kinds: bool = False
 
     def __post_init__(self) -> None:
         for name in self.names():

@@ -26,6 +26,7 @@ INPUTS = (
     "walltimes",
     "xi",
     "memory_table",
+    "kinds",
 )
 # Number of files kept in memory: a few, so that a sweep over many traces does not hold all of them.
 KEPT = 8

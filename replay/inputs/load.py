@@ -17,6 +17,7 @@ from bft.replay.inputs.default_workload import default_workload
 from bft.replay.inputs.default_workload import load as load_of
 from bft.replay.inputs.files import Files, input_digests
 from bft.replay.inputs.given import Given
+from bft.replay.inputs.kinds import check_kinds, read_kinds, with_kinds
 from bft.replay.inputs.oversized import fit_sizes
 from bft.replay.inputs.shaping import apart, shaped
 from bft.replay.options.effects import kind_of
@@ -83,6 +84,8 @@ def load(options: Options, notes: NoteTaker, given: Given = Given(), files: File
             trace = select_nodes(taken, options.first_node, options.node_count)
     for note in trace.notes:
         notes.note(note)
+    if options.kinds is not None:
+        trace = with_kinds(trace, files.once(read_kinds, options.kinds), options.kinds)
     if not len(trace.joined):
         raise InputError("no node is ever idle in this trace, so there is nothing to give", file=trace.source or None)
     if options.job_bounds is not None and options.job_curves is not None:
@@ -146,6 +149,8 @@ def _inputs(
     taken = None if given.trace is None else pools[0].trace
     digests = input_digests(options, files, {"node_trace": taken, "jobs": given.jobs, "xi": given.xi})
     interference = _interference(options, jobs, notes, given, files)
+    for note in check_kinds(pools[0].trace.kinds if pools else (), jobs):
+        notes.note(note)
     if all(job.deadline_ns is None for job in jobs):
         given_ones = {"--deadline-boost": options.deadline_boost > 1, "--admission": options.rules.admission != "all"}
         for flag in (flag for flag, is_given in given_ones.items() if is_given):

@@ -96,6 +96,8 @@ def contradictions(options: Options) -> Iterator[str]:
         yield f"--preset {o.preset} is for --policy milp, without --xi and --compat"
     if o.workload is not None and o.compat == "reference":
         yield "the published replayer knows no jobs that depend on others: leave out --workload or --compat"
+    if o.kinds is not None:
+        yield from _of_kinds(o)
     if o.compat == "lucid" and policy not in LUCID_CONSTANTS:
         yield f"--compat lucid is for --policy {', '.join(LUCID_CONSTANTS)}, not {policy}"
     if o.compat == "pollux" and o.jobs_format != "pollux":
@@ -103,6 +105,26 @@ def contradictions(options: Options) -> Iterator[str]:
     if "solver" in constants_of(policy):
         yield from _of_the_solver(o)
     yield from (f"{flag} has no effect {need.where(o)}" for flag, need in _idle(o) if need.refused)
+
+
+def _of_kinds(o: Options) -> Iterator[str]:
+    """What does not go with several kinds of units."""
+    if not kind_of(o.policy).kinds:
+        yield f"--policy {o.policy} knows no kinds of units; with --kinds choose one that does, such as milp or sia"
+    for given, flag in (
+        (o.cluster is not None, "--cluster"),
+        (o.compat is not None, "--compat"),
+        (o.xi is not None, "--xi"),
+        (o.workload is not None, "--workload"),
+        (o.curves != "known", f"--curves {o.curves}"),
+        (o.rules.admission == "deadline", "--admission deadline"),
+        (o.solver.formulation not in ("auto", "modes"), f"--formulation {o.solver.formulation}"),
+        (o.oversized == "cap", "--oversized cap"),
+        (o.cap_units is not None, "--cap-units"),
+        (o.node_trace is None, "the bundled trace: -ndmap FILE names another"),
+    ):
+        if given:
+            yield f"--kinds does not go with {flag}"
 
 
 def _of_the_solver(o: Options) -> Iterator[str]:

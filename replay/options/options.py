@@ -124,6 +124,7 @@ class Options:
     skip_rows: int | None = checked("--skip-rows", Maybe(whole(0)), None)
     sort: bool = checked("--sort", Flag(), default=False)
     walltimes: str | None = checked("--walltimes", _FILE, None)
+    kinds: str | None = checked("--kinds", _FILE, None)
     policy: str = checked("--policy", Maybe(Name(_policies)), _DEPENDS)
     policy_options: tuple[tuple[str, str], ...] = checked("--set", Several(Assignment()), ())
     preset: Literal["best"] | None = checked("--preset", Maybe(Name(tuple(PRESETS))), None)

@@ -19,7 +19,7 @@ class Nodes:
     """
 
     def __init__(self, state: State, keeping: Collection[int]) -> None:
-        self._per = state.machine.units_per_node
+        self._per, self._kind_of = state.machine.units_per_node, state.machine.kind_of
         taken = {unit for position in keeping for unit in state.jobs[position].held}
         self._free: list[list[int]] = [
             [
@@ -42,10 +42,10 @@ class Nodes:
             self._free[node] = free[count:]
         return tuple(units)
 
-    def emptiest(self, count: int) -> list[tuple[int, int]]:
-        """The nodes with the most free units, in descending order, until there are `count` units: (node, units)."""
+    def emptiest(self, count: int, kind: str | None = None) -> list[tuple[int, int]]:
+        """The nodes (of a kind) with the most free units, descending, until there are `count` units: (node, units)."""
         chosen: list[tuple[int, int]] = []
-        for node in sorted(range(len(self._free)), key=lambda node: -len(self._free[node])):
+        for node in sorted(self._of(kind), key=lambda node: -len(self._free[node])):
             if not count:
                 break
             part = min(count, len(self._free[node]))
@@ -53,9 +53,14 @@ class Nodes:
             count -= part
         return chosen
 
-    def tightest(self, count: int) -> list[tuple[int, int]]:
-        """The node with the fewest free units that has `count`; else as `emptiest`: (node, units)."""
-        able = [node for node, free in enumerate(self._free) if len(free) >= count]
+    def tightest(self, count: int, kind: str | None = None) -> list[tuple[int, int]]:
+        """The node (of a kind) with the fewest free units that has `count`; else as `emptiest`: (node, units)."""
+        able = [node for node in self._of(kind) if len(self._free[node]) >= count]
         if not count or not able:
-            return self.emptiest(count)
+            return self.emptiest(count, kind)
         return [(min(able, key=lambda node: len(self._free[node])), count)]
+
+    def _of(self, kind: str | None) -> Sequence[int]:
+        """The nodes of a kind, all of them for None."""
+        nodes = range(len(self._free))
+        return nodes if kind is None else [node for node in nodes if self._kind_of(node * self._per) == kind]

@@ -48,6 +48,8 @@ class MilpPolicy:
         scheduled by the measured curve, and learned further. Os is not known then either: `own` is P.
     profile_s, profile_sizes, profile_order
         Seconds at each size, number of sizes, and whether from the smallest up or from the largest down.
+    by_kind
+        Whether the decision uses the curves of each kind of units, or the usual curve on every kind (blind to kinds).
     remaining
         The remaining work used by the objective: `known`, which no real scheduler knows (the policy is then
         clairvoyant); or `predicted`, the part of estimate_s x Jreq unit-seconds that a job has not used yet. A job
@@ -85,10 +87,14 @@ class MilpPolicy:
         default="fixed",
         metadata={"help": "expected: look no further than the next node is expected to leave, by --walltimes"},
     )
+    by_kind: bool = field(
+        default=True, metadata={"help": "with --kinds: use the curves of each kind; no: the usual ones on every kind"}
+    )
     name: str = field(default="milp", init=False)
-    kind: Kind = field(default=Kind(), init=False, metadata=NOT_KEPT)
+    kind: Kind = field(default=Kind(kinds=True), init=False, metadata=NOT_KEPT)
     verified: int = field(default=0, init=False)
     mismatches: int = field(default=0, init=False)
+    _on: dict[tuple[str, str], Curve] = field(default_factory=dict, init=False, repr=False, metadata=NOT_KEPT)
     _terms: dict[str, milp.Job] = field(default_factory=dict, init=False, repr=False, metadata=NOT_KEPT)
     _steady: dict[str, range] = field(default_factory=dict, init=False, repr=False, metadata=NOT_KEPT)
     _learned: dict[str, OnlineCurve] = field(default_factory=dict, init=False, repr=False)
@@ -113,6 +119,8 @@ class MilpPolicy:
         stall = self.cost_model == "stall"
         if self.curves == "profile":
             targets = self._advisor.targets(state, self._learned, stall)
+        if kinds := state.machine.idle_by_kind():
+            return Decision.solved(self.solver.solve(self.kinds_problem(state, kinds)))
         problem, certain = measured_first(self.problem(state), targets)
         solution = self.solver.solve(problem)
         self.verified += solution.verified is not None
@@ -153,6 +161,23 @@ class MilpPolicy:
         ends = [end for end in state.expected_idle_until() if end is not None]
         left_s = (min(ends) - state.time_ns) / SECOND_NS if ends else self.tfwd_s
         return min(self.tfwd_s, max(left_s, LEAST_WINDOW_S))
+
+    def kinds_problem(self, state: State, idle: Mapping[str, int]) -> milp.KindsProblem:
+        """The decision where units are of several kinds, of which so many are idle."""
+        tfwd_s = self.tfwd_s if self.window == "fixed" else self._expected_window(state)
+        jobs = []
+        for view, term in zip(state.jobs, self._posed(state), strict=True):
+            curves = {kind: self._curve_on(view.job, kind) for kind in idle}
+            jobs.append({kind: replace(term, ns=curve.ns, os=curve.ps) for kind, curve in curves.items()})
+        now = [(state.machine.kind_of(view.held[0]), view.units) if view.units else None for view in state.jobs]
+        return milp.KindsProblem(idle, tfwd_s, tuple(jobs), tuple(now), self.cost_model)
+
+    def _curve_on(self, job: Job, kind: str) -> Curve:
+        known = self._on.get((job.name, kind))
+        if known is None:
+            known = self.objective.curve_on(job, kind) if self.by_kind else self.objective.curve(job)
+            self._on[job.name, kind] = known
+        return known
 
     def alike(self, state: State, jobs: Sequence[milp.Job]) -> tuple[tuple[int, ...], ...]:
         """Groups of waiting jobs that are interchangeable when jobs share units: none here."""

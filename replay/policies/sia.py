@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bft import milp
+from bft.models import Job
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.speed.goodput import Speed, goodput_table
 from bft.replay.engine.memory import kept, remember
@@ -32,7 +33,8 @@ class Sia:
 
     and 0 without units. r is 1 for what the job holds. For another configuration of a running job it is the share of
     its life that it would not have spent on restarts, max(age - delay_s·restarts, 0) / (age + delay_s). A job gets at
-    most `growth` times the most units that it has ever had, its smallest configuration at first. The integer programme
+    most `growth` times the most units that it has ever had, its smallest configuration at first. Where units are of
+    several kinds a configuration is a number of units of a kind, and all of them are compared. The integer programme
     is a `bft.milp.Problem`. Goodput is as fitted by the job's agent, else the rate of the job's curve.
 
     Parameters
@@ -69,7 +71,7 @@ class Sia:
     most_replicas: int = field(default=64, metadata={"help": "most replicas of a job whose goodput is fitted"})
     solver: SolverOptions = SolverOptions("auto")
     name: str = field(default="sia", init=False)
-    kind: ClassVar[Kind] = Kind(migrates=True, tunes=True)
+    kind: ClassVar[Kind] = Kind(migrates=True, tunes=True, kinds=True)
     _largest: dict[str, int] = field(default_factory=dict, init=False, repr=False)  # most units that a job ever had
 
     def __post_init__(self) -> None:
@@ -94,26 +96,39 @@ class Sia:
             return keep_what_is_left(state, wake_ns=wake_ns)
         solution = self.solver.solve(self.problem(state))
         if state.machine.units_per_node == 1:
-            return Decision(solution.counts, solution=solution, wake_ns=wake_ns)
-        return Decision(placement=_placed(state, solution.counts), solution=solution, wake_ns=wake_ns)
+            return Decision(solution.counts, solution=solution, wake_ns=wake_ns, kinds=solution.kinds)
+        placement = _placed(state, solution.counts, solution.kinds or ("",) * len(solution.counts))
+        return Decision(placement=placement, solution=solution, wake_ns=wake_ns)
 
-    def problem(self, state: State) -> milp.Problem:
+    def problem(self, state: State) -> milp.Problem | milp.KindsProblem:
         """The decision as an allocation problem: one second, in which a configuration is worth its utility."""
-        per = state.machine.units_per_node
-        jobs = tuple(self._posed(view, state.time_ns, per) for view in state.jobs)
-        return milp.Problem(state.idle, 1.0, jobs, tuple(state.counts.tolist()))
+        machine = state.machine
+        idle, held = machine.idle_by_kind(), [machine.kind_of(view.held[0]) if view.held else "" for view in state.jobs]
+        offers = [
+            self.utilities(view, state.time_ns, machine.units_per_node, list(idle) or [""], kind)
+            for view, kind in zip(state.jobs, held, strict=True)
+        ]
+        posed = [
+            {kind: self._posed(view.job, offer[kind]) for kind in offer}
+            for view, offer in zip(state.jobs, offers, strict=True)
+        ]
+        counts = state.counts.tolist()
+        if not idle:
+            return milp.Problem(state.idle, 1.0, tuple(job[""] for job in posed), tuple(counts))
+        return milp.KindsProblem(idle, 1.0, tuple(posed), tuple(zip(held, counts, strict=True)))
 
-    def _posed(self, view: JobView, now_ns: int, per: int) -> milp.Job:
-        """A job on the configurations that it may get now, at their utilities."""
-        utilities = self.utilities(view, now_ns, per)
+    def _posed(self, job: Job, utilities: Mapping[int, float]) -> milp.Job:
+        """A job on the configurations of a kind that it may get now, at their utilities."""
         if not utilities:  # it makes no progress on any
-            return milp.Job(view.job.name, 1, 1, np.array([0.0, 1.0]), np.array([0.0, -1.0]), 0.0, 0.0)
+            return milp.Job(job.name, 1, 1, np.array([0.0, 1.0]), np.array([0.0, -1.0]), 0.0, 0.0, job.weight)
         sizes = tuple(utilities)
         ns, os = np.array([0, *sizes], dtype=np.float64), np.array([0.0, *utilities.values()])
-        return milp.Job(view.job.name, sizes[0], sizes[-1], ns, os, 0.0, 0.0, view.job.weight, sizes)
+        return milp.Job(job.name, sizes[0], sizes[-1], ns, os, 0.0, 0.0, job.weight, sizes)
 
-    def utilities(self, view: JobView, now_ns: int, per: int) -> dict[int, float]:
-        """Utility of each configuration that a job may get at an instant, by its number of units, ascending.
+    def utilities(
+        self, view: JobView, now_ns: int, per: int, kinds: Sequence[str] = ("",), held: str = ""
+    ) -> dict[str, dict[int, float]]:
+        """Utility of each configuration that a job may get at an instant, by kind and number of units, ascending.
 
         Parameters
         ----------
@@ -123,27 +138,34 @@ class Sia:
             UTC nanoseconds.
         per
             Units of a node.
+        kinds, held
+            The kinds of units, and the one that it holds; one without a name where all are alike.
         """
-        goodput = self._goodput(view, per)
-        sizes = [n for n in _configurations(view, per) if n < len(goodput) and goodput[n] > 0]
-        if not sizes:
-            return {}
-        normal = sizes[0] * goodput / min(goodput[n] for n in sizes)
-        keeps = view.units if view.units < len(goodput) and goodput[view.units] > 0 else 0
-        most = max(sizes[0], self.growth * self._largest.get(view.job.name, 0))
+        goodput = {kind: self._goodput(view, view.job.on(kind), per) for kind in kinds}
+        sizes = {
+            kind: [n for n in _configurations(view, per) if n < len(of) and of[n] > 0] for kind, of in goodput.items()
+        }
+        all_sizes = [n for of in sizes.values() for n in of]
+        if not all_sizes:
+            return {kind: {} for kind in kinds}
+        fewest = min(all_sizes)
+        least = min(float(goodput[kind][n]) for kind, of in sizes.items() for n in of)
+        keeps = view.units if view.units and view.job.runs_on(view.units) and goodput[held][view.units] > 0 else 0
+        most = max(fewest, self.growth * self._largest.get(view.job.name, 0))
         factor = restart_factor(view, now_ns, self.delay_s) if keeps else 1.0
-        result = {}
-        for n in sorted({*sizes, keeps} - {0}):
-            scaled = normal[n] * (1.0 if n == keeps else factor)
-            if (n <= most or n == keeps) and scaled > 0:
-                utility = float(scaled**self.power)
-                result[n] = self.no_allocation + (utility if self.power > 0 else -utility)
+        result: dict[str, dict[int, float]] = {kind: {} for kind in kinds}
+        for kind, of in sizes.items():
+            kept_here = keeps if kind == held else 0
+            for n in sorted({*of, kept_here} - {0}):
+                scaled = fewest * float(goodput[kind][n]) / least * (1.0 if n == kept_here else factor)
+                if (n <= most or n == kept_here) and scaled > 0:
+                    utility = scaled**self.power
+                    result[kind][n] = self.no_allocation + (utility if self.power > 0 else -utility)
         return result
 
-    def _goodput(self, view: JobView, per: int) -> NDArray[np.float64]:
+    def _goodput(self, view: JobView, job: Job, per: int) -> NDArray[np.float64]:
         """Goodput on 0, 1, ... units on as few nodes as possible: 0 where the job may not have so many."""
-        job, most = view.job, view.job.jmax
-        speed: Speed = job.scalability
+        most, speed = job.jmax, cast("Speed", job.scalability)
         if isinstance(view.dynamics, ApplicationDynamics):
             speed, most = view.dynamics.goodput, min(self.most_replicas, view.dynamics.most, job.jmax)
         by_nodes = goodput_table(speed, 2, most)
@@ -167,9 +189,17 @@ def _configurations(view: JobView, per: int) -> list[int]:
     return [int(n) for n in (sizes[regular] if regular.any() else sizes)]
 
 
-def _placed(state: State, counts: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
-    """Units of the jobs whose number changes: the largest first, each on one node where it fits most tightly."""
-    changed = [position for position, view in enumerate(state.jobs) if counts[position] != view.units]
+def _placed(state: State, counts: tuple[int, ...], kinds: tuple[str | None, ...]) -> dict[int, tuple[int, ...]]:
+    """Units of the jobs whose number or kind changes: the largest first, where they fit most tightly."""
+    machine = state.machine
+    changed = [
+        position
+        for position, view in enumerate(state.jobs)
+        if counts[position] != view.units or (view.units and machine.kind_of(view.held[0]) != kinds[position])
+    ]
     nodes = Nodes(state, set(range(len(state.jobs))) - set(changed))
     changed.sort(key=lambda position: -counts[position])
-    return {position: nodes.take(nodes.tightest(counts[position])) for position in changed}
+    return {
+        position: nodes.take(nodes.tightest(counts[position], kinds[position] if counts[position] else None))
+        for position in changed
+    }

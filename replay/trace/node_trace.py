@@ -52,6 +52,8 @@ class NodeTrace:
         Instants of the rows (of a matrix) or distinct times (of a native file) that it was read from, unchanged and
         repeated ones included, int64, ascending: what `--skip-rows` counts. None where these are the start, the events
         and the end.
+    kinds
+        Kind of each node's units, such as a type of GPU; empty where all are alike.
 
     Examples
     --------
@@ -75,6 +77,7 @@ class NodeTrace:
     rows: TimeArray | None = None
     altered: str = ""
     node_units: tuple[int, ...] | None = None
+    kinds: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         units = self.node_units

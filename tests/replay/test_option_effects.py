@@ -59,6 +59,7 @@ CASES: dict[str, Case] = {
         ["--walltimes", "walltimes.parquet"],
         "walltimes.parquet",
     ),
+    "kinds": ([*USUAL, *EXACT], [], ["--kinds", "kinds.csv"], "kinds.csv"),
     "policy": (USUAL, FIFO, ["--policy", "srtf"], "srtf"),
     "policy_options": ([*USUAL, *FIFO], [], ["--set", "backfill=yes"], [["backfill", "yes"]]),
     "policy_time_limit_s": ([*USUAL, *PUBLISHED], [], ["--policy-time-limit", "9"], 9.0),  # the same
@@ -119,6 +120,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     trace.to_pickle("trace.pkl")
     trace.iloc[:, :5].to_pickle("fewer.pkl")
     trace.iloc[::-1].to_pickle("shuffled.pkl")
+    Path("kinds.csv").write_text("node,kind\n" + "".join(f"n{k},{'ab'[k % 2]}\n" for k in range(8)))
     count = 6
     jobs = pd.DataFrame(
         {

@@ -77,10 +77,10 @@ def test_configurations_are_powers_of_two_and_whole_nodes() -> None:
     view = JobView(job("a", [0.0, *range(1, 17)]), 16, 0.0, held=tuple(range(16)))
     policy = Sia(growth=100.0)
     policy.decide(State(NOW_NS + 1, 16, [view]))  # between rounds: what it holds is remembered
-    assert list(policy.utilities(view, NOW_NS, 4)) == [1, 2, 4, 8, 12, 16]
-    assert list(policy.utilities(view, NOW_NS, 8)) == [1, 2, 4, 8, 16]
+    assert list(policy.utilities(view, NOW_NS, 4)[""]) == [1, 2, 4, 8, 12, 16]
+    assert list(policy.utilities(view, NOW_NS, 8)[""]) == [1, 2, 4, 8, 16]
     odd = JobView(job("b", [0.0, *range(1, 7)], sizes=(3, 6), jmin=3), 0, 0.0)
-    assert list(policy.utilities(odd, NOW_NS, 4)) == [3]  # it has no other sizes, and begins on the smallest
+    assert list(policy.utilities(odd, NOW_NS, 4)[""]) == [3]  # it has no other sizes, and begins on the smallest
 
 
 def test_jobs_double_at_most_and_restarts_are_weighed() -> None:
@@ -100,7 +100,7 @@ def test_jobs_double_at_most_and_restarts_are_weighed() -> None:
     policy = Sia()
     policy._largest["a"] = 1
     found = policy.utilities(view, 60 * SECOND_NS, 1)
-    assert found == pytest.approx({1: 0.1, 2: 1.1 - (4 / 3) ** -0.5})
+    assert found[""] == pytest.approx({1: 0.1, 2: 1.1 - (4 / 3) ** -0.5})
 
 
 def test_placements_are_packed_on_few_nodes() -> None:

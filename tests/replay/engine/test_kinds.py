@@ -1,0 +1,195 @@
+"""Several kinds of units in a replay: by hand, through the command line, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from bft.models import Curve, Job, JobTable, Objective, jobs_from_frame, jobs_to_frame
+from bft.replay import Decision, Kind, MilpPolicy, Policy, Replay, Rules, SolverOptions, State, always_idle
+from bft.replay.cli.main import run
+from bft.replay.engine.port import PolicyError
+from bft.replay.policies.sia import Sia
+from bft.replay.trace.node_trace import SECOND_NS
+
+LINE = [0.0, 10.0, 20.0, 30.0, 40.0]
+
+
+def curve(factor: float) -> Curve:
+    return Curve(range(len(LINE)), [factor * p for p in LINE])
+
+
+def job(name: str, pmax: float = 1e5, **on: float) -> Job:
+    """Linear: 10 samples/s on a unit, times what is given for a kind."""
+    by_kind = {kind: (curve(factor), curve(factor)) for kind, factor in on.items()}
+    return Job(name, 0, 1, 4, pmax, 20.0, 10.0, curve(1.0), curve(1.0), by_kind=by_kind)
+
+
+class Script(Policy):
+    """Gives what is written down, instant by instant in seconds."""
+
+    name = "script"
+    kind = Kind(kinds=True)
+
+    def __init__(self, *script: tuple[int, tuple[int, ...], tuple[str | None, ...]]) -> None:
+        self.script = {at: (counts, kinds) for at, counts, kinds in script}
+
+    def decide(self, state: State) -> Decision:
+        now = state.time_ns // SECOND_NS
+        later = [at * SECOND_NS for at in self.script if at > now]
+        counts, kinds = self.script.get(now, (tuple(state.counts.tolist()), ()))
+        if not kinds:
+            kinds = tuple(state.machine.kind_of(view.held[0]) if view.held else None for view in state.jobs)
+        return Decision(counts, kinds=kinds, wake_ns=min(later, default=None))
+
+
+def trace(fast: int, slow: int, seconds: int = 1000, per: int = 1) -> Any:
+    nodes = always_idle(fast + slow, 0, seconds * SECOND_NS, units_per_node=per)
+    return replace(nodes, kinds=("fast",) * fast + ("slow",) * slow)
+
+
+def test_a_job_runs_at_the_rate_of_its_kind_and_pays_for_a_change() -> None:
+    # 100 s on two slow units at 20/s; then Tcup · 20 = 400 is paid; then 50 s on one fast unit at 30/s.
+    script = Script((0, (2,), ("slow",)), (100, (1,), ("fast",)))
+    replay = Replay(trace(2, 2, 150), JobTable((job("a", fast=3.0),)), script, Rules())
+    outcome = replay.run()
+    assert outcome.records[0].gained == pytest.approx(100 * 20 + 50 * 30)
+    assert outcome.work == pytest.approx(100 * 20 - 20 * 20 + 50 * 30)
+    assert outcome.records[0].rescales == 1
+
+
+def test_a_change_of_kind_is_a_restart_with_its_overhead() -> None:
+    script = Script((0, (2,), ("slow",)), (100, (2,), ("fast",)))
+    rules = Rules(cost_model="stall", restart_overhead=((1, 35.0),))
+    replay = Replay(trace(2, 2, 200), JobTable((job("a", fast=3.0),)), script, rules)
+    # Tcup at the first start; of Tcup and the overhead at the change the longer counts.
+    assert replay.run().work == pytest.approx((100 - 20) * 20 + (100 - 35) * 60)
+
+
+@pytest.mark.parametrize(
+    ("counts", "kinds", "message"),
+    [
+        ((3, 0), ("fast", None), "more units of kind 'fast' than are idle"),
+        ((1, 1), ("fast",), "1 kinds for 2 jobs"),
+        ((1, 1), ("fast", "other"), "units of 'other'; expected fast, slow"),
+        ((1, 1), ("fast", None), "units of None; expected fast, slow"),
+    ],
+)
+def test_answers_that_cannot_be_are_refused(counts: Any, kinds: Any, message: str) -> None:
+    replay = Replay(trace(2, 2), JobTable((job("a"), job("b"))), Script((0, counts, kinds)))
+    with pytest.raises(PolicyError, match=message):
+        replay.run()
+
+
+def test_a_policy_without_kinds_is_refused() -> None:
+    from bft.replay import EqualShare
+
+    with pytest.raises(PolicyError, match="knows no kinds of units"):
+        Replay(trace(1, 1), JobTable((job("a"),)), EqualShare())
+
+
+def test_milp_sends_each_job_to_the_kind_that_it_gains_most_from() -> None:
+    jobs = JobTable((job("a", fast=1.2), job("b", fast=4.0)))
+    by_kind = MilpPolicy(120.0, SolverOptions("exact"), objective=Objective.of("throughput"))
+    blind = replace(by_kind, by_kind=False)
+    aware = Replay(trace(4, 4), jobs, by_kind).run()
+    # b ends after 625 s; then a changes to the fast units, as 120 s · (48 - 40) is more than Tcup · 40.
+    assert aware.work == pytest.approx(625 * 160 + 625 * 40 + 375 * 48 - 20 * 40)
+    assert {record.job.name: record.gained for record in aware.records} == pytest.approx({"a": 43_000, "b": 100_000})
+    alike = Replay(trace(4, 4), jobs, blind).run()  # the first kind for the first job
+    assert alike.work == pytest.approx(1000 * 48 + 1000 * 40)
+
+
+@pytest.mark.parametrize("per", [1, 2])
+def test_sia_compares_configurations_of_all_kinds(per: int) -> None:
+    jobs = JobTable((job("a", fast=1.2), job("b", fast=4.0)))
+    replay = Replay(trace(4 // per, 4 // per, 300, per), jobs, Sia())
+    outcome = replay.run()
+    kinds = {running.job.name: {replay._held.kind_of(unit) for unit in running.units} for running in replay._in_play}
+    assert kinds == {"a": {"slow"}, "b": {"fast"}}
+    assert outcome.work > 0
+
+
+def test_columns_of_kinds_are_read_and_written() -> None:
+    frame = pd.DataFrame(
+        [
+            {
+                "name": "a", "Jmin": 1, "Jmax": 2, "Pmax": 1e4, "Tsub": "2021-01-01T00:00:00Z", "Tcup": 1, "Tcdw": 1,
+                "Ns": [0, 2], "Ps": [0, 10], "Os": [0, 5], "Ps@fast": [0, 30], "note": "x",
+            }
+        ]
+    )  # fmt: skip
+    table = jobs_from_frame(frame)
+    rates, values = table.jobs[0].by_kind["fast"]
+    assert (rates.ps.tolist(), values.ps.tolist()) == ([0, 30], [0, 15])
+    assert dict(table.jobs[0].extra) == {"note": "x"}
+    again = jobs_from_frame(jobs_to_frame(table)).jobs[0]
+    assert again.on("fast").rates.tolist() == [0, 15, 30]
+    assert again.on("other") is again
+    efficiency = Objective.of("efficiency")
+    assert efficiency.curve_on(again, "fast").ps.tolist() == [3 * p for p in efficiency.curve(again).ps.tolist()]
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    rows = [(f"2021-01-01T00:{minute:02d}:00Z", f"n{k}", True) for minute in (0,) for k in range(4)]
+    rows.append(("2021-01-01T00:30:00Z", "n0", False))
+    pd.DataFrame(rows, columns=["time", "node", "idle"]).to_csv("trace.csv", index=False)
+    Path("kinds.csv").write_text("node,kind\nn0,fast\nn1,fast\nn2,slow\nn3,slow\n")
+    jobs_to_frame(JobTable((job("a", fast=1.2), job("b", fast=4.0)))).assign(
+        Tsub="2021-01-01T00:00:00Z",
+        **dict.fromkeys(("Ps", "Os"), "[0, 10, 20, 30, 40]"),
+        **{"Ns": "[0, 1, 2, 3, 4]", "Ps@fast": ["[0, 12, 24, 36, 48]", "[0, 40, 80, 120, 160]"]},
+    ).drop(columns=["Os@fast"]).to_csv("jobs.csv", index=False)
+    return tmp_path
+
+
+ARGS = ["-ndmap", "trace.csv", "--jobs", "jobs.csv", "--out", "out"]
+
+
+def test_from_the_command_line(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = [*ARGS, "--backend", "exact", "--objective", "throughput", "--bound"]
+    assert run([*given, "--kinds", "kinds.csv"]) == 0
+    err = capsys.readouterr().err
+    assert "units are of 2 kinds: fast, slow" in err
+    assert "U is not computed for several kinds" in err
+    aware = json.loads((files / "out" / "summary.json").read_text())["metrics"]["outcome"]
+    assert aware == pytest.approx(1800 * 20 + 100_000)  # b does 80 samples/s, a keeps its slow units
+    assert run([*given, "--kinds", "kinds.csv", "--set", "by_kind=no", "--force"]) == 0
+    assert json.loads((files / "out" / "summary.json").read_text())["metrics"]["outcome"] < aware
+    assert run([*given, "--force"]) == 0
+    assert "have no effect without --kinds" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--policy", "fifo"], "--policy fifo knows no kinds of units; with --kinds choose one that does"),
+        (["--curves", "learn"], "--kinds does not go with --curves learn"),
+        (["--formulation", "node"], "--kinds does not go with --formulation node"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    files: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*ARGS, "--kinds", "kinds.csv", *more]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_table_of_kinds_that_is_wrong_names_the_place(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for text, message in (
+        ("node,kind\nn0,fast\n", "no row for 3 of the trace's 4 nodes"),
+        ("node,kind\nn0,fast\nn0,slow\n", "has the kind 'fast' already"),
+        ("node,type\nn0,fast\n", "kind"),
+    ):
+        Path("kinds.csv").write_text(text)
+        assert run([*ARGS, "--kinds", "kinds.csv"]) == 2
+        err = capsys.readouterr().err
+        assert "kinds.csv" in err
+        assert message in err
