@@ -178,7 +178,7 @@ def test_the_kinds_of_our_own_are_what_they_were() -> None:
     kinds = {name: Kind.of(policy_factory(name)).stated for name in registry.BUILT_IN}
     rigid, seeing = ("rigid",), ("rigid", "clairvoyant")
     assert kinds == {
-        "milp": (),
+        "milp": ("kinds",),
         "milp-sharing": ("shares",),
         "equal-share": (),
         "fifo": rigid,
@@ -191,7 +191,7 @@ def test_the_kinds_of_our_own_are_what_they_were() -> None:
         "tiresias-g": rigid,
         "tiresias-pollux": rigid,
         "pollux": ("migrates", "tunes"),
-        "sia": ("migrates", "tunes"),
+        "sia": ("migrates", "tunes", "kinds"),
         "lucid": rigid,
         "srtf-ars": (*seeing, "shares"),
         "srtf-wrs": (*seeing, "shares"),
