@@ -158,7 +158,7 @@ def test_units_are_idle_in_the_seconds_in_which_no_job_holds_them(
     if form == "pbs":  # what runs lasts to the last record there is
         jobs = [job if job.end_s is not None else GpuJob(job.node, job.gpus, job.start_s, LENGTH_S) for job in jobs]
     folder = tmp_path_factory.mktemp("units")
-    trace, diagnosis, coverage = read(folder, form, WRITERS[form](jobs))
+    trace, diagnosis, coverage, _ = read(folder, form, WRITERS[form](jobs))
     busy, idle = busy_units(jobs), idle_units(trace)
     assert idle.keys() == busy.keys()
     assert not [unit for unit in busy if not np.array_equal(idle[unit], ~busy[unit])]
