@@ -48,13 +48,14 @@ def parse(document: object) -> Document:
     if not isinstance(document, Mapping):
         raise ProblemError(f"a problem is a JSON object, not {_kind(document)}")
     _no_others(document, FIELDS, "problem")
+    kinds = isinstance(document.get("units"), Mapping) and bool(document["units"])
+    units = 0 if kinds else _whole(document, "units", "units")
     tfwd = _number(document, "Tfwd", "Tfwd")
     entries = document.get("jobs")
     if not isinstance(entries, list):
         raise ProblemError(f"jobs: expected a list of job objects, not {_kind(entries)}")
-    if isinstance(document.get("units"), Mapping) and document["units"]:
+    if kinds:
         return _of_kinds(document, tfwd, entries)
-    units = _whole(document, "units", "units")
     jobs, current = [], []
     holders: dict[int, list[int]] = {}
     for index, entry in enumerate(entries):

@@ -125,10 +125,16 @@ class Steering:
 def _written(job: Job) -> dict[str, Any]:
     """A job as JSON can hold it."""
     entry = {field.name: getattr(job, field.name) for field in fields(Job) if field.name != "profile"}
-    curves = {name: [curve.ns.tolist(), curve.ps.tolist()] for name, curve in entry.items() if isinstance(curve, Curve)}
-    return {**entry, **curves, "extra": dict(job.extra)}
+    curves = {name: _points(curve) for name, curve in entry.items() if isinstance(curve, Curve)}
+    by_kind = {kind: [_points(curve) for curve in pair] for kind, pair in job.by_kind.items()}
+    return {**entry, **curves, "by_kind": by_kind, "extra": dict(job.extra)}
+
+
+def _points(curve: Curve) -> list[list[float]]:
+    return [curve.ns.tolist(), curve.ps.tolist()]
 
 
 def _read(entry: Mapping[str, Any]) -> Job:
     curves = {name: Curve(*entry[name]) for name in ("scalability", "objective")}
-    return Job(**{**entry, **curves})
+    by_kind = {kind: (Curve(*rates), Curve(*values)) for kind, (rates, values) in entry["by_kind"].items()}
+    return Job(**{**entry, **curves, "by_kind": by_kind})
