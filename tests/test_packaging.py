@@ -126,6 +126,7 @@ def test_the_sdist_is_the_repository(sdist: Path) -> None:
     assert all((sdist / name).read_bytes() == (ROOT / name).read_bytes() for name in names - made)
 
 
+@pytest.mark.slow
 def test_what_the_sdist_builds_is_the_wheel_and_runs(source: Path, sdist: Path, tmp_path: Path) -> None:
     places = [tmp_path / name for name in ("theirs", "ours", "environment")]
     for place in places[:2]:

@@ -69,15 +69,19 @@ def flipped(content: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("suffix", "damage"),
     [
-        (".nbi", lambda content: b""),
-        (".nbi", lambda content: content[: len(content) // 2]),
-        (".nbi", lambda content: content[:3]),
-        (".nbi", lambda content: bytes(range(256))),
-        (".nbc", lambda content: b""),
-        (".nbc", lambda content: content[: len(content) // 2]),
-        (".nbc", flipped),
+        pytest.param(
+            suffix, damage, id=name, marks=[pytest.mark.slow] if name not in ("noise", "a flipped bit") else []
+        )
+        for name, suffix, damage in (
+            ("empty index", ".nbi", lambda content: b""),
+            ("half an index", ".nbi", lambda content: content[: len(content) // 2]),
+            ("three bytes", ".nbi", lambda content: content[:3]),
+            ("noise", ".nbi", lambda content: bytes(range(256))),
+            ("empty kernel", ".nbc", lambda content: b""),
+            ("half a kernel", ".nbc", lambda content: content[: len(content) // 2]),
+            ("a flipped bit", ".nbc", flipped),
+        )
     ],
-    ids=["empty index", "half an index", "three bytes", "noise", "empty kernel", "half a kernel", "a flipped bit"],
 )
 def test_a_damaged_cache_is_recompiled_once_with_a_warning(
     cache: Path, suffix: str, damage: Callable[[bytes], bytes]
@@ -100,6 +104,7 @@ def test_a_full_disk_under_the_cache_is_reported_with_its_path(tmp_path: Path) -
     assert solve(tmp_path / "cache") == ""
 
 
+@pytest.mark.slow
 def test_without_any_folder_for_a_cache_kernels_are_compiled_and_it_is_reported(tmp_path: Path) -> None:
     # Nothing can be made below a file, not even by root; and no other place is looked at.
     (tmp_path / "file").touch()

@@ -19,6 +19,7 @@ JOB = {"Jmin": 1, "Jmax": 4, "Ns": [0, 1, 4], "Os": [0, 10, 30], "Tcup": 20, "Tc
 PROBLEM = {"units": 5, "Tfwd": 120, "jobs": [{"name": name, **JOB} for name in "ab"]}
 
 
+@pytest.mark.slow
 def test_the_documented_backend_is_installed_and_used(tmp_path: Path) -> None:
     call = installed(OWN, tmp_path)
     listed = json.loads(call("backends", "--json").stdout)["dense-highs"]

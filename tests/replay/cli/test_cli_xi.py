@@ -206,6 +206,7 @@ def test_a_picture_without_matplotlib_names_the_package_to_install(
     assert not Path("xi.png").exists()
 
 
+@pytest.mark.slow
 def test_measure_runs_both_and_adds_a_row(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     named = ["--model-a", "small", "--model-b", "large", "--batch-b", "64", "-o", "xi.csv"]
     assert run(["xi", "measure", *QUICK, *named, "--json", *loop(40), *loop(80)]) == 0

@@ -277,6 +277,7 @@ def test_estimates_replace_no_measurement(folder: Path, capsys: pytest.CaptureFi
 # --- the examples -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_example_trainings_can_be_measured_and_fitted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train = Path(__file__).parents[3] / "examples" / "workloads" / "train.py"
     table = pd.read_csv(train.parent / "trainings.csv")

@@ -724,6 +724,7 @@ def test_elastic_jobs_run_at_their_request() -> None:
     assert spans(outcome)["e"] == (0, math.ceil(1000 / 18 * S) / S)
 
 
+@pytest.mark.slow
 @pytest.mark.reference
 @pytest.mark.parametrize(
     ("case", "vc", "agrees"), [("tiresias-l, compat", "vcvGl", 0.99), ("srtf, compat", "vcWoR", 0.97)]

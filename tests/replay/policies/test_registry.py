@@ -122,6 +122,7 @@ def test_a_broken_package_is_reported_and_hides_no_other(
         assert "cannot be loaded" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_policy_of_another_package_is_installed_and_run(tmp_path: Path) -> None:
     call = installed(OWN, tmp_path)
     own = ["--policy", "smallest-first", "--set", "most=8", "--no-u", "--json", "--out", str(tmp_path / "out")]
