@@ -62,6 +62,35 @@ def parsed_constants(what: str, own: Sequence[Constant], given: Mapping[str, str
     return values
 
 
+def built(what: str, factory: Callable[..., Any], settings: Mapping[str, Any], given: Mapping[str, str]) -> Any:
+    """What a class or function makes of the run's values and of the user's.
+
+    Parameters
+    ----------
+    what
+        Who it is, in messages.
+    factory
+        Its dataclass fields are its constants.
+    settings
+        Values from the run, by field name: fields with these names get them, and users cannot set them.
+    given
+        Values from the user, as texts by field name.
+
+    Raises
+    ------
+    InputError
+        When there is no such constant, a value does not fit, or the factory fails.
+    """
+    known = {constant.name for constant in constants_of(factory)}
+    values = {key: value for key, value in settings.items() if key in known}
+    values.update(parsed_constants(what, constants_of(factory, list(settings)), given))
+    try:
+        return factory(**values)
+    except (Exception, SystemExit) as error:  # a third party's may raise anything
+        text = str(error) if isinstance(error, ValueError | TypeError) else f"{type(error).__name__}: {error}"
+        raise InputError(f"{what}: {text}") from error
+
+
 def _default(field: Field[Any]) -> Any:
     if field.default is not MISSING:
         return field.default

@@ -7,7 +7,7 @@ from dataclasses import is_dataclass
 from importlib import import_module
 from typing import Any, cast
 
-from bft.models.constants import constants_of, parsed_constants
+from bft.models.constants import built, constants_of
 from bft.models.errors import InputError
 from bft.models.plugins import PluginGroup
 from bft.models.searches.port import Workload
@@ -48,14 +48,7 @@ def make_workload(text: str, settings: Mapping[str, Any]) -> Workload:
         if not equals:
             raise InputError(f"{what}: expected NAME=VALUE behind the colon, not {part!r}")
         given[key] = value
-    factory = _factory(name)
-    values = {key: settings[key] for key in settings if key in {each.name for each in constants_of(factory)}}
-    values.update(parsed_constants(what, constants_of(factory, list(settings)), given))
-    try:
-        made = factory(**values)
-    except (Exception, SystemExit) as error:  # a third party's may raise anything
-        text = str(error) if isinstance(error, ValueError | TypeError) else f"{type(error).__name__}: {error}"
-        raise InputError(f"{what}: {text}") from error
+    made = built(what, _factory(name), settings, given)
     check_workload(name, made)
     return cast("Workload", made)
 

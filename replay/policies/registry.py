@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from bft.models import InputError
-from bft.models.constants import Constant, constants_of, parsed_constants
+from bft.models.constants import Constant, built, constants_of, parsed_constants
 from bft.models.plugins import PluginGroup
 from bft.replay.engine.port import Kind, Policy
 
@@ -159,15 +159,7 @@ def make_policy(name: str, settings: Mapping[str, Any], given: Mapping[str, str]
     >>> make_policy("fifo", {}, {"backfill": "yes"}).backfill
     True
     """
-    factory = policy_factory(name)
-    known = [option.name for option in policy_options(factory)]
-    values = {key: value for key, value in settings.items() if key in known}
-    values.update(parse_constants(name, given or {}, list(settings)))
-    try:
-        policy = factory(**values)
-    except (Exception, SystemExit) as error:
-        what = str(error) if isinstance(error, ValueError | TypeError) else f"{type(error).__name__}: {error}"
-        raise InputError(f"policy {name!r}: {what}") from error
+    policy: Policy = built(f"policy {name!r}", policy_factory(name), settings, given or {})
     check_made(name, policy)
     return policy
 
