@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
-from test_engine_oracle import SECOND, START, Whimsical, WhimsicalRigid, rules, tables, traces
+from test_engine_oracle import SECOND, START, Whimsical, WhimsicalRigid, rules, sizes_of, tables, traces
 from test_engine_sharing import interference, world
 
 from bft.models import Curve, Job, JobTable, read_published_jobs
@@ -170,7 +170,7 @@ def time_expanded(trace: NodeTrace, jobs: JobTable, cap: int) -> float:
     instants = sorted({trace.start, trace.end, *trace.times.tolist(), *(job.tsub_ns for job in jobs)})
     instants = [instant for instant in instants if trace.start <= instant <= trace.end]
     idle, event = 0, 0
-    sizes = [[0, *range(max(job.jmin, 1), job.jmax + 1)] for job in jobs]
+    sizes = [[0, *sizes_of(job)] for job in jobs]
     columns, stretches = [], []
     for stretch, (begin, end) in enumerate(itertools.pairwise(instants)):
         while event < len(trace) and trace.times[event] <= begin:
