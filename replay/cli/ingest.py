@@ -110,7 +110,7 @@ def _about(name: str) -> str:
 @click.option("--walltimes", metavar="FILE", help="Write what the scheduler knew of its jobs beside the trace, as "
               ".parquet: time limits, the queue, reservations (slurm, slurm-json, pbs, swf).")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Refuse the first row that would be skipped.")
-@click.option("--allow-few", is_flag=True, help="Accept files of which fewer than 5 % of the rows can be used, logs "
+@click.option("--allow-few", is_flag=True, help="Accept files of which fewer than half of the rows can be used, logs "
               "without any job, and windows that lie mostly outside the logs.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The diagnosis as JSON.")
 @click.option("--force", is_flag=True, help="Replace the target if it exists.")

@@ -12,8 +12,10 @@ from bft.models import InputError
 
 logger = logging.getLogger(__name__)
 
-# Share of the rows of a file that should say something of nodes and do.
-LEAST_USABLE = 0.05
+# Of the rows of a file that should say something of nodes, the share that has to.
+LEAST_USABLE = 0.5
+# Of the rows of all files, the share skipped from which on a warning is due.
+MOST_SKIPPED = 0.01
 
 
 @dataclass(slots=True)
@@ -45,7 +47,7 @@ class Diagnosis:
     strict
         Refuse the first row that would be skipped.
     allow_few
-        Accept files of which fewer than 5 % of the rows can be used, and windows that hardly overlap the logs.
+        Accept files of which fewer than half of the rows can be used, and windows that hardly overlap the logs.
     """
 
     def __init__(self, *, strict: bool = False, allow_few: bool = False) -> None:
@@ -107,12 +109,12 @@ class Diagnosis:
         self._files.append((file, self.used - used, _sum(self.skipped) - skipped))
 
     def check_use(self) -> None:
-        """Refuse files of which hardly any row that should say something of nodes could be read.
+        """Refuse files of which most rows that should say something of nodes could not be read; warn of fewer.
 
         Raises
         ------
         InputError
-            When of a file fewer than 5 % of the rows used or skipped were used, unless few are allowed.
+            When of a file fewer than half of the rows used or skipped were used, unless few are allowed.
         """
         for file, used, skipped in self._files:
             if used < LEAST_USABLE * (used + skipped) and not self.allow_few:
@@ -122,6 +124,10 @@ class Diagnosis:
                     file=file,
                     hint="is FORMAT the right one? --allow-few accepts such a file",
                 )
+        read, lost = sum(used for _, used, _ in self._files), sum(skipped for *_, skipped in self._files)
+        if lost > MOST_SKIPPED * (read + lost):
+            share = f"{lost / (read + lost):.1%} of the rows with information on nodes were skipped"
+            self.note(f"{share}: the nodes of jobs among them look idle", "", 0, loud=True)
 
     def balance(self) -> None:
         """Check that every line and row is accounted for.

@@ -119,7 +119,7 @@ def ingested(
     strict
         Refuse the first row that would be skipped.
     allow_few
-        Accept files of which fewer than 5 % of the rows can be used, and windows that lie mostly outside the logs.
+        Accept files of which fewer than half of the rows can be used, and windows that lie mostly outside the logs.
     progress
         Yields what is called with the bytes read so far of the file of that name, or None.
 

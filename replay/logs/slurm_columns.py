@@ -52,6 +52,14 @@ KINDS = {
     ),
 }  # fmt: skip
 _NODES = frozenset({"nodelist", "nodename"})
+_HOST = r"(?=[^,])[\w.:+@-]*(\[[\w,-]+\][\w.:+@-]*)*"
+_AMOUNT = r"[^,=]+=[^,=]*"
+# Columns that hold lists with commas, and what they hold: in a table with commas between its fields, nothing says where
+# such a list ends.
+LISTS = {
+    **dict.fromkeys(("nodelist", "nodename"), re.compile(f"({_HOST}(,{_HOST})*|None assigned)$", re.ASCII)),
+    **dict.fromkeys(("alloctres", "reqtres", "tres"), re.compile(f"{_AMOUNT}(,{_AMOUNT})*$")),
+}  # fmt: skip
 QUOTED = re.compile(r'"[^"]*"(\W)".*"\s*$')
 
 

@@ -16,7 +16,17 @@ from bft.models import InputError
 from bft.replay.logs.fields import split_fields
 from bft.replay.logs.opening import LogLines
 from bft.replay.logs.reading import Reading, Settings
-from bft.replay.logs.slurm_columns import CHECKED, FREE_TEXT, KINDS, PRESETS, QUOTED, Order, delimiter_of, layout
+from bft.replay.logs.slurm_columns import (
+    CHECKED,
+    FREE_TEXT,
+    KINDS,
+    LISTS,
+    PRESETS,
+    QUOTED,
+    Order,
+    delimiter_of,
+    layout,
+)
 from bft.replay.logs.times import MISSING
 
 # A record's lines, their characters, and fields in excess of its columns.
@@ -300,20 +310,22 @@ class Table:
 class _Aligner:
     """Finds which fields belong together in a record that has more fields than columns.
 
-    Columns of free text cut the table into segments. All columns of a segment are shifted by as many fields as the
-    free text before them holds in excess. Of all ways to spread the excess, the one is taken in which most fields are
-    what their column should hold; when two such ways differ in what is needed, none.
+    Columns that may hold delimiters, those of free text and in a table with commas also lists, cut the table into
+    segments. All columns of a segment are shifted by as many fields as the columns before them hold in excess. Of all
+    ways to spread the excess, the one is taken in which most fields are what their column should hold; when two such
+    ways differ in what is needed, none.
     """
 
     def __init__(self, columns: Sequence[str], needed: Sequence[int], delimiter: str) -> None:
         self._columns, self._needed, self._delimiter = columns, needed, delimiter
-        free = [k for k, name in enumerate(columns) if name in FREE_TEXT]
+        self._lists = LISTS if delimiter == "," else {}
+        self._typed = [(k, KINDS[name], k in needed) for k, name in enumerate(columns) if name in KINDS]
+        free = [k for k, name in enumerate(columns) if name in FREE_TEXT or name in self._lists]
         self._free = free
         bounds = [-1, *free, len(columns)]
-        # Typed columns between two of free text.
+        # Typed columns between two that may hold delimiters.
         self._segments = [
-            [(k, KINDS[columns[k]], k in needed) for k in range(low + 1, high) if columns[k] in KINDS]
-            for low, high in pairwise(bounds)
+            [column for column in self._typed if low < column[0] < high] for low, high in pairwise(bounds)
         ]
 
     def begins(self, fields: list[str]) -> bool:
@@ -322,8 +334,7 @@ class _Aligner:
             return False
         if len(fields) > len(self._columns):
             return self.align(fields) is not None
-        typed = [column for segment in self._segments for column in segment if column[0] < len(fields)]
-        return _score(typed, fields, 0) is not None
+        return _score([column for column in self._typed if column[0] < len(fields)], fields, 0) is not None
 
     def align(self, fields: list[str]) -> list[str] | None:
         """One field a column, or None."""
@@ -347,9 +358,10 @@ class _Aligner:
                     continue
                 values = self._values(s, fields, shift)
                 for before, (so_far, ways) in best.items():
-                    if before > shift:
+                    held = self._held(self._free[s - 1], fields, before, shift)
+                    if held is None:
                         continue
-                    more = {(*known, *values): (*path, shift) for known, path in ways.items()}
+                    more = {(*known, *held, *values): (*path, shift) for known, path in ways.items()}
                     total, others = grown.get(shift, (-(10**9), {}))
                     if so_far + score > total:
                         grown[shift] = so_far + score, more
@@ -367,6 +379,18 @@ class _Aligner:
             end = k + path[segment + 1] + 1 if k in self._free else begin + 1
             aligned.append(self._delimiter.join(fields[begin:end]))
         return aligned
+
+    def _held(self, column: int, fields: list[str], before: int, shift: int) -> tuple[str, ...] | None:
+        """What is needed of a column that may hold delimiters; None when it cannot hold these fields."""
+        if before > shift:
+            return None
+        kind = self._lists.get(self._columns[column])
+        if kind is None:
+            return ()
+        text = self._delimiter.join(fields[column + before : column + shift + 1])
+        if text not in MISSING and not kind.match(text):
+            return None
+        return (text,) if column in self._needed else ()
 
     def _values(self, segment: int, fields: list[str], shift: int) -> tuple[str, ...]:
         return tuple(fields[k + shift] for k, _, needed in self._segments[segment] if needed)

@@ -576,6 +576,17 @@ def test_few_usable_rows_are_refused(here: Path, capsys: pytest.CaptureFixture[s
     assert account["used"] == 2
 
 
+def test_skipped_rows_are_a_warning(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = sacct_rows([(str(k), f"n{k % 3}", 600 * k, 600 * k + 500) for k in range(99)])
+    Path("one").write_text(f"{rows}99|n1|1|soon|later|COMPLETED\n")
+    Path("two").write_text(f"{rows}99|n1|1|soon|later|COMPLETED\n100|n1|1|soon|later|COMPLETED\n")
+    assert ingest(capsys, "slurm", "one")[1] == ""
+    expected = (
+        "warning: 2.0% of the rows with information on nodes were skipped: the nodes of jobs among them look idle\n"
+    )
+    assert ingest(capsys, "slurm", "two")[1] == expected
+
+
 def test_rows_that_are_left_out_are_not_few_usable_ones(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     steps = "".join(f"1.{k}|n1|1|{stamp(0)}|{stamp(60)}|COMPLETED\n" for k in range(99))
     Path("jobs").write_text(sacct_rows([("1", "n1", 0, 60), ("2", "n2", 0, 90)]) + steps)

@@ -7,6 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from synthetic_logs_more import read_into
 
 from bft.models import InputError
@@ -55,6 +57,43 @@ def reasons(diagnosis: Diagnosis) -> dict[str, tuple[int, int]]:
 
 
 # -- rows
+
+
+hosts = st.sampled_from(["n1", "n[1-3]", "n[1,3-4]", "n[1,3],m2", "n1,m2", "a[1,2]-b[3,4]", "x-1.org,y"])
+names = st.sampled_from(["run", "a,b", "n1", "x=1,y", "n[1", "[2]", ""])
+
+
+@given(
+    st.permutations(["JobName", "NodeList", "AllocTRES", "Start", "End"]), st.lists(st.tuples(hosts, names), max_size=4)
+)
+def test_lists_in_a_table_with_commas_are_read_whole_or_the_row_is_skipped(
+    order: list[str], jobs: list[tuple[str, str]]
+) -> None:
+    """Nothing says where a host list ends that stands between commas: no other nodes may come of it."""
+    columns = ["JobID", *order]
+    rows = [
+        {"JobID": str(k), "NodeList": nodes, "JobName": name, "AllocTRES": "billing=4,cpu=4,mem=2G,node=1",
+         "Start": f"{T}{k}:00", "End": f"{T}{k}:30"}
+        for k, (nodes, name) in enumerate(jobs)
+    ]  # fmt: skip
+    for row in rows:
+        cells = [row[name] for name in columns]
+        expected, _ = read_text("|".join(columns) + "\n" + "|".join(cells) + "\n")
+        read, diagnosis = read_text(",".join(columns) + "\n" + ",".join(cells) + "\n")
+        assert busy(read) == busy(expected) or (
+            busy(read) == [] and sum(t.count for t in diagnosis.skipped.values()) == 1
+        )
+        if row["JobName"] == "run" and ("[" in row["NodeList"] or columns.index("JobName") > columns.index("Start")):
+            assert diagnosis.used == 1
+
+
+def test_lists_in_a_table_with_commas_that_can_end_at_two_places() -> None:
+    header = "JobID,JobName,NodeList,Start,End"
+    collected, diagnosis = read_text(f"{header}\n1,a,n1,n2,{T}0:00,{T}1:00\n2,a,n[1,2],{T}2:00,{T}3:00\n")
+    assert busy(collected) == [("n1", 120, 180), ("n2", 120, 180)]
+    assert reasons(diagnosis) == {
+        "has another number of fields than columns, and which belong together is not clear": (1, 2)
+    }
 
 
 @pytest.mark.parametrize(
