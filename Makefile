@@ -28,9 +28,9 @@ test-browser: $(VENV)/browser.stamp build/axe/node_modules/axe-core/axe.min.js
 	command -v chromium > /dev/null || { apt-get update && apt-get install -y chromium; }
 	$(BIN)/python -m pytest tests/browser
 
-## slow: run the slow tests; what `make lowest` runs is among them
+## slow: run the slow tests, and property tests with all their examples; what `make lowest` runs is among them
 slow: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "slow or (hypothesis and not browser)" --all-examples
 
 ## sandbox: install what slow tests run of other people's programs: Slurm and its data base (Debian, as root); tests
 ## that miss them are skipped

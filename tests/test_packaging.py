@@ -216,6 +216,12 @@ def test_help_and_invalid_options_do_not_load_heavy_libraries(args: list[str]) -
     assert not {"pandas", "numba", "mip", "pyarrow", "rich"} & loaded
 
 
+def test_a_replay_without_solver_and_sharing_loads_what_reads_and_writes_tables(tmp_path: Path) -> None:
+    args = ["--policy", "fifo", "--no-u", "--print", "0", "--out", str(tmp_path / "run")]
+    loaded = set(start(f"from bft.replay.cli.main import run\nassert not run({args!r})"))
+    assert loaded & set(HEAVY) == {"pandas", "pyarrow", "numpy"}
+
+
 @pytest.mark.parametrize("package", sorted(tree()))
 def test_public_names_exist_and_are_documented(package: str) -> None:
     module = importlib.import_module(package)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import networkx as nx
 import numpy as np
 
 from bft.milp.exact.dp import share_units
@@ -120,6 +119,8 @@ class _Market:
 
     def choose(self, price: float) -> _Choice:
         """The best choice when a unit costs `price`: a matching."""
+        import networkx as nx
+
         off = [float(table[0]) for table in self.solo]
         alone = [_best(table[1:], 1, price) for table in self.solo]
         # The value of each job when it is matched with nobody.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import networkx as nx
 import numpy as np
 
 from bft.milp.problem import Problem, Transfer
@@ -109,6 +108,8 @@ def _sent(
     supply: Mapping[Holders, int], demand: Mapping[Holders, int], may_lose: set[int], may_gain: set[int]
 ) -> dict[tuple[Holders, Holders], int] | None:
     """Units from each class to each new holders, None if not all find a place."""
+    import networkx as nx
+
     # Nodes are numbers: with strings, the order in which units are pushed would change from run to run.
     source, sink = 0, 1
     origin = {before: 2 + i for i, before in enumerate(supply)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -9,9 +10,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from processes import AMPLE_S, SCRIPT
+
+from bft.milp.exact import compiled
 
 JOB = {"Jmin": 1, "Jmax": 3, "Ns": [0, 1, 3], "Os": [0, 10, 25], "Tcup": 5, "Tcdw": 5}
 PROBLEM = {"units": 4, "Tfwd": 60, "jobs": [{"name": name, "current": [], **JOB} for name in "ab"]}
@@ -54,6 +58,7 @@ def cache(filled: Path, tmp_path: Path) -> Path:
     return shutil.copytree(filled, tmp_path / "cache")
 
 
+@pytest.mark.slow
 def test_a_cache_in_order_is_used_without_a_word(cache: Path) -> None:
     before = file_of(cache, ".nbc").stat().st_mtime_ns
     assert solve(cache) == ""
@@ -62,27 +67,65 @@ def test_a_cache_in_order_is_used_without_a_word(cache: Path) -> None:
 
 def flipped(content: bytes) -> bytes:
     """One bit of machine code is another."""
-    at = content.index(b".text") + 5_000
+    at = content.index(b".text") + 500
     return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
 
 
-@pytest.mark.parametrize(
+damages = pytest.mark.parametrize(
     ("suffix", "damage"),
     [
-        pytest.param(
-            suffix, damage, id=name, marks=[pytest.mark.slow] if name not in ("noise", "a flipped bit") else []
-        )
-        for name, suffix, damage in (
-            ("empty index", ".nbi", lambda content: b""),
-            ("half an index", ".nbi", lambda content: content[: len(content) // 2]),
-            ("three bytes", ".nbi", lambda content: content[:3]),
-            ("noise", ".nbi", lambda content: bytes(range(256))),
-            ("empty kernel", ".nbc", lambda content: b""),
-            ("half a kernel", ".nbc", lambda content: content[: len(content) // 2]),
-            ("a flipped bit", ".nbc", flipped),
-        )
+        pytest.param(".nbi", lambda content: b"", id="empty index"),
+        pytest.param(".nbi", lambda content: content[: len(content) // 2], id="half an index"),
+        pytest.param(".nbi", lambda content: content[:3], id="three bytes"),
+        pytest.param(".nbi", lambda content: bytes(range(256)), id="noise"),
+        pytest.param(".nbc", lambda content: b"", id="empty kernel"),
+        pytest.param(".nbc", lambda content: content[: len(content) // 2], id="half a kernel"),
+        pytest.param(".nbc", flipped, id="a flipped bit"),
     ],
 )
+
+
+@pytest.fixture(scope="module")
+def doubling(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A module with a small kernel, which is in its cache."""
+    source = tmp_path_factory.mktemp("doubling") / "doubling.py"
+    source.write_text(f"from {compiled.__name__} import compiled\n\n\n@compiled\ndef twice(x):\n    return 2 * x\n")
+    assert loaded(source).twice(21) == 42
+    return source
+
+
+def loaded(source: Path) -> ModuleType:
+    """The module as a new process loads it."""
+    spec = importlib.util.spec_from_file_location("doubling", source)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@damages
+def test_a_damaged_kernel_is_recompiled_once_with_a_warning(
+    doubling: Path,
+    suffix: str,
+    damage: Callable[[bytes], bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(compiled, "_said", set())
+    (path,) = Path(loaded(doubling).twice.stats.cache_path).glob(f"*twice*{suffix}")
+    path.write_bytes(damage(path.read_bytes()))
+    assert loaded(doubling).twice(21) == 42
+    assert caplog.text.count(f"cache of compiled kernels, {path.parent}: damaged files (") == 1
+    caplog.clear()
+    again = loaded(doubling)
+    assert again.twice(21) == 42
+    assert sum(again.twice.stats.cache_hits.values()) == 1
+    assert not caplog.records
+
+
+@pytest.mark.slow
+@damages
 def test_a_damaged_cache_is_recompiled_once_with_a_warning(
     cache: Path, suffix: str, damage: Callable[[bytes], bytes]
 ) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bft.replay.results.bounds.mixes import best_mixes
 from bft.replay.results.bounds.prices import Priced, bound_by_prices
 from bft.replay.results.bounds.supply import FloatArray, IntArray, Supply
 from bft.replay.results.bounds.work import Work, by_period
@@ -37,6 +36,8 @@ class Levels:
 
     def best(self, worth: FloatArray) -> FloatArray:
         """The work with the highest value."""
+        from bft.replay.results.bounds.mixes import best_mixes
+
         if not len(self.units):
             return np.zeros((0, len(worth)))
         _, rate = best_mixes(self.rates, worth, self.members, self.cap, self.units)

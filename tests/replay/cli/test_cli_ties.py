@@ -61,7 +61,7 @@ def without_backend(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("backend", OTHERS)
 def test_all_backends_give_the_same_replay_of_part_of_the_bundled_trace(runs: Path, backend: str) -> None:
-    options = (*PART, "-nN", "60")
+    options = (*PART, "-nN", "25")
     assert_alike_but_for_the_backend(replayed(runs, "exact", *options), replayed(runs, backend, *options))
 
 
