@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from bft.models.errors import InputError
@@ -34,12 +35,18 @@ def constants_of(factory: Callable[..., Any], settings: Sequence[str] = ()) -> l
     made: Any = factory  # a class with fields, or any function
     if not is_dataclass(made):
         return []
-    kinds = get_type_hints(made)
+    kinds = _types(factory)
     return [
         Constant(field.name, kinds[field.name], _default(field), str(field.metadata.get("help", "")))
         for field in fields(made)
         if field.init and not field.name.startswith("_") and field.name not in settings
     ]
+
+
+@cache
+def _types(factory: Callable[..., Any]) -> dict[str, Any]:
+    """The types of a class's fields; they are asked for a dozen times per replay, and reading them takes long."""
+    return get_type_hints(factory)
 
 
 def parsed_constants(what: str, own: Sequence[Constant], given: Mapping[str, str]) -> dict[str, Any]:
