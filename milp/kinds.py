@@ -6,13 +6,13 @@ A job gets units of one kind, never of several. Its curve depends on the kind.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
-from bft.milp.problem import MAX_OBJECTIVE, CostModel, FloatArray, Job, ProblemError
+from bft.milp.problem import MAX_OBJECTIVE, CostModel, FloatArray, IntArray, Job, ProblemError
 from bft.milp.values import value_table
 
 # What a job gets: units of a kind (its position in `KindsProblem.units`); of none, the kind is 0.
@@ -126,15 +126,15 @@ class KindsTable:
         table = self.on.get(kind)
         return float(table[units]) if table is not None and 0 < units < len(table) else -math.inf
 
-    def choices(self) -> Iterator[tuple[Choice, float]]:
-        """The allowed choices with their values: fewest units first, then in the order of kinds."""
-        if self.off > -math.inf:
-            yield OFF, self.off
-        most = max((len(table) for table in self.on.values()), default=0)
-        for units in range(1, most):
-            for kind, table in self.on.items():
-                if units < len(table) and table[units] > -np.inf:
-                    yield (kind, units), float(table[units])
+    def points(self) -> tuple[IntArray, IntArray, FloatArray]:
+        """Kind, units and value of the allowed choices: fewest units first, then in the order of kinds."""
+        allowed = {kind: np.flatnonzero(table > -np.inf) for kind, table in self.on.items()}
+        off = np.zeros(int(self.off > -math.inf), dtype=np.int64)
+        kinds = np.concatenate([off, *(np.full(len(units), kind) for kind, units in allowed.items())])
+        units = np.concatenate([off, *allowed.values()])
+        values = np.concatenate([off + self.off, *(self.on[kind][units] for kind, units in allowed.items())])
+        order = np.lexsort((kinds, units))
+        return kinds[order], units[order], values[order]
 
 
 def kinds_tables(problem: KindsProblem) -> list[KindsTable]:
@@ -182,7 +182,7 @@ def hopeful(tables: Sequence[KindsTable], kept: Sequence[Choice]) -> list[KindsT
 
     So a cost of 1e9 times the total value does not make other values vanish in a solver's tolerances.
     """
-    best = [max(value for _, value in table.choices()) for table in tables]
+    best = [float(table.points()[2].max()) for table in tables]
     keep = [table.at(choice) for table, choice in zip(tables, kept, strict=True)]
     stake = math.fsum(high - value for high, value in zip(best, keep, strict=True))
     # Rounding must not exclude an optimum.

@@ -11,13 +11,14 @@ from bft.milp.backends.process import SolverFailure, SolverProcess, shared_proce
 from bft.milp.backends.registry import able, describe, listed
 from bft.milp.checking import TOLERANCE, Known, checked, contradiction
 from bft.milp.exact.dp import Optimum, optimum
+from bft.milp.exact.kinds import kinds_optimum
 from bft.milp.formulations import modes, node
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, Nonsense
 from bft.milp.formulations.sharing import SharingAnswer, keep_answer, solve_sharing
 from bft.milp.formulations.transfers import shares_of, value_of
 from bft.milp.kinds import KindsProblem
 from bft.milp.problem import TIES, Problem, ProblemError, Solution, Status, Ties
-from bft.milp.solve_kinds import AskedKinds, solve_kinds
+from bft.milp.solve_kinds import solver_answer
 from bft.milp.values import complaint, keep, largest_value, objective, tamed, total_value, value_tables
 
 logger = logging.getLogger(__name__)
@@ -48,7 +49,8 @@ def solve(
         The problem to solve. With several kinds of units (`KindsProblem`) the formulation is `modes`.
     backend
         One of `backend_names()`: `cbc`, `highs`, `scipy`, `gurobi`, `exact` (modes only), or another package's; or
-        `auto`: exact where it applies, else cbc.
+        `auto`: exact where it applies, else cbc. With kinds of units, `exact` leaves what is too much for it to cbc
+        (scipy where cbc is not installed), and the note says so.
     formulation
         `modes` or `node`; with sharing `items` or `flow`; `auto` takes modes or items.
     strict_reference
@@ -79,7 +81,7 @@ def solve(
     ------
     ProblemError
         For a backend or formulation that is unknown, not installed, or unsuitable for the problem, or an invalid
-        limit. For `exact` also where a problem with several kinds of units has too many combinations.
+        limit.
 
     Examples
     --------
@@ -99,34 +101,35 @@ def solve(
         raise ProblemError(f"the gap must lie in [0, 1), not {gap!r}")
     if threads < 1:
         raise ProblemError(f"threads must be >= 1, not {threads!r}")
+    formulation = _formulation(problem, formulation, strict_reference=strict_reference)
+    if backend == "auto":
+        backend = "exact" if formulation == "modes" else "cbc"
+    _require(backend, formulation)
+    asked = _Asked(problem, backend, formulation, strict_reference, Limits(time_limit, gap, threads), process)
+    solution = _solve(asked, canonical=ties == "canonical", verify=verify)
+    return replace(solution, seconds=time.perf_counter() - asked.started)
+
+
+def _formulation(problem: Problem | KindsProblem, formulation: str, *, strict_reference: bool) -> str:
+    """The formulation that is meant, for which the problem is suitable."""
     if isinstance(problem, KindsProblem):
         if formulation not in ("auto", "modes") or strict_reference:
             raise ProblemError("several kinds of units: expected formulation 'modes', without strict_reference")
-        _require("exact" if backend == "auto" else backend, "modes")
-        asked_kinds = AskedKinds(problem, backend, Limits(time_limit, gap, threads), process)
-        return solve_kinds(asked_kinds, canonical=ties == "canonical", verify=verify)
+        return "modes"
     if formulation == "auto":
         formulation = "node" if strict_reference else "items" if problem.pairs else "modes"
     if strict_reference and formulation != "node":
         raise ProblemError(f"strict_reference belongs to formulation 'node', not {formulation!r}")
     if problem.pairs and formulation not in SHARING:
         raise ProblemError(f"formulation {formulation!r} knows no sharing; with xi choose {' or '.join(SHARING)}")
-    if backend == "auto":
-        backend = "exact" if formulation == "modes" else "cbc"
-    _require(backend, formulation)
-    asked = _Asked(
-        problem, tamed(problem), backend, formulation, strict_reference, Limits(time_limit, gap, threads), process
-    )
-    solution = _solve(asked, canonical=ties == "canonical", verify=verify)
-    return replace(solution, seconds=time.perf_counter() - asked.started)
+    return formulation
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The checked arguments of `solve`; `posed` is the problem as solvers get it."""
+    """The checked arguments of `solve`."""
 
-    problem: Problem
-    posed: Problem
+    problem: Problem | KindsProblem
     backend: str
     formulation: str
     strict: bool
@@ -139,6 +142,23 @@ class _Asked:
         if self.limits.seconds is None:
             return None
         return max(1e-3, part * self.limits.seconds - (time.perf_counter() - self.started))
+
+    def exact(self, part: float = 1.0) -> Optimum:
+        """The answer of the exact DP within this part of the time limit."""
+        if isinstance(self.problem, KindsProblem):
+            return kinds_optimum(self.problem, self.left(part))
+        return optimum(self.problem, self.left(part))
+
+    def ask(self, model: LinearModel, within: Limits | None = None) -> LinearAnswer:
+        """The solver's answer, by default within what is left of the time limit."""
+        process = self.process or shared_process()
+        return process.solve(model, self.backend, within or replace(self.limits, seconds=self.left()))
+
+    def own(self) -> Solution:
+        """The solver's own answer, checked; raise Nonsense when it contradicts itself."""
+        if isinstance(self.problem, KindsProblem):
+            return solver_answer(self.problem, self.backend, self.ask, self.limits)
+        return (_shared if self.formulation in SHARING else _alone)(self.problem, self)
 
 
 @cache
@@ -153,20 +173,26 @@ def _require(backend: str, formulation: str) -> None:
 
 
 def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
-    problem, sharing = asked.problem, asked.formulation in SHARING
+    problem, best = asked.problem, None
+    kinds, pairs = isinstance(problem, KindsProblem), isinstance(problem, Problem) and bool(problem.pairs)
     if asked.backend == "exact":
-        return _of(optimum(problem, asked.left()), "exact", "modes")
-    canonical = canonical and not (problem.pairs or asked.limits.gap or asked.strict)
+        best = asked.exact(0.5 if kinds else 1.0)
+        if best.proven or not kinds:
+            return _of(best, "exact", "modes")
+        # With kinds of units a solver may be faster, and has the rest of the time.
+        asked = replace(asked, backend="cbc" if describe("cbc").available else "scipy")
+    canonical = canonical and not (pairs or asked.limits.gap or asked.strict)
     # The exact DP goes first, as it takes milliseconds; if it takes longer, the solver has the other half of the time.
-    best = optimum(problem, asked.left(0.5)) if canonical or (verify and not problem.pairs) else None
+    if best is None and (canonical or (verify and not pairs)):
+        best = asked.exact(0.5)
     try:
-        solution = _shared(asked) if sharing else _alone(asked)
+        solution = asked.own()
     except (SolverFailure, Nonsense) as failure:
         note = f"{asked.backend}: {failure}"
         logger.info("fallback: %s", note)
-        if sharing:
+        if isinstance(problem, Problem) and asked.formulation in SHARING:
             return replace(_as_solution(keep_answer(problem, f"{note}; kept"), asked), status="fallback")
-        return _of(best or optimum(problem, asked.left()), "exact", "modes", fallback=note)
+        return _of(best or asked.exact(), "exact", "modes", fallback=note)
     if best is None:
         return solution
     conflict = contradiction(solution, best, asked.limits.gap)
@@ -178,7 +204,7 @@ def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
         return replace(better, status="fallback", note=conflict, verified=False)
     if not best.proven:
         if solution.status == "optimal" or solution.objective > best.objective:
-            note = solution.note or "the exact DP was not done in time: the solver's own optimum"
+            note = solution.note or f"exact DP: {best.limit}; {asked.backend}'s own optimum"
             return replace(solution, bound=max(solution.objective, min(solution.bound, best.bound)), note=note)
         return _of(best, asked.backend, asked.formulation)
     return _of(best, asked.backend, asked.formulation) if canonical else replace(solution, verified=True)
@@ -187,18 +213,24 @@ def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
 def _of(best: Optimum, backend: str, formulation: str, fallback: str = "") -> Solution:
     """The answer of the exact DP, returned under the name of a backend."""
     status: Status = "fallback" if fallback else "optimal" if best.proven else "feasible"
-    note = fallback if best.proven or fallback else "time limit: best known"
+    note = fallback if best.proven or fallback else f"{best.limit}: best known"
     verified = True if best.proven and not fallback else None
-    return Solution(status, best.counts, best.objective, best.bound, backend, formulation, note=note, verified=verified)
+    return Solution(
+        status,
+        best.counts,
+        best.objective,
+        best.bound,
+        backend,
+        formulation,
+        note=note,
+        verified=verified,
+        kinds=best.kinds,
+    )
 
 
-def _shared(asked: _Asked) -> Solution:
-    problem, posed, process = asked.problem, asked.posed, asked.process or shared_process()
-
-    def ask(model: LinearModel, within: Limits) -> LinearAnswer:
-        return process.solve(model, asked.backend, within)
-
-    answer = solve_sharing(posed, asked.formulation, ask, asked.limits, TOLERANCE)
+def _shared(problem: Problem, asked: _Asked) -> Solution:
+    posed = tamed(problem)
+    answer = solve_sharing(posed, asked.formulation, asked.ask, asked.limits, TOLERANCE)
     if posed is not problem:
         value = value_of(problem, answer.counts, shares_of(answer.transfers))
         answer = replace(answer, objective=value, bound=answer.bound + value - answer.objective)
@@ -218,14 +250,12 @@ def _as_solution(answer: SharingAnswer, asked: _Asked) -> Solution:
     )
 
 
-def _alone(asked: _Asked) -> Solution:
-    """The solver's own answer, checked; raise Nonsense when it contradicts itself."""
-    problem, posed, limits = asked.problem, asked.posed, replace(asked.limits, seconds=asked.left())
+def _alone(problem: Problem, asked: _Asked) -> Solution:
+    posed = tamed(problem)
     formulated = (
         modes.build(posed) if asked.formulation == "modes" else node.build(posed, strict_reference=asked.strict)
     )
-    process = asked.process or shared_process()
-    answer = process.solve(formulated.model, asked.backend, limits).above(formulated.constant)
+    answer = asked.ask(formulated.model).above(formulated.constant)
     tables, kept = value_tables(posed), keep(posed)
     highest = {id(table): float(table.max()) for table in tables}
     known = Known(
@@ -235,7 +265,7 @@ def _alone(asked: _Asked) -> Solution:
         lambda counts: total_value(tables, counts),
         lambda counts: complaint(posed, tables, counts),
     )
-    found = checked(answer, formulated, known, limits, strict=asked.strict)
+    found = checked(answer, formulated, known, asked.limits, strict=asked.strict)
     value, bound = known.value(found.counts), found.bound
     if posed is not problem:  # a job that must shrink pays in full, which shifts every answer by the same amount
         shift = objective(problem, kept) - known.value(kept)

@@ -47,13 +47,19 @@ class Optimum:
     objective, bound
         Their value, and an upper bound of any value.
     proven
-        Whether the counts are the canonical optimum: always, unless a time limit was reached.
+        Whether the counts are the canonical optimum: always, unless a limit was reached.
+    kinds
+        Kind of each job's units, None where it gets none; empty for a problem without kinds.
+    limit
+        The limit that was reached where it is not proven.
     """
 
     counts: tuple[int, ...]
     objective: float
     bound: float
     proven: bool = True
+    kinds: tuple[str | None, ...] = ()
+    limit: str = "time limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +262,7 @@ def _search(scores: Scores, capacity: int, time_limit: float | None) -> tuple[In
         choices = survivors(units, slopes, loss, offsets, max_units, price, bound)
         counts, undecided, begins, stretches = blocks(of, sizes, *choices, bound)
         left = capacity - int(counts.sum())
-        with _alarm(deadline if _steps(stretches, left) > QUICK_STEPS else math.inf) as stop:
+        with alarm(deadline if _steps(stretches, left) > QUICK_STEPS else math.inf) as stop:
             totals = improve(*stretches, left, price, bound, stop)
         if totals is not None:
             give_out(counts, undecided, begins, stretches, totals)
@@ -292,7 +298,7 @@ def _worth(scores: Scores, lost: int, capacity: int) -> float:
 
 
 @contextmanager
-def _alarm(deadline: float) -> Iterator[NDArray[np.uint8]]:
+def alarm(deadline: float) -> Iterator[NDArray[np.uint8]]:
     """A flag that is set when the time is up; compiled code checks it and lets other threads run."""
     flag = np.zeros(1, dtype=np.uint8)
     if deadline == math.inf:

@@ -8,19 +8,24 @@ With prices per unit of each kind (those of the linear relaxation) every allocat
     loss = sum over jobs of (best - (score - price·units)) + sum over kinds of price · (units left over) >= 0
 
 The programme looks for an allocation whose loss is at most B, which starts low and rises until there is one. Only
-choices and vectors within B are kept, mostly a few; vectors that are equal are merged, so there are never more of them
-than products of (units of a kind + 1).
+choices and vectors within B are kept: most jobs have one choice left and are set aside. Vectors that are equal are
+merged (`vectors`), so jobs that are alike do not multiply them, and there are never more of them than products of
+(units of a kind + 1). The same steps with few vectors, those of least loss, give the first allocation, which limits B.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bft.milp.exact.dp import FIRST, WIDEN, Optimum
+from bft.milp.exact.dp import WIDEN, Optimum, alarm
 from bft.milp.kinds import (
     Choice,
     KindsProblem,
@@ -30,153 +35,310 @@ from bft.milp.kinds import (
     kinds_tables,
     kinds_value,
 )
-from bft.milp.problem import FloatArray, IntArray
+from bft.milp.problem import FloatArray, IntArray, Job
 
 BITS = 60
 # Charge for a changed job, in quanta.
 CHARGE = 2**14
-# Rows (vectors x choices of a job) up to which a step takes a few tenths of a second.
-MAX_ROWS = 2**20
+# The first bound on the loss, as a part of that of the first allocation.
+FIRST = 2**10
+# Vectors that are kept for the first allocation.
+BEAM = 64
+# Choices that a search may examine (some seconds), and vectors that it may keep for the way back (100 MB).
+MAX_ROWS = 2**27
+MAX_VECTORS = 2**22
+# A vector's number must fit 64 bits.
+MAX_CODE = 2**62
+TOO_MANY = "too many combinations"
+IN_TIME = "time limit"
 
 
-@dataclass(frozen=True, slots=True)
-class KindsOptimum:
-    """The canonical optimum: what each job gets, and its value."""
+def kinds_optimum(problem: KindsProblem, time_limit: float | None = None) -> Optimum:
+    """The canonical optimum.
 
-    choices: tuple[Choice, ...]
-    objective: float
+    At the time limit (seconds), or where more than `MAX_ROWS` combinations would have to be examined, the best known
+    allocation with an upper bound.
+    """
+    if not problem.jobs:
+        return Optimum((), 0.0, 0.0)
+    _compile()
+    return _optimum(problem, math.inf if time_limit is None else time.monotonic() + time_limit)
 
-    def plain(self) -> Optimum:
-        """Without the kinds."""
-        return Optimum(tuple(units for _, units in self.choices), self.objective, self.objective)
 
-
-def kinds_optimum(problem: KindsProblem) -> KindsOptimum | None:
-    """The canonical optimum, None where more than `MAX_ROWS` rows would have to be examined."""
+def _optimum(problem: KindsProblem, deadline: float) -> Optimum:
     tables, kept = kinds_tables(problem), kept_choices(problem)
-    if not tables:
-        return KindsOptimum((), 0.0)
-    now = [problem.now(j) for j in range(len(tables))]
+    quantum, lines = _lines(hopeful(tables, kept), [problem.now(j) for j in range(len(tables))])
     capacity = np.array(list(problem.units.values()), dtype=np.int64)
-    scored, of_kept = _scored(hopeful(tables, kept), now, kept)
-    prices = _prices(scored, capacity)
-    lines = [_Line.of(choices, scores, prices) for choices, scores in scored]
-    # What keeping loses: the search succeeds there at the latest.
-    enough = sum(line.best for line in lines) + int(prices @ capacity) - of_kept
-    bound = enough // FIRST
-    while True:
-        chosen, fits = _search(lines, capacity, prices, bound)
-        if chosen is not None:
-            choices = tuple(line.choices[index] for line, index in zip(lines, chosen, strict=True))
-            return KindsOptimum(choices, kinds_value(tables, choices))
-        if not fits:
-            return None
-        bound = min(enough, max(bound, 1) * WIDEN)
+    prices, priced = _relaxed(lines, capacity)
+    search = _Search([priced[id(line)] for line in lines], capacity, prices, deadline)
+    best = [line.rank(choice) for line, choice in zip(lines, kept, strict=True)]
+    ranks = search.canonical(best, sum(int(line.scores[rank]) for line, rank in zip(lines, best, strict=True)))
+    choices = [(int(line.kinds[rank]), int(line.units[rank])) for line, rank in zip(lines, ranks, strict=True)]
+    value, names = kinds_value(tables, choices), list(problem.units)
+    # How much more another allocation may be worth: its score is higher by at most what is not excluded.
+    more = quantum * (search.lost - search.excluded + len(lines) * (CHARGE + 1)) if search.limit else 0.0
+    return Optimum(
+        tuple(units for _, units in choices),
+        value,
+        value + more,
+        not search.limit,
+        tuple(names[kind] if units else None for kind, units in choices),
+        search.limit,
+    )
 
 
-Scored = tuple[list[Choice], IntArray]
+@cache
+def _compile() -> None:
+    """Compile the kernel, or load it from the cache: that takes seconds outside the time limit."""
+    jobs = [{kind: Job(name, 1, 2, np.arange(3.0), np.arange(3.0), 0.0, 0.0) for kind in "ab"} for name in "xyz"]
+    _optimum(KindsProblem({"a": 2, "b": 1}, 1.0, tuple(jobs), (None,) * 3), math.inf)
 
 
-def _scored(tables: Sequence[KindsTable], now: Sequence[Choice], kept: Sequence[Choice]) -> tuple[list[Scored], int]:
-    """Choices and scores of each job, and the sum of the scores of `kept`.
+@dataclass(frozen=True, eq=False)
+class _Line:
+    """The choices of a job in order of preference (their rank), with their scores; jobs that are alike share one.
 
     Scores are values in whole quanta S / 2^60 below the job's best, less a charge for a change: see `scores`. S is the
     larger of the largest value and the sum over jobs of best less worst, rounded up to a power of two.
     """
-    each = [list(table.choices()) for table in tables]
-    values = [np.array([value for _, value in choices]) for choices in each]
-    spread = math.fsum(float(of.max() - of.min()) for of in values)
-    at_stake = max(spread, *(float(np.abs(of).max()) for of in values))
+
+    kinds: IntArray
+    units: IntArray
+    scores: IntArray
+
+    def rank(self, choice: Choice) -> int:
+        """Where a choice stands."""
+        return int(np.flatnonzero((self.kinds == choice[0]) & (self.units == choice[1]))[0])
+
+    def corners(self) -> IntArray:
+        """Ranks of the choices that can matter to the relaxation: on each kind the others lie between them or below."""
+        found = [np.flatnonzero(self.units == 0)]
+        for kind in range(int(self.kinds.max()) + 1):
+            mine = np.flatnonzero((self.kinds == kind) & (self.units > 0))
+            slopes = np.diff(self.scores[mine]) / np.diff(self.units[mine])
+            falls = np.diff(slopes) < 0 if len(mine) > 2 else np.ones(max(len(mine) - 2, 0), dtype=np.bool_)
+            found += [mine[:1], mine[1:-1][falls], mine[1:][-1:]]
+        return np.concatenate(found)
+
+    def at(self, prices: IntArray, mean: FloatArray) -> _Priced:
+        """The choices at these prices of units; `mean` use of such a job in the relaxation."""
+        reduced = self.scores - prices[self.kinds] * self.units
+        best = int(reduced.max())
+        order = np.argsort(best - reduced, kind="stable")
+        return _Priced(self.kinds[order], self.units[order], (best - reduced)[order], order, best, mean)
+
+
+def _lines(tables: Sequence[KindsTable], now: Sequence[Choice]) -> tuple[float, list[_Line]]:
+    """The quantum, and the choices of each job."""
+    each = [table.points() for table in tables]
+    spread = math.fsum(float(values.max() - values.min()) for _, _, values in each)
+    at_stake = max(spread, *(float(np.abs(values).max()) for _, _, values in each))
     exponent = math.ceil(math.log2(at_stake)) if at_stake > 0 else 0
     quantum = 2.0 ** max(exponent - BITS, -1000)
-    scored: list[Scored] = []
-    of_kept = 0
-    for choices, of, held, keep in zip(each, values, now, kept, strict=True):
-        names = [choice for choice, _ in choices]
-        changes = np.array([choice != held for choice in names])
-        scores = np.rint((of - of.max()) / quantum).astype(np.int64) - CHARGE * changes
-        of_kept += int(scores[names.index(keep)])
-        scored.append((names, scores))
-    return scored, of_kept
+    known: dict[bytes, _Line] = {}
+    lines = []
+    for (kinds, units, values), (kind, held) in zip(each, now, strict=True):
+        changes = (kinds != kind) | (units != held)
+        scores = np.rint((values - values.max()) / quantum).astype(np.int64) - CHARGE * changes
+        key = b"".join(part.tobytes() for part in (kinds, units, scores))
+        lines.append(known.setdefault(key, _Line(kinds, units, scores)))
+    return quantum, lines
 
 
-def _prices(scored: Sequence[Scored], capacity: IntArray) -> IntArray:
-    """Price of a unit of each kind, in quanta, >= 0: the duals of the linear relaxation, rounded.
+def _relaxed(lines: Sequence[_Line], capacity: IntArray) -> tuple[IntArray, dict[int, _Priced]]:
+    """Price of a unit of each kind, in quanta, >= 0: the duals of the linear relaxation; and lines at them, by id.
 
     Any prices are valid; these keep the search small.
     """
     from scipy.optimize import linprog
     from scipy.sparse import csr_array
 
-    jobs = np.concatenate([np.full(len(scores), j) for j, (_, scores) in enumerate(scored)])
-    kinds, units = np.array([choice for choices, _ in scored for choice in choices], dtype=np.int64).T
-    value = np.concatenate([scores for _, scores in scored]).astype(np.float64)
-    scale = max(float(np.abs(value).max()), 1.0)
-    columns = np.arange(len(jobs))
-    one = csr_array((np.ones(len(jobs)), (jobs, columns)), shape=(len(scored), len(jobs)))
-    use = csr_array((units.astype(np.float64), (kinds, columns)), shape=(len(capacity), len(jobs)))
-    relaxed = linprog(
-        -value / scale, A_ub=use, b_ub=capacity, A_eq=one, b_eq=np.ones(len(scored)), bounds=(0, None), method="highs"
+    different = list({id(line): line for line in lines}.values())
+    place = {id(line): row for row, line in enumerate(different)}
+    members = np.bincount([place[id(line)] for line in lines]).astype(np.float64)
+    corners = [line.corners() for line in different]
+    rows = np.repeat(np.arange(len(different)), [len(ranks) for ranks in corners])
+    kinds, units, scores = (
+        np.concatenate([getattr(line, of)[ranks] for line, ranks in zip(different, corners, strict=True)])
+        for of in ("kinds", "units", "scores")
     )
-    if not relaxed.success:
-        return np.zeros(len(capacity), dtype=np.int64)
-    duals: FloatArray = np.maximum(-relaxed.ineqlin.marginals * scale, 0.0)
-    # All units of a kind are not worth more than what is at stake; larger prices could overflow.
-    ceiling = 2.0**BITS / (np.maximum(capacity, 1) * len(capacity))
-    return np.rint(np.minimum(duals, ceiling)).astype(np.int64)
+    scale = max(float(np.abs(scores).max()), 1.0)
+    columns = np.arange(len(rows))
+    one = csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(different), len(rows)))
+    use = csr_array((units.astype(np.float64), (kinds, columns)), shape=(len(capacity), len(rows)))
+    relaxed = linprog(
+        -scores / scale, A_ub=use, b_ub=capacity, A_eq=one, b_eq=members, bounds=(0, None), method="highs"
+    )
+    prices, means = np.zeros(len(capacity), dtype=np.int64), np.zeros((len(different), len(capacity)))
+    if relaxed.success:
+        duals: FloatArray = np.maximum(-relaxed.ineqlin.marginals * scale, 0.0)
+        # All units of a kind are not worth more than what is at stake; larger prices could overflow.
+        ceiling = 2.0**BITS / (np.maximum(capacity, 1) * len(capacity))
+        prices = np.rint(np.minimum(duals, ceiling)).astype(np.int64)
+        np.add.at(means, (rows, kinds), relaxed.x * units / members[rows])
+    return prices, {id(line): line.at(prices, mean) for line, mean in zip(different, means, strict=True)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """The choices of a job, in order of preference, with their losses."""
+@dataclass(frozen=True, eq=False)
+class _Priced:
+    """The choices of a job, least loss first, of equal losses by rank.
 
-    choices: list[Choice]
+    `best` is the score of the first less its price, `mean` what such a job uses in the relaxation.
+    """
+
     kinds: IntArray
     units: IntArray
     losses: IntArray
+    ranks: IntArray
     best: int
+    mean: FloatArray
 
-    @classmethod
-    def of(cls, choices: list[Choice], scores: IntArray, prices: IntArray) -> _Line:
-        kinds, units = np.array(choices, dtype=np.int64).T
-        reduced = scores - prices[kinds] * units
-        best = int(reduced.max())
-        return cls(choices, kinds, units, best - reduced, best)
+    def within(self, bound: int) -> int:
+        """How many choices lose at most that."""
+        return int(np.searchsorted(self.losses, bound, "right"))
+
+    def first(self, able: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """The first so many choices: kinds, units, losses, ranks."""
+        return self.kinds[:able], self.units[:able], self.losses[:able], self.ranks[:able]
+
+    def extent(self, able: int, kinds: int) -> tuple[IntArray, IntArray]:
+        """The fewest and the most units of each kind that the first `able` choices use."""
+        of, units = self.kinds[:able], self.units[:able]
+        low, high = np.zeros((2, kinds), dtype=np.int64)
+        np.maximum.at(high, of, units)
+        if (of == of[0]).all():
+            low[of[0]] = units.min()
+        return low, high
 
 
-def _search(lines: Sequence[_Line], capacity: IntArray, prices: IntArray, bound: int) -> tuple[list[int] | None, bool]:
-    """Index of each job's choice in the canonical optimum if its loss is at most `bound`; whether all was examined."""
-    strides = np.cumprod(np.concatenate([[1.0], capacity[:-1] + 1.0]))
-    if strides[-1] * (capacity[-1] + 1.0) > 2.0**62:
-        return None, False
-    stride = strides.astype(np.int64)
-    used, lost = np.zeros((1, len(capacity)), dtype=np.int64), np.zeros(1, dtype=np.int64)
-    past: list[tuple[IntArray, IntArray]] = []  # for each job: the vector before, and the choice
-    for line in lines:
-        able = np.flatnonzero(line.losses <= bound)
-        if len(able) * len(lost) > MAX_ROWS:
-            return None, False
-        before, choice = (each.ravel() for each in np.meshgrid(np.arange(len(lost)), able, indexing="ij"))
-        kinds, units = line.kinds[choice], line.units[choice]
-        loss = lost[before] + line.losses[choice]
-        good = (loss <= bound) & (used[before, kinds] + units <= capacity[kinds])
-        before, choice, kinds, units, loss = before[good], choice[good], kinds[good], units[good], loss[good]
-        code = used[before] @ stride + units * stride[kinds]
-        order = np.lexsort((choice, loss, code))
-        first = order[np.concatenate([[True], np.diff(code[order]) != 0])[: len(order)]]
-        before, choice, loss = before[first], choice[first], loss[first]
-        past.append((before, choice))
-        used = used[before]
-        used[np.arange(len(choice)), line.kinds[choice]] += line.units[choice]
-        lost = loss
-    total = lost + (capacity - used) @ prices
-    within = np.flatnonzero(total <= bound)
-    if not len(within):
-        return None, True
-    tied = within[total[within] == total[within].min()]
-    chosen: list[int] = []
-    for before, choice in reversed(past):
-        least = choice[tied].min()
-        tied = np.unique(before[tied[choice[tied] == least]])
-        chosen.append(int(least))
-    return chosen[::-1], True
+class _Vectors(NamedTuple):
+    """Vectors of used units: shape (vectors, kinds).
+
+    With what they lose, at `least` with the units that remain unused for certain; and of the last job: which vector was
+    before it, and the rank of its choice.
+    """
+
+    used: IntArray
+    lost: IntArray
+    least: IntArray
+    before: IntArray
+    rank: IntArray
+
+    def near(self, use: FloatArray, prices: IntArray) -> _Vectors:
+        """The `BEAM` of least loss, where a unit more or less than `use` counts as one lost."""
+        away = np.abs(self.used - use) @ np.maximum(prices, 1)
+        best = np.sort(np.argsort(self.least + away, kind="stable")[:BEAM])
+        return _Vectors(*(part[best] for part in self))
+
+
+class _LimitError(Exception):
+    """A limit was reached."""
+
+
+@dataclass(eq=False)
+class _Search:
+    """The search for the canonical optimum among jobs with these choices.
+
+    `lost` is what the best known allocation loses; allocations that lose less than `excluded` do not exist. `limit`
+    says why a search ended without a proof.
+    """
+
+    lines: Sequence[_Priced]
+    capacity: IntArray
+    prices: IntArray
+    deadline: float
+    lost: int = 0
+    excluded: int = 0
+    rows: int = 0
+    limit: str = ""
+
+    def canonical(self, kept: list[int], of_kept: int) -> list[int]:
+        """Ranks of the choices in the canonical optimum; in the best known allocation if a limit is reached."""
+        best, self.lost = kept, sum(line.best for line in self.lines) + int(self.prices @ self.capacity) - of_kept
+        with alarm(self.deadline) as stop:
+            try:
+                first = self._within(self.lost, stop, beam=True)
+                if first is not None:
+                    best, self.lost = first
+                bound = self.lost // FIRST
+                while (found := self._within(bound, stop)) is None:
+                    self.excluded = bound + 1
+                    bound = min(self.lost, max(bound, 1) * WIDEN)
+            except _LimitError as reason:
+                self.limit = str(reason)
+                return best
+        return found[0]
+
+    def _within(self, bound: int, stop: NDArray[np.uint8], *, beam: bool = False) -> tuple[list[int], int] | None:
+        """The canonical allocation among those of least loss, and that loss; None where it is above `bound`.
+
+        With `beam` few vectors are kept, and the allocation is one of little loss.
+        """
+        if time.monotonic() > self.deadline:
+            raise _LimitError(IN_TIME)
+        able = [line.within(bound) for line in self.lines]
+        ranks = [int(line.ranks[0]) for line in self.lines]
+        left = self.capacity.copy()
+        for line, choices in zip(self.lines, able, strict=True):
+            if choices == 1:
+                left[line.kinds[0]] -= line.units[0]
+        undecided = [j for j, choices in enumerate(able) if choices > 1]
+        if (left < 0).any():
+            return None
+        # What later jobs use at least and at most.
+        low, high = np.zeros((2, len(undecided) + 1, len(left)), dtype=np.int64)
+        for i, j in reversed(list(enumerate(undecided))):
+            fewest, most = self.lines[j].extent(able[j], len(left))
+            low[i], high[i] = low[i + 1] + fewest, high[i + 1] + most
+        none = np.zeros(1, dtype=np.int64)
+        vectors = _Vectors(none[:, None] * left, none, np.array([self.prices @ left]), none, none)
+        past: list[_Vectors] = []
+        use, kept = np.zeros(len(left)), 0
+        for i, j in enumerate(undecided):
+            window = left - low[i + 1], left - high[i + 1]
+            vectors = self._add(vectors, self.lines[j].first(able[j]), left, window, bound, stop)
+            if beam:
+                use += self.lines[j].mean
+                vectors = vectors.near(use, self.prices)
+            past.append(vectors)
+            kept += len(vectors.lost)
+            if kept > MAX_VECTORS:
+                raise _LimitError(TOO_MANY)
+        if not len(vectors.lost) or (least := int(vectors.least.min())) > bound:
+            return None
+        tied = np.flatnonzero(vectors.least == least)
+        for j, each in zip(reversed(undecided), reversed(past), strict=True):
+            ranks[j] = int(each.rank[tied].min())
+            tied = np.unique(each.before[tied[each.rank[tied] == ranks[j]]])
+        return ranks, least
+
+    def _add(
+        self,
+        vectors: _Vectors,
+        choices: tuple[IntArray, IntArray, IntArray, IntArray],
+        left: IntArray,
+        window: tuple[IntArray, IntArray],
+        bound: int,
+        stop: NDArray[np.uint8],
+    ) -> _Vectors:
+        """The vectors with one more job: within `bound`, and with the most and fewest units of `window`."""
+        from bft.milp.exact.vectors import add_job
+
+        sizes = [units + 1 for units in left.tolist()]
+        if math.prod(sizes) > MAX_CODE:
+            raise _LimitError(TOO_MANY)
+        strides = np.array([math.prod(sizes[:kind]) for kind in range(len(sizes))], dtype=np.int64)
+        slots = 8 << len(vectors.lost).bit_length()
+        while True:
+            budget = MAX_ROWS - self.rows
+            rows, *parts = add_job(
+                vectors.used, vectors.lost, choices, window, self.prices, bound, strides, slots, budget, stop
+            )
+            self.rows += abs(rows)
+            if stop[0]:
+                raise _LimitError(IN_TIME)
+            if self.rows > MAX_ROWS or (rows < 0 and slots > MAX_VECTORS):
+                raise _LimitError(TOO_MANY)
+            if rows >= 0:
+                return _Vectors(*parts)
+            slots *= 4

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from strategies import allowed, curves, interpolated, problems, sizes
 
 from bft.milp import Job, KindsProblem, Problem, ProblemError, SolverProcess, answer, parse, solve
+from bft.milp.backends.process import SolverFailure
 from bft.milp.backends.registry import describe
 from bft.milp.exact.kinds import kinds_optimum
-from bft.milp.kinds import kept_choices, kinds_tables, kinds_value
+from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
+from bft.milp.kinds import kept_choices, kinds_complaint, kinds_tables, kinds_value
 from bft.replay.cli.main import run
 
 BACKENDS = [name for name in ("cbc", "highs", "scipy", "gurobi") if describe(name).available]
@@ -34,12 +36,15 @@ def process() -> Iterator[SolverProcess]:
 
 
 @st.composite
-def kinds_problems(draw: st.DrawFn, *, whole: bool = False) -> KindsProblem:
-    """Two or three kinds, jobs that hold anything; `whole`: small whole numbers, so that ties abound."""
+def kinds_problems(draw: st.DrawFn, *, whole: bool = False, max_jobs: int = 3) -> KindsProblem:
+    """Two or three kinds, jobs that hold anything; `whole`: small whole numbers, so that ties abound.
+
+    Often some jobs are alike: the curves, bounds and costs of another one.
+    """
     names = NAMES[: draw(st.integers(2, 3))]
     units = {name: draw(st.integers(0, 4)) for name in names}
     left, jobs, current = dict(units), [], []
-    for index in range(draw(st.integers(1, 3))):
+    for index in range(draw(st.integers(1, max_jobs))):
         jmin = draw(st.integers(0, 2))
         jmax = max(1, jmin + draw(st.integers(0, 4)))
         of, weight = draw(sizes(jmin, jmax)), draw(st.sampled_from([0.0, 1.0, 2.0]))
@@ -53,6 +58,8 @@ def kinds_problems(draw: st.DrawFn, *, whole: bool = False) -> KindsProblem:
                 ns, os = draw(curves(4))
                 os[0] = 0.0
             job[name] = Job(f"j{index}", jmin, jmax, np.array(ns), np.array(os), draw(times), draw(times), weight, of)
+        if jobs and draw(st.booleans()):
+            job = {name: replace(of, name=f"j{index}") for name, of in draw(st.sampled_from(jobs)).items()}
         kind = draw(st.sampled_from(list(job)))
         held = draw(st.just(0) | st.integers(0, left[kind]))
         left[kind] -= held
@@ -125,7 +132,7 @@ def test_the_exact_answer_is_the_one_that_enumeration_names(problem: KindsProble
 def test_tables_and_optimum_agree_with_enumeration(problem: KindsProblem) -> None:
     best = max(value for _, value in allocations(problem))
     found = kinds_optimum(problem)
-    assert found is not None
+    assert found.proven
     scale = 1e-9 * max(1.0, *(abs(value) for _, value in allocations(problem)))
     assert found.objective == pytest.approx(best, rel=1e-9, abs=scale)
     kept = kinds_value(kinds_tables(problem), kept_choices(problem))
@@ -177,18 +184,84 @@ def test_who_gains_most_from_the_fast_kind_gets_it_and_may_change_to_it() -> Non
     assert solve(replace(more, jobs=(dear, b))).kinds == ("slow", "fast")
 
 
-def test_too_many_combinations_are_left_to_a_solver_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = curve_job("x", a=[0, 3, 7, 8], b=[0, 2, 4, 9])
-    others = [{kind: replace(of, name=f"j{n}") for kind, of in job.items()} for n in range(4)]
-    problem = KindsProblem({"a": 5, "b": 4}, 100.0, tuple(others), (None,) * 4)
+@settings(deadline=None)
+@given(kinds_problems(max_jobs=4), st.sampled_from([0, 3, 30]), st.booleans())
+def test_at_a_limit_the_best_known_answer_has_a_bound(problem: KindsProblem, rows: int, in_time: bool) -> None:
+    best = kinds_optimum(problem)
+    with pytest.MonkeyPatch.context() as limited:
+        limited.setattr("bft.milp.exact.kinds.MAX_ROWS", rows if in_time else 2**20)
+        found = kinds_optimum(problem, None if in_time else 1e-9)
+    tables, scale = kinds_tables(problem), 1e-9 * max(1.0, abs(best.bound))
+    choices = [
+        (list(problem.units).index(kind) if kind else 0, units)
+        for kind, units in zip(found.kinds, found.counts, strict=True)
+    ]
+    assert kinds_complaint(problem, tables, choices) == ""
+    assert found.objective == kinds_value(tables, choices)
+    assert kinds_value(tables, kept_choices(problem)) - scale <= found.objective <= best.objective + scale
+    assert best.objective - scale <= found.bound
+    if found.proven:
+        assert (found.counts, found.kinds, found.limit) == (best.counts, best.kinds, "")
+    else:
+        assert found.limit == ("too many combinations" if in_time else "time limit")
+
+
+def large_problem(seed: int, jobs: int, units: int, classes: int, *, concave: bool) -> KindsProblem:
+    """Jobs of a few classes on two kinds, some of them running."""
+    rng = np.random.default_rng(seed)
+    left, made, current = {"fast": units, "slow": units}, [], []
+    ns = np.array([0, 1, 5, 17, 40], dtype=float)
+    curves = [{kind: factor * np.cumsum(rng.uniform(0.2, 1.0, 5)) for kind, factor in (("fast", 3), ("slow", 1))}
+              for _ in range(classes)]  # fmt: skip
+    for j in range(jobs):
+        job = {}
+        for kind, steps in curves[j % classes].items():
+            os = np.concatenate([[0.0], np.sort(np.diff(steps))[::-1].cumsum() if concave else steps[1:] ** 2])
+            job[kind] = Job(f"j{j}", 1, 40, ns, os, 20.0, 10.0)
+        kind = "slow" if rng.random() < 0.5 else "fast"
+        held = int(min(left[kind], rng.integers(1, 20))) if rng.random() < 0.4 else 0
+        left[kind] -= held
+        made.append(job)
+        current.append((kind, held))
+    return KindsProblem({"fast": units, "slow": units}, 120.0, tuple(made), tuple(current))
+
+
+@pytest.mark.parametrize("concave", [True, False])
+def test_what_no_enumeration_reaches_agrees_with_a_solver(concave: bool, process: SolverProcess) -> None:
+    for seed, classes in ((1, 4), (2, 40)):
+        problem = large_problem(seed, 40, 200, classes, concave=concave)
+        exact = solve(problem, backend="exact")
+        assert (exact.status, exact.backend) == ("optimal", "exact")
+        own = solve(problem, backend="cbc", ties="solver", process=process)
+        assert own.objective == pytest.approx(exact.objective, rel=1e-6)
+
+
+class Dead(SolverProcess):
+    """Always fails."""
+
+    def solve(self, model: LinearModel, backend: str, limits: Limits) -> LinearAnswer:
+        raise SolverFailure("it died")
+
+
+def test_too_many_combinations_are_left_to_a_solver_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = large_problem(1, 10, 30, 4, concave=False)
     best = solve(problem, backend="exact")
+    other = "cbc" if describe("cbc").available else "scipy"
+    (tmp_path / "problem.json").write_text(json.dumps(DOCUMENT))
     monkeypatch.setattr("bft.milp.exact.kinds.MAX_ROWS", 3)
-    found = solve(problem)
-    assert found.objective == pytest.approx(best.objective)
-    assert "too many combinations" in found.note
-    assert found.backend != "exact"
-    with pytest.raises(ProblemError, match="combinations of units of several kinds: choose auto or one of cbc"):
-        solve(problem, backend="exact")
+    for backend in ("auto", "exact"):
+        found = solve(problem, backend=backend)
+        assert found.objective == pytest.approx(best.objective)
+        assert (found.status, found.backend) == ("optimal", other)
+        assert found.note == f"exact DP: too many combinations; {other}'s own optimum"
+    assert run(["solve", str(tmp_path / "problem.json"), "--backend", "exact"]) == 0
+    assert "too many combinations" in json.loads(capsys.readouterr().out)["note"]
+    # Without an answer of the solver the best known allocation counts.
+    found = solve(problem, process=Dead())
+    assert (found.status, found.backend) == ("fallback", "exact")
+    assert found.objective <= best.objective <= found.bound
 
 
 @pytest.mark.parametrize(
