@@ -63,7 +63,7 @@ class Slurm:
 
 @contextmanager
 def slurm_cluster(folder: Path, nodes: int) -> Iterator[Slurm]:
-    """Start munged, MariaDB, slurmdbd, slurmctld and one slurmd a node; end them all."""
+    """Start munged, MariaDB, slurmdbd, slurmctld and one slurmd a node of 4 cores and 4 GPUs (by name); end them all."""
     require_slurm()
     folder.mkdir(parents=True, exist_ok=True)
     env = {**os.environ, "PATH": _PATH, "SLURM_CONF": str(folder / "slurm.conf"), "LC_ALL": "C"}
@@ -126,11 +126,17 @@ StoragePass=slurm
 """)
     (folder / "slurmdbd.conf").chmod(0o600)
     names = "\n".join(
-        f"NodeName=n{node} NodeAddr=127.0.0.1 NodeHostname={host} Port={port} CPUs=1 RealMemory=3000"
+        f"NodeName=n{node} NodeAddr=127.0.0.1 NodeHostname={host} Port={port} CPUs=4 Gres=gpu:a100:4 RealMemory=3000"
         for node, port in enumerate(daemons, 1)
     )
+    for gpu in range(4):
+        (folder / f"gpu{gpu}").symlink_to("/dev/null")  # Slurm wants devices
+    (folder / "gres.conf").write_text(f"Name=gpu Type=a100 File={folder}/gpu[0-3]\n")
     (folder / "slurm.conf").write_text(f"""\
 ClusterName=sandbox
+GresTypes=gpu
+SlurmdParameters=config_overrides
+DefMemPerCPU=100
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root

@@ -287,6 +287,8 @@ class Collector:
             self._began(start_ns)
             self._hold(nodes)
             self.job_runs.begun(key, nodes, start_ns, file, line, once=once, held=held)
+            if held is not None and self.units is not None and not isinstance(nodes, int):
+                self.units.name(key, nodes, held, start_ns)
             return
         if isinstance(nodes, int):
             self.count(nodes, start_ns, end_ns, len(self.job_runs))
@@ -445,6 +447,8 @@ class Collector:
                 diagnosis.note(why, first.file, first.line, "the earliest", count=len(without_end))
             if runs is self.job_runs:
                 self.running += len(without_end)
+        if self.units is not None:
+            self.busy_intervals.given += self.units.settle()
 
     def counted(self) -> tuple[TimeArray, TimeArray, TimeArray]:
         """Nodes, start and end of each job without names of nodes."""

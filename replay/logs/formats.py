@@ -73,9 +73,9 @@ def _module(name: str) -> Callable[[Reading], None]:
 
 BUILT_IN: dict[str, LogFormat] = {
     "slurm": LogFormat(
-        "Slurm: sacct -p or -P",
+        "Slurm: sacct -p or -P, scontrol show job -d",
         _module("slurm"),
-        r"(?!\s*\{)(?=.*\bJobID(Raw)?\b)(?=.*\bStart\b)(?=.*\bEnd\b)",
+        r"(?!\s*\{)(?=.*\bJobID(Raw)?\b)(?=.*\bStart\b)(?=.*\bEnd\b)|JobId=\d",
         clusters=True,
         units=True,
         walltimes=True,

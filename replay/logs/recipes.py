@@ -53,7 +53,9 @@ SLURM_TIME_FORMAT=%s sacct -a -X -D -P -S 2024-01-01 -E 2024-02-01 \\
   --format=JobID,NodeList,AllocNodes,Start,End,State | xz > jobs.sacct.xz
 # 2. Nodes of the machine, any user:
 scontrol -o show node > nodes.txt
-#    Which GPUs of a node are idle: add AllocTRES to the columns of 1, and --unit gpu to the last command.
+#    How many GPUs of a node are idle: add AllocTRES to the columns of 1, and --unit gpu to the last command. Which ones
+#    Slurm knows while a job runs alone: a line for crontab -e keeps it; give gpus.txt beside jobs.sacct.xz.
+#    */5 * * * * SLURM_TIME_FORMAT=\\%s scontrol -a -o -d show job >> $HOME/gpus.txt
 # 3. When nodes were down or drained, any user in most set-ups. Without it such nodes look idle.
 SLURM_TIME_FORMAT=%s sacctmgr -P show event Start=2024-01-01 End=2024-02-01 \\
   format=NodeName,TimeStart,TimeEnd,State > events.txt

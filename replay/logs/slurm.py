@@ -1,4 +1,4 @@
-"""Slurm's accounting as `sacct -P` prints it."""
+"""Slurm's accounting as `sacct -P` prints it; text of `scontrol show job` is handed on."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from bft.models import InputError
+from bft.replay.logs import slurm_text
 from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.hostlists import NO_HOSTS, HostListError
 from bft.replay.logs.limits import FEWEST, LIMITS, UNLIMITED, limit_ns
@@ -33,8 +34,14 @@ def read(reading: Reading) -> None:
 
     Job steps are left out; each record of a requeued job counts, as each held nodes of its own. Without a column
     NodeList jobs are counted only (`Collector.count`). Where lines come in blocks, those of the most frequent kind are
-    read by columns, with the same result (`slurm_blocks`).
+    read by columns, with the same result (`slurm_blocks`). A file that begins with a job of `scontrol show job` is read
+    by `slurm_text`.
     """
+    source = reading.lines if isinstance(reading.lines, LogLines) else LogLines(lines=reading.lines)
+    reading = replace(reading, lines=source)
+    if slurm_text.begins(source):
+        slurm_text.read(reading)
+        return
     names = (("jobid", "jobidraw"), ("start",), ("end",), ("nodelist", "allocnodes", "nnodes"))
     optional: list[tuple[str, ...]] = [("state",), ("allocnodes", "nnodes"), ("cluster",)]
     if reading.into.units is not None:
@@ -44,8 +51,7 @@ def read(reading: Reading) -> None:
     table = Table(reading, needed=names, optional=optional, command=COMMAND)
     rows = Rows(reading, table)
     try:
-        source = reading.lines
-        if isinstance(source, LogLines) and source.in_blocks and table.columnar and rows.columnar:
+        if source.in_blocks and table.columnar and rows.columnar:
             from bft.replay.logs.slurm_blocks import read_blocks
 
             read_blocks(reading, source, table, rows)
@@ -122,7 +128,7 @@ class Rows:
                 self._first_other = self._first_other or number
                 return
             nodes_of = self._clusters.lists(cluster)
-            if cluster:  # ids of several clusters are distinguished where the table names the cluster
+            if cluster and not reading.settings.cluster:  # ids of several clusters are told apart by their names
                 key = cluster, fields[at_id]
         start_text, end_text, nodes_text = fields[at_start], fields[at_end], fields[at_nodes]
         start = reading.clock.parse(start_text, file, number)
@@ -196,7 +202,10 @@ class _Columns:
         tres, per_node, cores, alone = (
             fields[index] if index >= 0 else "" for index in (self._tres, self._per_node, self._cores, self._alone)
         )
-        stated = Stated(tres, per_node, int(cores) if cores.isdecimal() and len(cores) < 10 else None, is_alone(alone))
+        stated = Stated(
+            allocated=tres, per_node=per_node, cores=int(cores) if cores.isdecimal() and len(cores) < 10 else None,
+            alone=is_alone(alone),
+        )  # fmt: skip
         log = self._reading.into.units
         return None if log is None else held(stated, nodes, log, self._reading, line)
 

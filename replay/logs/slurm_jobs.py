@@ -35,6 +35,14 @@ class Job:
     held: Sequence[Held] | None = None
 
 
+def so_far(state: str, start: int | None, end: int | None) -> tuple[int | None, int | None]:
+    """Start and end of what squeue and scontrol show, as far as they have come.
+
+    The end of a job that runs is its limit there, and the start of one that waits is a guess.
+    """
+    return None if state in WAITING else start, None if state in HOLDING else end
+
+
 def plan(job: Job, known_ns: int | None, limit_ns: int | None) -> Plan:
     """What the scheduler knew of a job: `count` is the number of nodes that it asks for while it waits.
 

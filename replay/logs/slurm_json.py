@@ -12,7 +12,7 @@ from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.json_objects import MISSHAPEN, elements
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.slurm_jobs import HOLDING, WAITING, Job, judge, plan
+from bft.replay.logs.slurm_jobs import Job, judge, plan, so_far
 from bft.replay.logs.slurm_units import held, of_entry
 from bft.replay.logs.times import MOST_EPOCH_S
 from bft.replay.logs.unusable import Unusable
@@ -64,8 +64,7 @@ def _job(entry: dict[str, Any], clusters: Clusters, line: int) -> Job | None:
         raise TypeError("nodes is no text")
     nodes: array[int] = clusters.lists(cluster)(text)
     if queued:
-        start = None if state in WAITING else _instant(entry["start_time"])
-        end = None if state in HOLDING else _instant(entry["end_time"])
+        start, end = so_far(state, _instant(entry["start_time"]), _instant(entry["end_time"]))
     else:
         start, end = (_instant(entry["time"][name]) for name in ("start", "end"))
     key = cluster, str(entry["job_id"]) if "job_id" in entry else text

@@ -22,6 +22,8 @@ class Stated:
     ----------
     allocated
         Trackable resources of all its nodes (AllocTRES).
+    together
+        Generic resources of all its nodes (JOB_GRES).
     per_node
         Of each of its nodes (TresPerNode).
     cores
@@ -29,10 +31,12 @@ class Stated:
     alone
         Whether its nodes are its alone.
     detail
-        Of each node generic resources with the numbers of GPUs; empty: not stated.
+        Of each node generic resources with the numbers of GPUs; empty: not stated. Where none of them states GPUs they
+        count for nothing: a job that has ended has returned its own.
     """
 
     allocated: str = ""
+    together: str = ""
     per_node: str = ""
     cores: int | None = None
     alone: bool = False
@@ -56,11 +60,12 @@ def held(stated: Stated, nodes: Sequence[int], log: UnitLog, reading: Reading, l
     if stated.alone:
         return (WHOLE,) * len(nodes)
     if not unit.cores and len(stated.detail) == len(nodes):
-        named = tuple(indices(text) or 0 for text in stated.detail)
+        named = tuple(indices(text) or of_gres(text) or 0 for text in stated.detail)
         if any(named):
             check(named, sizes)
             return named
     gpus, cores = of_tres(stated.allocated, "gpu"), of_tres(stated.allocated, "cpu")
+    gpus = of_gres(stated.together) if gpus is None else gpus
     total = unit.amount(gpus, stated.cores if cores is None else cores)
     if not unit.cores and total is None and stated.per_node:
         each = of_gres(stated.per_node)

@@ -39,6 +39,10 @@ class UnitLog:
         self.stated: dict[int, int] = {}
         self.without: set[int] = set()
         self._held: dict[Held, int] = {}  # what jobs hold of a node, numbered
+        # What records without an end name, by hash of the job's key and start: nodes, and what is held of each.
+        self._named: dict[tuple[int, int], tuple[tuple[int, ...], tuple[Held, ...]]] = {}
+        # Jobs of which a record states no units: hash of the key, start, end.
+        self._bare = array("q"), array("q"), array("q")
         # One entry for each job and node: hash of the job's key, start, end, node, number of what it holds.
         self._keys, self._starts, self._ends = array("q"), array("q"), array("q")
         self._nodes, self._what = array("i"), array("i")
@@ -66,11 +70,49 @@ class UnitLog:
     def add(self, key: Hashable, nodes: Sequence[int], held: Sequence[Held], start_ns: int, end_ns: int) -> None:
         """A job held units of these nodes. Of several records with one key and start the latest end counts."""
         count = len(nodes)
+        if not count:
+            for column, value in zip(self._bare, (hash(key), start_ns, end_ns), strict=True):
+                column.append(value)
         self._keys.extend([hash(key)] * count)
         self._starts.extend([start_ns] * count)
         self._ends.extend([end_ns] * count)
         self._nodes.extend(nodes)
         self._what.extend(self._held.setdefault(some, len(self._held)) for some in held)
+
+    def name(self, key: Hashable, nodes: Sequence[int], held: Sequence[Held], start_ns: int) -> None:
+        """A record without an end says which units a job has: these count, whatever records with an end state."""
+        if any(isinstance(some, tuple) for some in held):
+            named = tuple(nodes), tuple(held)
+            run = hash(key), start_ns
+            self._named[run] = max(named, self._named.get(run, named), key=repr)  # in whatever order records come
+
+    def settle(self) -> int:
+        """Give jobs the units that were named for them; returns by how much that makes more entries."""
+        if not self._named:
+            return 0
+        ends: dict[tuple[int, int], int] = {}
+        before: dict[tuple[int, int], set[int]] = {}
+        hashes = list({key for key, _ in self._named})
+        kept = ~np.isin(np.array(self._keys, dtype=np.int64), hashes)
+        for row in np.flatnonzero(~kept).tolist():
+            run = self._keys[row], self._starts[row]
+            kept[row] = run not in self._named
+            if not kept[row]:
+                ends[run] = max(self._ends[row], ends.get(run, self._ends[row]))
+                before.setdefault(run, set()).add(self._nodes[row])
+        for key, start, end in zip(*self._bare, strict=True):
+            if (key, start) in self._named:
+                ends[key, start] = max(end, ends.get((key, start), end))
+        for name in ("_keys", "_starts", "_ends", "_nodes", "_what"):
+            column = getattr(self, name)
+            setattr(self, name, array(column.typecode, np.array(column)[kept].tobytes()))
+        more = 0
+        for run, end in ends.items():
+            nodes, held = self._named[run]
+            more += len(nodes) - len(before.get(run, ()))
+            self.add(run[0], nodes, held, run[1], end)
+        self._named.clear()
+        return more
 
     def _columns(self) -> tuple[IndexArray, NDArray[np.int32], TimeArray, TimeArray]:
         """Node, number of what is held, start and end, of records that no other one replaces."""

@@ -18,7 +18,8 @@ _CORES = re.compile(r"cpu:([1-9]\d{0,5})")
 # gres/gpu=4, gres/gpu:a100=4 in TRES; gpu:4, gpu:a100:4(S:0-1), gres:gpu:4 in Gres and TresPerNode.
 _TRES = re.compile(r"(?:^|,)(?:gres/)?(gpu|cpu)(:[^=,]+)?=(\d{1,9})(?![^,])")
 _GRES = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?:[:/=]([A-Za-z_][^:,(=]*))?(?:[:=](\d{1,9}))?(\([^)]*\))?(?=,|$)")
-_INDICES = re.compile(r"\(?IDX:([\d,-]+)\)?")
+# mps and shard are shares of GPUs, with their numbers.
+_INDICES = re.compile(r"(?:^|,)(?:gres[:/])?(?:gpu|mps|shard)(?:[:/=][^,()]*)?\(IDX:([\d,-]+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +120,9 @@ def of_gres(text: str) -> int | None:
 
 
 def indices(text: str) -> tuple[int, ...] | None:
-    """The numbers of GPUs in `gpu:a100:2(IDX:0,2-3)`; None: it states none.
+    """The numbers of GPUs in `gpu:a100:3(IDX:0,2-3)`, of older releases `gpu(IDX:0,2-3)`; None: it states none.
 
-    >>> indices("gpu:a100:3(IDX:0,2-3)"), indices("gpu:0(IDX:)"), indices("gpu:2")
+    >>> indices("gpu:a100:3(IDX:0,2-3),nic:1(IDX:7)"), indices("gpu:0(IDX:)"), indices("gpu:2")
     ((0, 2, 3), None, None)
     """
     numbers: set[int] = set()
@@ -158,7 +159,7 @@ def spread(total: int, rooms: Sequence[int]) -> tuple[int, ...]:
 
 
 def check(named: Sequence[Held], sizes: Sequence[int | None]) -> None:
-    """Refuse a job with a GPU of a number that its node does not have.
+    """Refuse a job with a GPU of a number that its node does not have, or with more GPUs.
 
     Raises
     ------
@@ -168,3 +169,5 @@ def check(named: Sequence[Held], sizes: Sequence[int | None]) -> None:
     for some, size in zip(named, sizes, strict=True):
         if isinstance(some, tuple) and size is not None and max(some) >= size:
             raise Unusable("a job has more units than its nodes", f"number {max(some)} of a node of {size}")
+        if not isinstance(some, tuple) and some > (MAX_UNITS if size is None else size):
+            raise Unusable("a job has more units than its nodes", f"{some} of a node of {size}")

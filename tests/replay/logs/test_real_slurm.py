@@ -1,4 +1,4 @@
-"""Logs of a real Slurm are read correctly: sacct, sacct --json and snapshots of sinfo agree."""
+"""Logs of a real Slurm are read correctly: sacct, sacct --json and snapshots of sinfo agree; so do GPUs."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from bft.replay.trace.trace_files import read_trace
 NODES = 3
 # Nodes and seconds of the jobs, submitted together; Slurm places them one after the other.
 JOBS = ((1, 8), (2, 10), (3, 6), (1, 12), (1, 7))
+# Nodes, GPUs of each, and seconds of jobs that share nodes.
+GPU_JOBS = ((1, 1, 9), (2, 2, 12), (1, 3, 14), (1, 0, 9), (1, 1, 20), (1, 2, 6))
 # Seconds by which Slurm's own states of nodes lag behind its accounting: a node completes before it is idle.
 LAG_S = 6
 
@@ -45,7 +47,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cron.start()
         try:
             for nodes, seconds in JOBS:
-                slurm.run("sbatch", "-N", str(nodes), "-o", "/dev/null", "--wrap", f"sleep {seconds}")
+                slurm.run("sbatch", "-N", str(nodes), "--exclusive", "-o", "/dev/null", "--wrap", f"sleep {seconds}")
             slurm.wait_idle()
             time.sleep(3)  # so that snapshots see the end
         finally:
@@ -57,7 +59,23 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "sacct.txt").write_text(slurm.run("sacct", "-a", "-X", "-D", "-P", "-S", "now-1days", columns))
         del slurm.env["SLURM_TIME_FORMAT"]
         (folder / "sacct.json").write_text(slurm.run("sacct", "-a", "-D", "-S", "now-1days", "--json"))
+        _run_gpu_jobs(slurm)
     return folder
+
+
+def _run_gpu_jobs(slurm: Slurm) -> None:
+    """Keep what scontrol shows of `GPU_JOBS` every second; each node of a job writes down which GPUs it was given."""
+    tell = "echo $SLURM_JOB_ID $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES >> told"
+    for nodes, gpus, seconds in GPU_JOBS:
+        asked = (f"--gres=gpu:{gpus}",) if gpus else ()
+        command = f"srun --ntasks-per-node=1 sh -c '{tell}; sleep {seconds}'"
+        slurm.run("sbatch", "-N", str(nodes), *asked, "-o", "/dev/null", "--wrap", command)
+    with (slurm.folder / "gpus.txt").open("w") as file:
+        while slurm.run("squeue", "-h").strip():
+            file.write(slurm.run("scontrol", "-o", "-d", "show", "job"))
+            time.sleep(1)
+    columns = "--format=JobID,NodeList,AllocNodes,Start,End,State,AllocTRES"
+    (slurm.folder / "gpus.sacct").write_text(slurm.run("sacct", "-a", "-X", "-D", "-P", "-S", "now-1days", columns))
 
 
 def _trace(logs: Path, kind: str, file: str, target: Path, *more: str) -> NodeTrace:
@@ -94,3 +112,31 @@ def test_three_exports_of_a_real_slurm_agree(logs: Path, here: Path) -> None:
         changes = np.flatnonzero(np.diff(node)) + 1
         wrong = np.flatnonzero(node != seen)
         assert all(np.abs(changes - second).min() <= slack for second in wrong)
+
+
+@pytest.mark.slow
+def test_gpus_that_jobs_were_given_are_busy_as_long_as_sacct_says(logs: Path, here: Path) -> None:
+    rows = [line.split("|") for line in (logs / "gpus.sacct").read_text().splitlines()[1:]][-len(GPU_JOBS) :]
+    runs = {row[0]: (_epoch_s(row[3]), _epoch_s(row[4])) for row in rows}
+    start, end = min(first for first, _ in runs.values()), max(last for _, last in runs.values()) + 5
+    files = [str(logs / name) for name in ("gpus.sacct", "gpus.txt")]
+    window = ["--from", str(start), "--to", str(end), "--allow-few", "--min-gap", "0", "--unit", "gpu"]
+    assert run(["ingest", "slurm", *files, "--nodes", str(logs / "nodes.txt"), "-o", "gpus.parquet", *window]) == 0
+    trace = read_trace(here / "gpus.parquet")
+    idle = np.zeros((trace.slots, end - start), dtype=bool)
+    for event, time_ns in enumerate(trace.times.tolist()):
+        second = max(0, time_ns // SECOND_NS - start)
+        idle[trace.leaves(event), second:] = False
+        idle[trace.joins(event), second:] = True
+    expected = np.ones_like(idle)
+    told = [line.split() for line in (logs / "told").read_text().splitlines()]
+    assert len(told) == sum(nodes for nodes, _, _ in GPU_JOBS)
+    for job, node, *gpus in told:
+        for gpu in gpus[0].split(",") if gpus else ():
+            first, last = runs[job]
+            expected[trace.nodes.index(node) * 4 + int(gpu), first - start : last - start] = False
+    assert np.array_equal(idle, expected)
+
+
+def _epoch_s(stamp: str) -> int:
+    return int(np.datetime64(stamp, "s").astype(int))

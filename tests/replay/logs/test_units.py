@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,14 +140,49 @@ def pbs(jobs: list[GpuJob]) -> str:
     return "\n".join(f"{stamps[second]:%m/%d/%Y %H:%M:%S};{text}" for second, text in sorted(lines))
 
 
-WRITERS = {"slurm": sacct, "slurm-json": scontrol_json, "pbs": pbs}
+def scontrol_job(number: int, job: GpuJob, *, ended: bool) -> str:
+    """A job as `scontrol show job -d` prints it: of one that has ended not which GPUs it had; all styles in turn."""
+    count = SIZES[job.node] if job.gpus is None else job.gpus if isinstance(job.gpus, int) else len(job.gpus)
+    listed = ",".join(map(str, job.gpus)) if isinstance(job.gpus, tuple) and not ended else ""
+    detail = (f"GRES_IDX=gpu(IDX:{listed})", f"GRES=gpu:a100:{count}(IDX:{listed}),nic:1(IDX:9)",
+              f"GRES=gpu:{count}(IDX:{listed})")[number % 3] if listed else "GRES="  # fmt: skip
+    lines = [
+        f"JobId={100 + number} ArrayJobId=7 ArrayTaskId={number} JobName=of a user NodeList=n9 JobState=PENDING a=b",
+        "UserId=root(0) GroupId=root(0) MCS_label=N/A",
+        f"JobState={'COMPLETED' if ended else 'RUNNING'} Reason=None Dependency=(null)",
+        f"StartTime={stamp(job.start_s)} EndTime={stamp(job.end_s if ended else LENGTH_S)} Deadline=N/A",
+        "ReqNodeList=(null) ExcNodeList=(null)",
+        f"NodeList={job.node}",
+        "NumNodes=1 NumCPUs=4 NumTasks=1",
+        f"TRES=cpu=4,node=1{f',gres/gpu={count}' if number % 2 else ''}",
+        f"JOB_GRES={f'gpu:a100:{count}' if count else '(null)'}",
+        f"  Nodes={job.node} CPU_IDs=0-3 Mem=0 {detail}",
+        f"OverSubscribe={'NO' if job.gpus is None else 'OK'} Contiguous=0",
+        "Comment=NodeList=n8 TRES=gres/gpu=4",
+    ]
+    return (" " if number % 2 else "\n   ").join(lines) + ("" if number % 2 else "\n   \n")
 
 
-def read(folder: Path, form: str, text: str, *, unit: str = "gpu", nodes: str = NODES, **more: object) -> Ingested:
+def scontrol(jobs: list[GpuJob]) -> str:
+    """What cron kept of it: each job while it ran, and after its end."""
+    while_running = [scontrol_job(number, job, ended=False) for number, job in enumerate(jobs)]
+    ended = [scontrol_job(number, job, ended=True) for number, job in enumerate(jobs) if job.end_s is not None]
+    return "\n".join(["", *while_running, *ended])
+
+
+WRITERS = {"slurm": sacct, "slurm-json": scontrol_json, "pbs": pbs, "scontrol": scontrol}
+
+
+def read(
+    folder: Path, form: str, text: str, *, unit: str = "gpu", nodes: str = NODES, also: Sequence[Path] = (),
+    **more: object,
+) -> Ingested:  # fmt: skip
+    form = "slurm" if form == "scontrol" else form
     (folder / "log").write_text(text)
     (folder / "nodes").write_text(nodes)
     window = {"begin": stamp(0), "end": stamp(LENGTH_S)}
-    return ingested(form, [str(folder / "log")], nodes=[str(folder / "nodes")], unit=unit, min_gap_s=0, tz="UTC",
+    logs = [str(folder / "log"), *map(str, also)]
+    return ingested(form, logs, nodes=[str(folder / "nodes")], unit=unit, min_gap_s=0, tz="UTC",
                     allow_few=True, **{**window, **more})  # type: ignore[arg-type]  # fmt: skip
 
 
@@ -175,6 +212,30 @@ def test_units_are_idle_in_the_seconds_in_which_no_job_holds_them(
         again = read_trace(folder / name)
         assert all(np.array_equal(idle_units(again)[unit], idle[unit]) for unit in idle)
         assert (again.node_units, again.nodes, again.end) == (trace.node_units, trace.nodes, trace.end)
+
+
+@given(jobs=gpu_jobs(named=True), counted=st.booleans(), swapped=st.booleans())
+def test_which_units_is_what_scontrol_knew_while_jobs_ran_and_how_long_is_what_sacct_knows(
+    jobs: list[GpuJob], counted: bool, swapped: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lines = ["JobID|NodeList|Start|End|State|AllocTRES|OverSubscribe"]
+    for number, job in enumerate(jobs):
+        count = job.gpus if isinstance(job.gpus, int) else len(job.gpus or ())
+        # Where gres/gpu is no AccountingStorageTRES sacct knows of no GPU: only scontrol does.
+        tres = "cpu=4" + (f",gres/gpu={count}" if count and (counted or isinstance(job.gpus, int)) else "")
+        state = "RUNNING" if job.end_s is None else "COMPLETED"
+        alone = "EXCLUSIVE" if job.gpus is None else "OK"
+        lines.append("|".join([f"7_{number}", job.node, stamp(job.start_s), stamp(job.end_s), state, tres, alone]))
+    table = "\n".join([*lines, *lines[1:2]])  # the first job twice
+    kept = "\n".join(scontrol_job(number, job, ended=False) for number, job in enumerate(jobs))
+    folder = tmp_path_factory.mktemp("joined")
+    first, second = (kept, table) if swapped else (table, kept)
+    (folder / "second").write_text(second)
+    made = read(folder, "slurm", first, also=[folder / "second"])
+    busy, idle = busy_units(jobs), idle_units(made.trace)
+    assert not [unit for unit in busy if not np.array_equal(idle[unit], ~busy[unit])]
+    assert made.coverage.overlaps_merged >= 0
+    assert made.diagnosis.used == len(jobs) + len(SIZES)  # and the rows of the list of nodes
 
 
 @given(total=st.integers(0, 40), sizes=st.lists(st.integers(0, 8), min_size=1, max_size=5))
@@ -214,6 +275,68 @@ def test_per_node_counts_and_jobs_without_gpus(tmp_path: Path) -> None:
     assert not held(tmp_path, one_job(AllocTRES="cpu=18"))  # leaves the GPUs idle
     assert len(held(tmp_path, one_job(AllocTRES="cpu=18", OverSubscribe="NO"))) == 8
     assert len(held(tmp_path, one_job(AllocTRES=""))) == 8  # nothing known
+
+
+TEXT = (
+    "JobId=1 JobName=a\n   UserId=u(1) GroupId=u(1)\n   JobState=RUNNING\n   StartTime={start} EndTime={end}\n"
+    "   NodeList=n[1-3]\n   NumNodes=3 NumCPUs=24\n   TRES=cpu=24,node=3\n   JOB_GRES=gpu:a100:5\n"
+    "     Nodes=n[1-2] CPU_IDs=0-7 Mem=0 GRES=gpu:a100:2(IDX:1,3)\n     Nodes=n3 CPU_IDs=0-7 Mem=0 GRES={third}\n"
+)
+
+
+def shown(**more: str) -> str:
+    return TEXT.format(**{"start": stamp(10), "end": stamp(40), "third": "gpu:a100:1(IDX:1)", **more})
+
+
+def test_lines_of_scontrol_may_be_of_several_nodes(tmp_path: Path) -> None:
+    jobs = shown() + "\n" + shown().replace("RUNNING", "COMPLETED").replace("(IDX:1,3)", "").replace("(IDX:1)", "")
+    busy = {("n1", 1): 30, ("n1", 3): 30, ("n2", 1): 30, ("n2", 3): 30, ("n3", 1): 30}
+    assert held(tmp_path, jobs) == busy
+    # Where GPUs have no numbers their counts by node are read.
+    counts = shown(third="gpu:a100:1(CNT:1)").replace("(IDX:1,3)", "(CNT:2)").replace("RUNNING", "FAILED")
+    assert held(tmp_path, counts) == {("n1", 0): 30, ("n1", 1): 30, ("n2", 0): 30, ("n2", 1): 30, ("n3", 0): 30}
+    # Of one that has ended the sum alone is printed: spread evenly.
+    ended = "\n".join(line.partition(" GRES=")[0] for line in shown().replace("RUNNING", "FAILED").split("\n"))
+    assert sorted(held(tmp_path, ended)) == [("n1", 0), ("n1", 1), ("n2", 0), ("n2", 1), ("n3", 0)]
+    assert len(held(tmp_path, ended, unit="cpu:4")) == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (shown(third="gpu:a100:1(IDX:2)"), "a job has more units than its nodes"),  # n3 has two GPUs
+        (shown(third="gpu:a100:3(CNT:3)"), "a job has more units than its nodes"),
+        (shown().replace("Nodes=n3", "Nodes=n4"), "states GPUs of nodes that NodeList does not have"),
+        (shown().replace("NodeList=n[1-3]", "NodeList=n[3-1]"), "NodeList or Nodes holds no host list"),
+        (shown().replace("Nodes=n[1-2]", "Nodes=n[1-"), "NodeList or Nodes holds no host list"),
+        (shown().replace("NodeList=n[1-3]\n", "\n"), "is no job: expected JobState, StartTime, EndTime, NodeList"),
+        (shown(start="noon"), "StartTime holds no time"),
+    ],
+)
+def test_damaged_jobs_of_scontrol_are_refused_by_row(text: str, reason: str, tmp_path: Path) -> None:
+    made = read(tmp_path, "slurm", f"{one_shown()}\n{text}")
+    assert made.diagnosis.skipped[reason].line == one_shown().count("\n") + 2
+    with pytest.raises(InputError, match=reason):
+        read(tmp_path, "slurm", f"{one_shown()}\n{text}", strict=True)
+
+
+def one_shown() -> str:
+    return shown().replace("JobId=1 ", "JobId=2 ")
+
+
+@given(data=st.data())
+def test_hostile_bytes_of_scontrol_do_no_harm(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    text = bytearray((one_shown() + shown()).encode() * 2)
+    for _ in range(data.draw(st.integers(1, 6))):
+        place = data.draw(st.integers(0, len(text) - 1))
+        text[place : place + data.draw(st.integers(0, 40))] = data.draw(st.binary(max_size=8))
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "nodes").write_text(NODES)
+    (folder / "log").write_bytes(b"JobId=3 \n" + bytes(text))
+    with contextlib.suppress(InputError):
+        made = ingested("slurm", [str(folder / "log")], nodes=[str(folder / "nodes")], unit="gpu", tz="UTC",
+                        allow_few=True, begin=stamp(0), end=stamp(LENGTH_S))  # fmt: skip
+        assert made.coverage.units == 10
 
 
 def test_outages_take_all_units(tmp_path: Path) -> None:

@@ -1,0 +1,142 @@
+"""Slurm's jobs as `scontrol show job` prints them, with -d also which GPUs of each node they have."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator
+
+from bft.replay.logs.clusters import Clusters
+from bft.replay.logs.hostlists import HostListError
+from bft.replay.logs.json_objects import MOST_ELEMENT
+from bft.replay.logs.limits import limit_ns
+from bft.replay.logs.opening import LogLines
+from bft.replay.logs.reading import Reading
+from bft.replay.logs.slurm_jobs import Job, judge, plan, so_far
+from bft.replay.logs.slurm_units import Stated, held, is_alone
+from bft.replay.logs.times import MISSING, no_time
+from bft.replay.logs.unusable import Unusable
+
+# A job begins a line; lines of -o hold all of it, else the lines of one are indented.
+_JOB = re.compile(r"JobId=\d+(?= )")
+# A user chooses the name, which may look like any field: it ends where the next field of Slurm's begins.
+_NAME = re.compile(r" JobName=.*?(?=\s+UserId=[^\s()]*\(\d+\) GroupId=[^\s()]*\(\d+\)\s)", re.DOTALL)
+_PAIR = re.compile(r"(?<!\S)([A-Za-z]\w*)=(\S*)")
+# Of some nodes: which cores and GPUs of each. Older releases say GRES_IDX, and leave out the type.
+_DETAIL = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES(?:_IDX)?=(\S*)")
+_NEEDED = ("JobState", "StartTime", "EndTime", "NodeList")
+
+
+def begins(lines: LogLines) -> bool:
+    """Whether jobs of `scontrol show job` come next; nothing is taken."""
+    head = []
+    for line in lines:
+        head.append(line)
+        if line.strip():
+            break
+    lines.unread(head)
+    return bool(head) and (_JOB.match(head[-1]) is not None or head[-1].startswith("No jobs in the system"))
+
+
+def read(reading: Reading) -> None:
+    """Read jobs of an instant, or of several one after the other: `scontrol show job`, with -d, -o or neither.
+
+    Each record of a job counts; one without an end is closed by a later one, or by that of sacct: ids are those of its
+    column JobID. Once a job has ended, Slurm prints its nodes still, but which GPUs it had no more.
+    """
+    clusters, diagnosis, file = Clusters(reading), reading.diagnosis, reading.file
+    for number, text in _blocks(reading):
+        diagnosis.rows += 1
+        try:
+            job = _job(text, clusters, number)
+        except HostListError as error:
+            diagnosis.skip("NodeList or Nodes holds no host list", file, number, str(error))
+        except Unusable as why:
+            diagnosis.skip(why.reason, file, number, why.detail)
+        else:
+            diagnosis.used += judge(job, reading, number)
+
+
+def _blocks(reading: Reading) -> Iterator[tuple[int, str]]:
+    """Number of its first line and text of each job; other lines are accounted for."""
+    block: list[str] = []
+    begun = size = 0
+    for number, line in enumerate(reading.lines, 1):
+        reading.diagnosis.lines += 1
+        if _JOB.match(line):
+            if block:
+                yield begun, "\n".join(block)
+            block, begun, size = [line], number, len(line)
+            continue
+        reading.diagnosis.no_record += 1
+        size += len(line)
+        if block and size < MOST_ELEMENT:
+            block.append(line)
+    if block:
+        yield begun, "\n".join(block)
+
+
+def _job(text: str, clusters: Clusters, line: int) -> Job:
+    text = _NAME.sub("", text, count=1)
+    stated: dict[str, str] = {}
+    for key, value in _PAIR.findall(text):
+        stated.setdefault(key, value)  # the first: comments and paths, which users choose too, come last
+    missing = [key for key in _NEEDED if key not in stated]
+    if missing:
+        raise Unusable(f"is no job: expected {', '.join(_NEEDED)}", f"no {missing[0]}")
+    reading, state = clusters.reading, stated["JobState"]
+    clusters.other("", line)  # the text names no cluster
+    nodes: array[int] = clusters.lists("")(stated["NodeList"])
+    times = [_time(stated, key, reading, line) for key in ("StartTime", "EndTime")]
+    start, end = so_far(state, times[0], times[1])
+    key, log = _id(stated), reading.into.units
+    has_run = bool(nodes) and start is not None and (end is None or end > start)
+    has = (
+        None if log is None or not has_run else held(_stated(text, stated, nodes, clusters), nodes, log, reading, line)
+    )
+    count = stated.get("NumNodes", "").partition("-")[0]
+    job = Job(key, state, start, end, nodes, int(count) if count.isdecimal() and len(count) < 10 else 0, has)
+    if reading.settings.walltimes:
+        known = next((t for name in ("EligibleTime", "SubmitTime") if (t := _time(stated, name, reading, line))), None)
+        reading.into.plans.job(key, plan(job, known, limit_ns(stated.get("TimeLimit", ""))))
+    return job
+
+
+def _time(stated: dict[str, str], key: str, reading: Reading, line: int) -> int | None:
+    text = stated.get(key, "")
+    time_ns = reading.clock.parse(text, reading.file, line)
+    if time_ns is None and text not in MISSING:
+        raise Unusable(f"{key} holds no time", no_time(text))
+    return time_ns
+
+
+def _id(stated: dict[str, str]) -> str:
+    """The id as sacct's column JobID has it: of an array 6_1, of a heterogeneous job 8+0."""
+    for whole, part, mark in (
+        ("ArrayJobId", "ArrayTaskId", "_"), ("HetJobId", "HetJobOffset", "+"), ("PackJobId", "PackJobOffset", "+"),
+    ):  # fmt: skip
+        if whole in stated and part in stated:
+            element = (
+                stated[part] if stated[part].isdecimal() else f"[{stated[part]}]"
+            )  # those that wait are one record
+            return f"{stated[whole]}{mark}{element}"
+    return stated["JobId"]
+
+
+def _stated(text: str, stated: dict[str, str], nodes: array[int], clusters: Clusters) -> Stated:
+    """What a job has of its nodes."""
+    of_node: dict[int, str] = {}
+    for listed, resources in _DETAIL.findall(text):
+        of_node.update(dict.fromkeys(clusters.lists("")(listed), resources))
+    strangers = len(of_node.keys() - set(nodes))
+    if strangers:
+        raise Unusable("states GPUs of nodes that NodeList does not have", f"{strangers} of them")
+    cores = stated.get("NumCPUs", "").partition("-")[0]
+    return Stated(
+        allocated=stated.get("AllocTRES", stated.get("TRES", "")),
+        together=stated.get("JOB_GRES", ""),
+        per_node=stated.get("TresPerNode", ""),
+        cores=int(cores) if cores.isdecimal() and len(cores) < 10 else None,
+        alone=is_alone(stated.get("OverSubscribe", "")),
+        detail=tuple(of_node.get(node, "") for node in nodes) if of_node else (),
+    )
