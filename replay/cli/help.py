@@ -51,7 +51,8 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "trace show": ("bft-replay trace show trace.parquet", "bft-replay trace show trace.parquet -nN 64"),
     "trace slice": (
         "bft-replay trace slice year.parquet --from 2024-02-01 --to 2024-03-01 -o february.parquet",
-        "bft-replay trace slice year.parquet --from 2024-12-01 -o december.parquet",
+        "bft-replay trace slice year.parquet --from 2024-12-01 -o december.parquet "
+        "--walltimes year-w.parquet --walltimes-output december-w.parquet",
     ),
     "trace select": (
         "bft-replay trace select trace.parquet --nodes cn[001-064] -o part.parquet",

@@ -175,15 +175,22 @@ def anonymised(trace: NodeTrace, key: bytes) -> NodeTrace:
     >>> anonymised(always_idle(2, 0, 10**9), b"sixteen bytes or more").nodes
     ('n01cb108a5288', 'n82bfd4ea84b4')
     """
+    return replace(trace, nodes=keyed_names(trace.nodes, key), machine="", source="", notes=())
+
+
+def keyed_names(names: Sequence[str], key: bytes) -> tuple[str, ...]:
+    """Keyed hashes (HMAC-SHA256) in the place of names of nodes; InputError as `anonymised`.
+
+    >>> keyed_names(["n00000"], b"sixteen bytes or more")
+    ('n01cb108a5288',)
+    """
     if len(key) < MIN_KEY:
         raise InputError(f"a key of {len(key)} bytes can be guessed; expected {MIN_KEY} or more")
-    names = tuple(
-        "n" + hmac.new(key, name.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()[:_DIGITS]
-        for name in trace.nodes
-    )
-    if len(set(names)) < len(names):
+    hashes = (hmac.new(key, name.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest() for name in names)
+    made = tuple(f"n{digits[:_DIGITS]}" for digits in hashes)
+    if len(set(made)) < len(made):
         raise InputError("two nodes have one hash; take another key")
-    return replace(trace, nodes=names, machine="", source="", notes=())
+    return made
 
 
 class Units(TypedDict):

@@ -13,12 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bft.datasets import generate_log
 from bft.models import InputError
 from bft.replay import NodeTrace, write_trace
 from bft.replay.cli.main import run
 from bft.replay.trace.node_trace import SECOND_NS, from_fragments
 from bft.replay.trace.outlook import Outlook, calibration
+from bft.replay.trace.parts import anonymised, cut, merged, with_nodes
+from bft.replay.trace.trace_files import read_trace
 from bft.replay.trace.walltimes import NEVER, Walltimes, from_rows, read_walltimes, write_walltimes
+from bft.replay.trace.walltimes_parts import anonymised_walltimes, cut_walltimes, merged_walltimes, walltimes_with_nodes
 
 # kind, known, start, end, expected end, count, nodes
 Row = tuple[str, int, int, int, int, int, tuple[str, ...]]
@@ -261,3 +265,174 @@ def test_a_replay_looks_at_the_whole_machine_and_says_what_has_no_effect(
     trace = from_fragments(["a", "b"], np.array([0]), np.array([0]), np.array([9]), 0, 9)
     assert outlook([("reservation", 0, 5, 9, 9, 1, ("a",))], trace).expected(0) == [5, None]
     assert Outlook(from_rows([("reservation", 0, 5, 9, 9, 1, ("a",))]), trace, ["b"]).expected(0) == [None]
+
+
+KEY = b"a key of more than sixteen bytes"
+BESIDE = ["--walltimes", "known.parquet", "--walltimes-output"]
+ANY: Row = ("job", 0, 0, 0, NEVER, 1, ("a",))  # so that one node of the trace is named, as `outlook` has it
+
+
+def whole(known: list[Row]) -> Walltimes:
+    """In the order in which ingest writes them."""
+    return from_rows(sorted([*known, ANY], key=in_order))
+
+
+def in_order(row: Row) -> tuple[object, ...]:
+    return row[1], row[0] == "reservation", row[2], row[5], row[6]
+
+
+def expected(walltimes: Walltimes, trace: NodeTrace) -> list[list[int | None]]:
+    made = Outlook(walltimes, trace)
+    return [made.expected(now) for now in range(trace.start, trace.end)]
+
+
+@given(known=rows(), idle=pieces(), bounds=st.sets(st.integers(0, END), min_size=2, max_size=2))
+def test_a_window_expects_what_the_whole_does(known: list[Row], idle: list[Piece], bounds: set[int]) -> None:
+    first, last = sorted(bounds)
+    trace, walltimes = traced(idle), whole(known)
+    part = cut_walltimes(walltimes, first, last)
+    if not set(part.names) & set(NAMES):  # an outlook on nodes of another machine is refused
+        part = whole([])
+    made = Outlook(part, cut(trace, first, last))
+    before = Outlook(walltimes, trace)
+    assert [made.expected(now) for now in range(first, last)] == [before.expected(now) for now in range(first, last)]
+    assert len(part) <= len(walltimes)
+
+
+@given(known=rows(), idle=pieces(), at=st.sets(st.integers(1, END - 1), min_size=1, max_size=3))
+def test_windows_merged_are_the_whole(known: list[Row], idle: list[Piece], at: set[int]) -> None:
+    trace, walltimes = traced(idle), whole(known)
+    bounds = [0, *sorted(at), END]
+    traces = [cut(trace, first, last) for first, last in pairwise(bounds)]
+    pairs = [(cut_walltimes(walltimes, part.start, part.end), part) for part in traces]
+    again = merged_walltimes(pairs[::-1])
+    assert lines(again) == [line for line in lines(walltimes) if line[1] <= END and line[2] > 0]
+    assert expected(again, merged(traces)) == expected(walltimes, trace)
+
+
+def lines(walltimes: Walltimes) -> list[tuple[int, ...]]:
+    names = ("reserved", "known", "end", "start", "expected_end", "count")
+    return sorted(zip(*(getattr(walltimes, name).tolist() for name in names), strict=True))
+
+
+@given(known=rows(), idle=pieces(), at=st.integers(1, END - 1))
+def test_exports_of_two_months_are_merged_to_that_of_both(known: list[Row], idle: list[Piece], at: int) -> None:
+    """The first was taken at `at`: what ran or waited then has no end in it, and what waited no start."""
+
+    def so_far(row: Row) -> Row:
+        kind, since, start, end, limit, count, nodes = row
+        if kind == "job" and start >= at and end > at:
+            return kind, since, NEVER, NEVER, NEVER, count, ()
+        return kind, since, start, NEVER if kind == "job" and end > at else end, limit, count, nodes
+
+    trace = traced(idle)
+    first = whole([so_far(row) for row in known if row[1] < at])
+    second = whole([row for row in known if row[3] > at])
+    again = merged_walltimes([(first, cut(trace, 0, at)), (second, cut(trace, at, END))])
+    assert expected(again, trace) == expected(whole(known), trace)
+
+
+@given(known=rows(), idle=pieces())
+def test_other_names_and_the_same_expectations(known: list[Row], idle: list[Piece]) -> None:
+    trace, walltimes = traced(idle), whole(known)
+    made = anonymised_walltimes(walltimes, KEY)
+    assert expected(made, anonymised(trace, KEY)) == expected(walltimes, trace)
+    assert not set(made.names) & set(walltimes.names)
+
+
+@given(known=rows(), idle=pieces())
+def test_some_nodes_are_a_machine_of_their_own(known: list[Row], idle: list[Piece]) -> None:
+    trace, some = traced(idle), ("b", "d")
+    named = [row for row in known if row[6] or row[2] == NEVER or not row[5]]
+    walltimes = whole(named)
+    alone = []
+    for kind, since, start, end, limit, _, nodes in sorted(named, key=in_order):
+        kept = tuple(node for node in nodes if node in some)
+        if kept:
+            alone.append((kind, since, start, end, limit, len(kept), kept))
+    part = walltimes_with_nodes(walltimes, some)
+    assert len(part) == len(alone)
+    if alone:
+        assert expected(part, with_nodes(trace, some)) == expected(from_rows(alone), with_nodes(trace, some))
+
+
+def test_jobs_without_names_of_nodes_cannot_be_selected() -> None:
+    nameless = from_rows([ANY, ("job", 1, 2, 3, 4, 2, ())])
+    with pytest.raises(InputError, match="row 2: walltimes: a job that began names no nodes"):
+        walltimes_with_nodes(nameless, ["a"])
+
+
+@pytest.fixture
+def pair(here: Path) -> Path:
+    """A made log of two days, its trace and walltimes, in here."""
+    (here / "log").write_text(generate_log("slurm", nodes=12, days=2, seed=3, walltimes=True))
+    target = ["-o", "trace.parquet", "--walltimes", "known.parquet"]
+    assert run(["ingest", "slurm", "log", "--tz", "UTC", *target]) == 0
+    (here / "key").write_bytes(KEY)
+    return here
+
+
+def outcome(folder: Path, name: str, trace: str, known: str, *more: str) -> dict[str, object]:
+    """What a replay that looks at what is expected makes of a pair."""
+    arguments = ["-ndmap", trace, "--walltimes", known, "--policy", "milp", "--set", "window=expected", "-Tfwd", "600"]
+    assert run([*arguments, "--backend", "exact", "--no-u", "--out", name, *more]) == 0
+    metrics: dict[str, object] = json.loads((folder / name / "summary.json").read_text())["metrics"]
+    return metrics
+
+
+def test_replays_of_parts_with_their_walltimes_are_those_with_the_whole(
+    pair: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    middle = str(int(np.mean([read_trace("trace.parquet").start, read_trace("trace.parquet").end])) // SECOND_NS)
+    assert run(["trace", "slice", "trace.parquet", "--to", middle, *BESIDE, "k1.parquet", "-o", "t1.parquet"]) == 0
+    assert run(["trace", "slice", "trace.parquet", "--from", middle, *BESIDE, "k2.parquet", "-o", "t2.parquet"]) == 0
+    both = ["--walltimes", "k2.parquet", "--walltimes", "k1.parquet", "--walltimes-output", "k.parquet"]
+    assert run(["trace", "merge", "t2.parquet", "t1.parquet", *both, "-o", "t.parquet"]) == 0
+    assert run(["trace", "anonymise", "t.parquet", "--key", "key", "--walltimes", "k.parquet", "--walltimes-output",
+                "ka.parquet", "-o", "ta.parquet"]) == 0  # fmt: skip
+    assert " rows of walltimes" in capsys.readouterr().out
+    first = outcome(pair, "first", "t1.parquet", "k1.parquet")
+    assert first == outcome(pair, "first-whole", "t1.parquet", "known.parquet")
+    assert outcome(pair, "shown", "ta.parquet", "ka.parquet") == outcome(
+        pair, "whole", "trace.parquet", "known.parquet"
+    )
+    assert not set(read_walltimes("ka.parquet").names) & set(read_trace("t.parquet").nodes)
+    nodes = ",".join(read_trace("t.parquet").nodes[:5])
+    assert run(["trace", "select", "trace.parquet", "--nodes", nodes, *BESIDE, "ks.parquet", "-o", "ts.parquet"]) == 0
+    assert set(read_walltimes("ks.parquet").names) <= set(nodes.split(","))
+    assert outcome(pair, "some", "ts.parquet", "ks.parquet")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["slice", "trace.parquet", "--walltimes", "known.parquet"], "are given together, or neither"),
+        (["anonymise", "trace.parquet", "--key", "key", "--walltimes-output", "k.parquet"], "are given together"),
+        (["merge", "trace.parquet", "b.parquet", *BESIDE, "k.parquet"],
+         "--walltimes: expected one for each of the 2 traces, not 1"),
+        (["slice", "trace.parquet", *BESIDE, "k.csv"], "written as .parquet"),
+        (["slice", "trace.parquet", *BESIDE, "t.parquet"], "the same file"),
+        (["slice", "trace.parquet", *BESIDE, "known.parquet"], "exists"),
+        (["slice", "trace.parquet", "--walltimes", "log", "--walltimes-output", "k.parquet"], "no Parquet file of"),
+        (["slice", "trace.parquet", "--walltimes", "foreign.parquet", "--walltimes-output", "k.parquet"],
+         "the walltimes are of other nodes than the trace: they name 'elsewhere'"),
+    ],
+)  # fmt: skip
+def test_walltimes_that_cannot_be_carried_are_refused(
+    arguments: list[str], message: str, pair: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_walltimes(from_rows([("job", 0, 0, 0, NEVER, 1, ("elsewhere",))]), "foreign.parquet")
+    assert run(["trace", *arguments, "-o", "t.parquet"]) == 2
+    assert message in capsys.readouterr().err
+    assert not (pair / "t.parquet").exists()
+    assert not (pair / "k.parquet").exists()
+
+
+def test_jobs_that_never_began_are_said_to_be_left_out(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_trace(traced([(0, 1, 9), (1, 2, 8)]), here / "trace.parquet")
+    write_walltimes(whole([("job", 3, NEVER, NEVER, NEVER, 2, ())]), "known.parquet")
+    made = ["-o", "t.parquet", "--walltimes", "known.parquet", "--walltimes-output", "k.parquet"]
+    assert run(["trace", "select", "trace.parquet", "--nodes", "a", *made]) == 0
+    told = capsys.readouterr()
+    assert "walltimes: 1 jobs that never began name no nodes: they are left out of the queue" in told.err
+    assert "k.parquet: 1 of 2 rows of walltimes" in told.out
