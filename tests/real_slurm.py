@@ -63,7 +63,7 @@ class Slurm:
 
 @contextmanager
 def slurm_cluster(folder: Path, nodes: int) -> Iterator[Slurm]:
-    """Start munged, MariaDB, slurmdbd, slurmctld and one slurmd a node of 4 cores and 4 GPUs (by name); end them all."""
+    """Start munged, MariaDB, slurmdbd, slurmctld and one slurmd a node of 4 cores and 4 GPUs; end them all."""
     require_slurm()
     folder.mkdir(parents=True, exist_ok=True)
     env = {**os.environ, "PATH": _PATH, "SLURM_CONF": str(folder / "slurm.conf"), "LC_ALL": "C"}
