@@ -130,13 +130,13 @@ BUILT_IN: dict[str, LogFormat] = {
     ),
     "oar": LogFormat("OAR: oarstat -J -f", _module("oar")),
     "htcondor": LogFormat("HTCondor: condor_history -l or -json", _module("htcondor"), r"\*\*\* Offset"),
-    "kubernetes": LogFormat("Kubernetes: kubectl get pods (or events) -o json", _module("kubernetes")),
+    "kubernetes": LogFormat("Kubernetes: kubectl get pods (or events) -o json", _module("kubernetes"), units=True),
     "batsim": LogFormat(
         "Batsim: jobs.csv, as evalys reads it",
         _module("batsim"),
         r"(?=.*\bstarting_time\b)(?=.*\ballocated_resources\b)",
     ),
-    "philly": LogFormat("Microsoft's Philly trace: cluster_job_log", _module("philly")),
+    "philly": LogFormat("Microsoft's Philly trace: cluster_job_log", _module("philly"), units=True),
     "prometheus": LogFormat(
         "Prometheus: range query of numbers of nodes by state, JSON",
         _module("prometheus"),

@@ -6,8 +6,10 @@ import re
 from typing import Any
 
 from bft.replay.logs.json_objects import each_object
+from bft.replay.logs.kubernetes_units import of_pod
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.records import LeftOut, Unusable, host_names, in_order
+from bft.replay.logs.units import WHOLE, Held
 
 COMMAND = "kubectl get pods -A -o json"
 # Owners of pods that run on every node, and namespaces of what the cluster runs for itself.
@@ -82,8 +84,19 @@ class _Log:
         if end_ns is not None:
             in_order(start_ns, end_ns)
         into = self.reading.into
-        key = ("pod", str(meta.get("uid") or meta["name"]))
-        into.job(key, into.indices(nodes), start_ns, end_ns, self.reading.file, line)
+        key, node = ("pod", str(meta.get("uid") or meta["name"])), into.indices(nodes)
+        into.job(key, node, start_ns, end_ns, self.reading.file, line, held=self.held(entry["spec"], node[0], line))
+
+    def held(self, spec: dict[str, Any], node: int, line: int) -> tuple[Held, ...] | None:
+        """Units of its node that a pod is given; None: nodes turn idle as a whole."""
+        log = self.reading.into.units
+        if log is None:
+            return None
+        amount = log.unit.amount(*of_pod(spec))
+        if not amount:
+            why = f"a job without {log.unit.plural} leaves those of its nodes idle"
+            self.reading.diagnosis.note(why, self.reading.file, line)
+        return log.unit.held([amount or 0], [log.size(node)])
 
     def end(self, status: dict[str, Any], line: int) -> int | None:
         """When the last container of a pod that has ended did."""
@@ -131,7 +144,11 @@ class _Log:
             end_ns = self.killed.pop(pod, None)
             if end_ns is not None and end_ns < start_ns:
                 end_ns = None
-            into.job(("pod", pod), into.indices(nodes), start_ns, end_ns, file, line)
+            held = None if into.units is None else (WHOLE,)
+            into.job(("pod", pod), into.indices(nodes), start_ns, end_ns, file, line, held=held)
+        if self.scheduled and into.units is not None:
+            why = "events do not say what a pod has of its node: it counts as on all units"
+            diagnosis.note(why, file, 0, f"{len(self.scheduled)} pods", loud=True)
         if self.scheduled:
             why = "events do not say when a pod ended by itself: give the pods (kubectl get pods) instead, if you can"
             diagnosis.note(why, file, 0, f"{len(self.scheduled)} pods", loud=True)

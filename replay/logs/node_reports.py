@@ -14,10 +14,12 @@ from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.fields import split_fields
 from bft.replay.logs.hostlists import HostListError, count, expand
 from bft.replay.logs.json_objects import elements
+from bft.replay.logs.kubernetes_units import amounts
 from bft.replay.logs.node_states import State, state_of
 from bft.replay.logs.pbs_units import host_of
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.units import of_gres, of_tres
+from bft.replay.logs.unusable import Unusable
 
 # Lines looked at to see what prints such a file.
 _LOOKED_AT = 1_000
@@ -37,6 +39,8 @@ _STANZA = re.compile(r"\s+(\S+) = (.*)")
 _QUEUE = re.compile(r"\S+@(\S+)\s+[BIPCNTM]+\s+\d+/(\d+)/\d+\s+\S+\s+\S+(?:\s+(\w+))?\s*")
 # What only Flux's R has, among what begins as JSON.
 _EXECUTION = re.compile(r'"execution"\s*:')
+# What kubectl get nodes -o json has.
+_KUBERNETES = re.compile(r'"kind"\s*:\s*"Node(List)?"')
 # The states of a partition, in sinfo's second column.
 _AVAILABLE = frozenset({"up", "down", "drain", "inact"})
 
@@ -123,17 +127,20 @@ class Sink(ABC):
 def read_report(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
     """Read what one command printed, each line with its number, whatever command it was.
 
-    Taken are the JSON of sinfo, scontrol and pbsnodes; Flux's resource set R; `NodeName=LIST` (scontrol show node,
-    slurm.conf); the column of names below a header (sinfo, pbsnodes -aS, bhosts, qhost, CSV); the queues of qstat -f;
-    and otherwise the first word of each line that is not indented (pbsnodes -a, plain names, `sinfo -N -h -o "%N %T"`),
-    of sinfo without its header the last. Vnodes of PBS (n1[0]) are taken for their hosts.
+    Taken are the JSON of sinfo, scontrol, pbsnodes and kubectl get nodes; Flux's resource set R; `NodeName=LIST`
+    (scontrol show node, slurm.conf); the column of names below a header (sinfo, pbsnodes -aS, bhosts, qhost, CSV); the
+    queues of qstat -f; and otherwise the first word of each line that is not indented (pbsnodes -a, plain names,
+    `sinfo -N -h -o "%N %T"`), of sinfo without its header the last. Vnodes of PBS (n1[0]) are taken for their hosts.
     """
     source = iter(lines)
     head = list(islice(source, _LOOKED_AT))
     plain = [line for _, line in head if line.strip() and not line.startswith("#")]
     numbered = chain(head, source)
     if plain and plain[0].lstrip().startswith("{"):
-        (_resource_set if any(map(_EXECUTION.search, plain)) else _json)(numbered, sink)
+        if any(map(_KUBERNETES.search, plain)):
+            _kubernetes(numbered, sink)
+        else:
+            (_resource_set if any(map(_EXECUTION.search, plain)) else _json)(numbered, sink)
     elif any(_PAIR.match(line) or _NODE_NAME.search(line) for line in plain):
         _blocks(numbered, sink)
     elif _header_within(plain):
@@ -339,6 +346,27 @@ def _json(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
             for node in names:  # an element counts as a line, as in other JSON
                 sink.line()
                 sink.take(node, number, state, vnode=bool(name), has=has)
+
+
+def _kubernetes(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
+    """What `kubectl get nodes -o json` prints: a list of nodes, or one."""
+    source = iter(lines)
+    begun, first = next(source)
+    body = chain([first], (line for _, line in source))
+    for place, _, text in elements(body, ("items",), sink.file, "kubectl get nodes -o json", bare=True):
+        sink.line()
+        number = begun + place - 1
+        try:
+            entry = json.loads(text)
+            name, stated = entry["metadata"]["name"], (entry.get("status") or {}).get("allocatable")
+            gpus, cores = amounts(stated) if stated else (None, None)
+        except Unusable as why:
+            sink.bad(why.reason, number, why.detail)
+        except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+            sink.bad("is no JSON of nodes", number, repr(error)[:200])
+        else:
+            has = Resources(*(None if some is None else some // 1000 for some in (gpus, cores)))
+            sink.take(str(name), number, has=has)
 
 
 def _has(entry: dict[str, Any], name: str) -> Resources:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from bft.replay.logs.json_objects import each_object
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.records import LeftOut, Unusable, host_names
 from bft.replay.logs.times import MISSING, no_time
+from bft.replay.logs.unit_log import UnitLog
+from bft.replay.logs.units import MAX_UNITS, WHOLE, Held, check
 
+_GPU = re.compile(r"gpu(\d{1,4})", re.ASCII)
 COMMAND = "the file cluster_job_log of https://github.com/msr-fiddle/philly-traces"
 
 
@@ -42,10 +47,28 @@ def read(reading: Reading) -> None:
             elif end_ns is not None and end_ns < start_ns:
                 diagnosis.note("an attempt ends before it starts: it was left out", file, line, str(job["jobid"])[:80])
             else:
-                runs.append((into.indices(hosts), start_ns, end_ns))
+                nodes = into.indices(hosts)
+                held = None if into.units is None else _held(attempt["detail"], hosts, nodes, into.units)
+                runs.append((nodes, start_ns, end_ns, held))
         if not runs:
             raise Unusable("no attempt of a job has a start, an end and servers", str(job.get("jobid"))[:80])
-        for nodes, start_ns, end_ns in runs:
-            into.job(("philly", str(job["jobid"])), nodes, start_ns, end_ns, file, line)
+        for nodes, start_ns, end_ns, held in runs:
+            into.job(("philly", str(job["jobid"])), nodes, start_ns, end_ns, file, line, held=held)
 
     each_object(reading, record, keys=(), expected="job: expected jobid and attempts", command=COMMAND)
+
+
+def _held(detail: list[dict[str, Any]], hosts: Sequence[str], nodes: Sequence[int], log: UnitLog) -> tuple[Held, ...]:
+    """The GPUs of each server that an attempt had, by name (gpu0); the log states no cores."""
+    if log.unit.cores:
+        return (WHOLE,) * len(hosts)
+    gpus: dict[str, set[int]] = {host: set() for host in hosts}
+    for part in detail:
+        for name in part.get("gpus") or ():
+            match = _GPU.fullmatch(str(name))
+            if match is None or int(match[1]) >= MAX_UNITS:
+                raise Unusable("gpus holds what is no name of a GPU, such as gpu0", ascii(str(name)[:40]))
+            gpus[str(part["ip"])].add(int(match[1]))
+    held = tuple(tuple(sorted(gpus[host])) or 0 for host in hosts)
+    check(held, log.sizes(nodes))
+    return held

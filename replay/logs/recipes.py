@@ -135,6 +135,9 @@ kubectl get pods -A -w --output-watch-events -o json > pods.json
 # and this takes those that are there now:
 kubectl get pods -A -o json > pods-now.json
 bft-replay ingest kubernetes pods.json --nodes nodes.txt -o trace.parquet
+# Which GPUs are idle on nodes that are busy in part: the list of nodes with what they have, and --unit gpu.
+kubectl get nodes -o json > nodes.json
+bft-replay ingest kubernetes pods.json --nodes nodes.json --unit gpu -o gpus.parquet
 """,
     "prometheus": """\
 # Prometheus with an exporter of Slurm: counts of nodes by state (slurm_nodes_idle, slurm_nodes_alloc, ...), no names.
@@ -160,6 +163,9 @@ bft-replay ingest batsim out_jobs.csv --nodes "n[0-127]" -o trace.parquet
 # JSON text: lay it out over several lines.
 jq . cluster_job_log > jobs.json
 bft-replay ingest philly jobs.json --tz America/Los_Angeles -o trace.parquet
+# By GPU: servers have 2 or 8, as its cluster_machine_list states; a list of them in the form of slurm.conf does
+# (NodeName=m1 Gres=gpu:8).
+bft-replay ingest philly jobs.json --nodes machines.conf --unit gpu --tz America/Los_Angeles -o gpus.parquet
 # The log states no zone; the other files of the trace have times in PST and PDT.
 """,
     "slurm-json": """\

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_files import read_trace, write_trace
 
 BEGIN_S, LENGTH_S = 1_613_000_000, 60
+GPU = "nvidia.com/gpu"
 SIZES = {"n1": 4, "n2": 4, "n3": 2}
 NODES = "".join(
     f"NodeName={name} CPUTot={8 * size}\n   Gres=gpu:a100:{size}(S:0-1)\n   CfgTRES=cpu={8 * size},gres/gpu={size}\n"
@@ -170,7 +172,54 @@ def scontrol(jobs: list[GpuJob]) -> str:
     return "\n".join(["", *while_running, *ended])
 
 
-WRITERS = {"slurm": sacct, "slurm-json": scontrol_json, "pbs": pbs, "scontrol": scontrol}
+def zulu(second: int) -> str:
+    return f"{stamp(second)}Z"
+
+
+def pod(number: int, job: GpuJob) -> dict[str, Any]:
+    """A pod of one or two containers that ask for the GPUs together; one that runs before them asks for all at once."""
+    assert isinstance(job.gpus, int)
+    parts = [job.gpus // 2, job.gpus - job.gpus // 2] if number % 2 else [job.gpus]
+    asked = [{"requests": {"cpu": "500m", "nvidia.com/gpu": str(some)}} if some else {} for some in parts]
+    containers = [{"resources": resources} for resources in asked]
+    first = [{"resources": {"limits": {"nvidia.com/gpu": job.gpus}}}] if number % 3 and job.gpus else []
+    status: dict[str, Any] = {"phase": "Running", "startTime": zulu(job.start_s)}
+    if job.end_s is not None:
+        ended = {"state": {"terminated": {"finishedAt": zulu(job.end_s)}}}
+        status |= {"phase": "Succeeded", "containerStatuses": [ended]}
+    spec = {"nodeName": job.node, "containers": containers, "initContainers": first}
+    return {"kind": "Pod", "metadata": {"uid": str(number), "name": "p"}, "spec": spec, "status": status}
+
+
+def kubernetes(jobs: list[GpuJob]) -> str:
+    return json.dumps({"kind": "List", "items": [pod(number, job) for number, job in enumerate(jobs)]})
+
+
+def philly(jobs: list[GpuJob]) -> str:
+    entries = []
+    for number, job in enumerate(jobs):
+        assert isinstance(job.gpus, tuple)
+        times = {"start_time": stamp(job.start_s), "end_time": None if job.end_s is None else stamp(job.end_s)}
+        detail = [{"ip": job.node, "gpus": [f"gpu{gpu}" for gpu in job.gpus]}]
+        entries.append({"jobid": f"application_{number}", "attempts": [{**times, "detail": detail}]})
+    return json.dumps(entries, indent=1)
+
+
+def as_stated(form: str, job: GpuJob) -> GpuJob:
+    """The job as a format can state it: of Kubernetes all GPUs are a number of them, of Philly all are named."""
+    gpus = job.gpus
+    if form == "kubernetes":
+        gpus = SIZES[job.node] if gpus is None else gpus
+    elif form == "philly":
+        gpus = tuple(range(SIZES[job.node] if gpus is None else gpus)) if not isinstance(gpus, tuple) else gpus
+    end = LENGTH_S if job.end_s is None and form == "pbs" else job.end_s  # what runs lasts to the last record there is
+    return GpuJob(job.node, gpus, job.start_s, end)
+
+
+WRITERS = {
+    "slurm": sacct, "slurm-json": scontrol_json, "pbs": pbs, "scontrol": scontrol, "kubernetes": kubernetes,
+    "philly": philly,
+}  # fmt: skip
 
 
 def read(
@@ -191,9 +240,7 @@ def read(
 def test_units_are_idle_in_the_seconds_in_which_no_job_holds_them(
     form: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    jobs = data.draw(gpu_jobs(named=form != "slurm"))
-    if form == "pbs":  # what runs lasts to the last record there is
-        jobs = [job if job.end_s is not None else GpuJob(job.node, job.gpus, job.start_s, LENGTH_S) for job in jobs]
+    jobs = [as_stated(form, job) for job in data.draw(gpu_jobs(named=form not in ("slurm", "kubernetes")))]
     folder = tmp_path_factory.mktemp("units")
     trace, diagnosis, coverage, _ = read(folder, form, WRITERS[form](jobs))
     busy, idle = busy_units(jobs), idle_units(trace)
@@ -380,6 +427,10 @@ def test_damaged_counts_do_no_harm(cells: str, tmp_path: Path) -> None:
          (2, 4)),
         ("n1[0]\n     resources_available.ngpus = 2\nn1[1]\n     resources_available.ngpus = 2\nn2\n     "
          "resources_available.ngpus = 4\n", {}, (4, 4)),
+        (json.dumps({"kind": "List", "items": [
+            {"kind": "Node", "metadata": {"name": name}, "status": {"allocatable": {"cpu": "95500m", **gpus}}}
+            for name, gpus in (("n1", {GPU: "4"}), ("n2", {"amd.com/gpu": 2}), ("n3", {}))]}, indent=1), {},
+         (4, 2)),
         ('{"nodes": [{"name": "n1", "tres": "cpu=8,gres/gpu=4"}, {"name": "n2", "gres": "gpu:a100:2(S:0)"}]}', {},
          (4, 2)),
     ],
@@ -415,6 +466,67 @@ def test_units_from_lsf(
     made = read(tmp_path, "lsf", lsf(hosts, count, requirements), unit=unit)
     busy = [name for (name, _), idle in idle_units(made.trace).items() if not idle.all()]
     assert {name: busy.count(name) for name in busy} == units
+
+
+def test_what_pods_ask_for(tmp_path: Path) -> None:
+    def busy(unit: str, spec: dict[str, Any]) -> int:
+        text = json.dumps({**pod(0, GpuJob("n1", 0, 10, 40)), "spec": {"nodeName": "n1", **spec}})
+        made = read(tmp_path, "kubernetes", text, unit=unit)
+        return sum(not idle.all() for idle in idle_units(made.trace).values())
+
+    some = {"resources": {"requests": {"cpu": "2500m", "nvidia.com/gpu": 1}, "limits": {"cpu": 8, "nvidia.com/gpu": 1}}}
+    assert busy("gpu", {"containers": [some, some]}) == 2
+    assert busy("cpu:4", {"containers": [some, some]}) == 2  # five cores
+    assert busy("gpu", {"containers": [{}]}) == 0
+    assert busy("gpu", {"containers": [{}], "initContainers": [{**some, "restartPolicy": "Always"}, some]}) == 1
+    assert busy("gpu", {"containers": [some], "initContainers": [{**some, "restartPolicy": "Always"}]}) == 2
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "reason"),
+    [
+        ("kubernetes", kubernetes([GpuJob("n3", 3, 1, 9)]), "a job has more units than its nodes"),
+        (
+            "kubernetes",
+            kubernetes([GpuJob("n3", 2, 1, 9)]).replace('"2"', '"two"'),
+            "a quantity of GPUs or cores is no",
+        ),
+        ("kubernetes", kubernetes([GpuJob("n3", 2, 1, 9)]).replace('"2"', "true"), "a quantity of GPUs"),
+        ("kubernetes", kubernetes([GpuJob("n3", 2, 1, 9)]).replace('"containers"', '"c"'), "is no pod or event"),
+        ("philly", philly([GpuJob("n3", (2,), 1, 9)]), "a job has more units than its nodes"),
+        ("philly", philly([GpuJob("n3", (1,), 1, 9)]).replace("gpu1", "gpux"), "gpus holds what is no name of a GPU"),
+        (
+            "philly",
+            philly([GpuJob("n3", (1,), 1, 9)]).replace("gpu1", "gpu9999"),
+            "gpus holds what is no name of a GPU",
+        ),
+    ],
+)
+def test_pods_and_attempts_that_cannot_be_are_refused(form: str, text: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=reason):
+        read(tmp_path, form, text, strict=True)
+    skipped = read(tmp_path, form, text, begin=stamp(0), end=stamp(LENGTH_S)).diagnosis.skipped
+    assert [why.startswith(reason) for why in skipped] == [True]
+
+
+def test_events_of_pods_hold_all_units(tmp_path: Path) -> None:
+    involved = {"kind": "Pod", "name": "p", "uid": "u"}
+    events = [
+        {"kind": "Event", "involvedObject": involved, "reason": "Scheduled", "eventTime": zulu(5),
+         "message": "Successfully assigned users/p to n3"},
+        {"kind": "Event", "involvedObject": involved, "reason": "Killing", "lastTimestamp": zulu(25)},
+    ]  # fmt: skip
+    made = read(tmp_path, "kubernetes", "\n".join(map(json.dumps, events)))
+    assert [unit for unit, idle in idle_units(made.trace).items() if not idle.all()] == [("n3", 0), ("n3", 1)]
+    assert any("it counts as on all units" in note for note in made.diagnosis.warnings())
+
+
+def test_damaged_nodes_of_kubernetes_are_accounted_for(tmp_path: Path) -> None:
+    node = {"kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"nvidia.com/gpu": "4"}}}
+    nodes = json.dumps({"items": [node, {**node, "metadata": {}}, {**node, "status": {"allocatable": {"cpu": "x"}}}]})
+    made = read(tmp_path, "kubernetes", kubernetes([GpuJob("n1", 1, 1, 9)]), nodes=nodes)
+    assert made.trace.node_units == (4,)
+    assert len(made.diagnosis.skipped) == 2
 
 
 def test_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
