@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 
@@ -17,6 +17,8 @@ MEAN_S = 5400
 """Mean run time of a job, s."""
 CORES = 32
 """Cores of each node, in the formats that state them."""
+CORES_PER_GPU = 8
+"""The same where jobs want GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class _Job:
     """When it was submitted."""
     limit_s: int | None
     """Its time limit, in logs that state one."""
+    gpus: int = 0
+    """GPUs of each of its nodes, in logs that state them."""
 
 
 def generate_log(
@@ -44,6 +48,7 @@ def generate_log(
     start: str = "2024-03-04",
     load: float = 0.85,
     walltimes: bool = False,
+    gpus_per_node: int = 0,
 ) -> str:
     """Generate the log of a machine that starts its jobs first come, first served, as a scheduler would write it.
 
@@ -69,11 +74,14 @@ def generate_log(
     walltimes
         `slurm` and `pbs`: state when jobs were submitted, and time limits: 1 to 4 times the run time, as likely each,
         rounded up to half an hour.
+    gpus_per_node
+        `slurm`: jobs want GPUs, of which each node has so many: 1 up to half of all (as likely 1 to 2 as 2 to 4 ...),
+        as some of one node or as whole nodes, so that nodes are busy in part. 0: jobs want whole nodes.
 
     Raises
     ------
     InputError
-        When no writer has this name, or it writes no time limits.
+        When no writer has this name, or it writes no time limits or GPUs.
 
     Examples
     --------
@@ -87,42 +95,64 @@ def generate_log(
         raise InputError(f"no log of {scheduler!r}{did_you_mean(scheduler, WRITERS)}; one of {wanted} is expected")
     if walltimes and scheduler not in WITH_LIMITS:
         raise InputError(f"a log of {scheduler} is made without time limits; {' and '.join(WITH_LIMITS)} have them")
-    jobs = _jobs(nodes, days, seed, start, load, walltimes=walltimes)
+    if gpus_per_node and scheduler not in WITH_GPUS:
+        raise InputError(f"a log of {scheduler} is made without GPUs; {' and '.join(WITH_GPUS)} has them")
+    jobs = _jobs(nodes, days, seed, start, load, walltimes=walltimes, gpus_per_node=gpus_per_node)
     return "\n".join(WRITERS[scheduler](jobs, nodes)) + "\n"
 
 
-def _jobs(nodes: int, days: float, seed: int, start: str, load: float, *, walltimes: bool) -> list[_Job]:
+def _jobs(
+    nodes: int, days: float, seed: int, start: str, load: float, *, walltimes: bool, gpus_per_node: int
+) -> list[_Job]:
     rng, limits = np.random.default_rng(seed), np.random.default_rng((seed, 1))
-    end_s, largest = round(days * 86_400), max(1, nodes // 2)
-    mean_size = float(np.mean(np.round(largest ** np.linspace(0, 1, 1001))))
-    gap_s = MEAN_S * mean_size / (nodes * load)
-    free = np.zeros(nodes, dtype=np.int64)  # when each node is free again
+    per = max(1, gpus_per_node)
+    end_s, largest = round(days * 86_400), max(1, nodes // 2) * per
+    mean_size = float(np.mean([_units(largest**share, per) for share in np.linspace(0, 1, 1001)]))
+    gap_s = MEAN_S * mean_size / (nodes * per * load)
+    free = np.zeros((nodes, per), dtype=np.int64)  # when each GPU, or each node, is free again
     submit = begin = 0.0
     origin_s = int(np.datetime64(start, "s").astype(np.int64))
     jobs: list[_Job] = []
     while True:
         submit += rng.exponential(gap_s)
-        size, length = round(largest ** rng.random()), 60 + int(rng.exponential(MEAN_S - 60))
-        taken = np.sort(np.argsort(free, kind="stable")[:size])
-        begin = max(begin, submit, float(free[taken].max()) + 1)
+        size, length = _units(largest ** rng.random(), per), 60 + int(rng.exponential(MEAN_S - 60))
+        gpus = min(size, per)
+        back = np.sort(free, axis=1)[:, gpus - 1]  # when each node has so many to give
+        taken = np.sort(np.argsort(back, kind="stable")[: size // gpus])
+        begin = max(begin, submit, float(back[taken].max()) + 1)
         if begin >= end_s:
             return jobs
         first, last = int(begin), min(int(begin) + length, end_s)
-        free[taken] = last
+        for node in taken.tolist():
+            free[node, np.flatnonzero(free[node] <= first)[:gpus]] = last
         runs = last == int(begin) + length
         limit_s = 1800 * math.ceil(length * limits.uniform(1, 4) / 1800) if walltimes else None
         ran = origin_s + first, origin_s + last
-        jobs.append(_Job(1000 + len(jobs), *ran, tuple(taken.tolist()), not runs, origin_s + int(submit), limit_s))
+        job = _Job(1000 + len(jobs), *ran, tuple(taken.tolist()), not runs, origin_s + int(submit), limit_s)
+        jobs.append(replace(job, gpus=gpus) if gpus_per_node else job)
+
+
+def _units(wanted: float, per: int) -> int:
+    """GPUs that a job gets: some of one node, or all of several; whole nodes where `per` is 1.
+
+    >>> _units(2.6, 4), _units(9.4, 4), _units(2.6, 1)
+    (3, 8, 3)
+    """
+    return round(wanted) if round(wanted) < per else round(wanted / per) * per
 
 
 def _slurm(jobs: Sequence[_Job], nodes: int) -> list[str]:
     limits = any(job.limit_s is not None for job in jobs)
-    lines = ["JobID|JobName|NodeList|AllocNodes|Start|End|State" + "|Submit|Timelimit" * limits]
+    gpus = any(job.gpus for job in jobs)
+    lines = ["JobID|JobName|NodeList|AllocNodes|Start|End|State" + "|Submit|Timelimit" * limits + "|AllocTRES" * gpus]
     for job in jobs:
         hosts = _host_list(job.nodes, nodes)
         end, state = ("Unknown", "RUNNING") if job.runs else (f"{_utc(job.end_s):%Y-%m-%dT%H:%M:%S}", "COMPLETED")
         start = f"{_utc(job.start_s):%Y-%m-%dT%H:%M:%S}"
         more = "" if job.limit_s is None else f"|{_utc(job.submit_s):%Y-%m-%dT%H:%M:%S}|{_limit(job.limit_s)}"
+        if job.gpus:
+            many = len(job.nodes)
+            more += f"|cpu={CORES_PER_GPU * job.gpus * many},gres/gpu={job.gpus * many},node={many}"
         lines.append(f"{job.number}|{_name(job)}|{hosts}|{len(job.nodes)}|{start}|{end}|{state}{more}")
     return lines
 
@@ -200,6 +230,8 @@ WRITERS: dict[str, Callable[[Sequence[_Job], int], list[str]]] = {
 
 WITH_LIMITS = ("slurm", "pbs")
 """Those that can state time limits."""
+WITH_GPUS = ("slurm",)
+"""Those that can state GPUs."""
 
 
 def _ended(jobs: Iterable[_Job]) -> list[_Job]:

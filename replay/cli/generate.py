@@ -101,8 +101,12 @@ def _measured(path: str, model: str | None) -> tuple[str, dict[int, float]]:
 @click.option("--days", type=Finite(min=0, min_open=True, max=366), default=3.0, show_default=True, help="Length.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same jobs.")
 @click.option("--walltimes", is_flag=True, help="slurm, pbs: with the time of submission and a time limit of each job.")
+@click.option("--gpus-per-node", type=click.IntRange(min=1, max=1024), default=None, metavar="N",
+              help="slurm: jobs want GPUs, some of one node or all of several, for `ingest --unit gpu`.")  # fmt: skip
 @click.option("-o", "--output", metavar="FILE", required=True, help="Target, a text file.")
-def scheduler_log(scheduler: str, nodes: int, days: float, seed: int, walltimes: bool, output: str) -> None:
+def scheduler_log(
+    scheduler: str, nodes: int, days: float, seed: int, walltimes: bool, gpus_per_node: int | None, output: str
+) -> None:
     """Make a log as SCHEDULER writes it, of a machine that is made up: to try `bft-replay ingest` on.
 
     slurm is what `sacct -P` prints, pbs and sge are accounting files, lsf is lsb.acct, cobalt is ALCF's job table,
@@ -111,7 +115,8 @@ def scheduler_log(scheduler: str, nodes: int, days: float, seed: int, walltimes:
     from bft.datasets import generate_log
 
     _refuse_existing(output)
-    text = generate_log(scheduler, nodes=nodes, days=days, seed=seed, walltimes=walltimes)
+    how: dict[str, Any] = {"seed": seed, "walltimes": walltimes, "gpus_per_node": gpus_per_node or 0}
+    text = generate_log(scheduler, nodes=nodes, days=days, **how)
     with drafted(output) as draft:
         draft.write_text(text, encoding="utf-8")
     click.echo(f"{output}: log of {nodes} nodes for {days:g} days, {len(text.splitlines()):,} lines, synthetic")

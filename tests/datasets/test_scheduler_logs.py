@@ -14,6 +14,7 @@ import bft
 from bft.datasets import generate_log
 from bft.models import InputError
 from bft.replay import NodeTrace
+from bft.replay.logs.hostlists import expand
 
 
 def traced(scheduler: str, text: str, folder: Path, nodes: int, end: str) -> NodeTrace:
@@ -44,6 +45,47 @@ def test_all_schedulers_log_the_same_jobs(
     for event in range(len(ours)):
         np.testing.assert_array_equal(np.sort(theirs.joins(event)), np.sort(ours.joins(event)))
         np.testing.assert_array_equal(np.sort(theirs.leaves(event)), np.sort(ours.leaves(event)))
+
+
+@given(nodes=st.integers(2, 12), per=st.integers(1, 8), days=st.floats(0.2, 1), seed=st.integers(0, 99))
+def test_as_many_gpus_of_each_node_are_idle_as_its_jobs_leave(
+    tmp_path_factory: pytest.TempPathFactory, nodes: int, per: int, days: float, seed: int
+) -> None:
+    text = generate_log("slurm", nodes=nodes, days=days, seed=seed, gpus_per_node=per)
+    rows = [line.split("|") for line in text.splitlines()[1:]]
+    if not rows:
+        return
+    end = datetime(2024, 3, 4, tzinfo=UTC).timestamp() + days * 86_400
+    names = [f"cn{node:0{len(str(nodes))}}" for node in range(1, nodes + 1)]
+    used: list[tuple[str, float, float, int]] = []
+    for _, _, hosts, count, begin, finish, _, tres in rows:
+        gpus, rest = divmod(int(tres.split("gres/gpu=")[1].split(",")[0]), int(count))
+        assert not rest
+        assert 1 <= gpus <= per
+        assert gpus == per or int(count) == 1  # whole nodes, or a part of one
+        last = end if finish == "Unknown" else datetime.fromisoformat(f"{finish}Z").timestamp()
+        first = datetime.fromisoformat(f"{begin}Z").timestamp()
+        used += [(host, first, last, gpus) for host in expand(hosts)]
+    file = tmp_path_factory.mktemp("gpus") / "sacct"
+    file.write_text(text, "utf-8")
+    stop = str(int(end) + 60)
+    trace = bft.ingest(file, "slurm", nodes=",".join(names), tz="UTC", begin="2024-03-04", end=stop, allow_few=True,
+                       unit="gpu", units_per_node=per, min_gap_s=0)  # fmt: skip
+    idle = np.zeros(trace.slots, dtype=bool)
+    for event, time_ns in enumerate(trace.times.tolist()):
+        idle[trace.leaves(event)] = False
+        idle[trace.joins(event)] = True
+        now = time_ns / 1e9
+        if now < end:
+            taken = dict.fromkeys(names, 0)
+            for host, first, last, gpus in used:
+                taken[host] += gpus * (first <= now < last)
+            assert idle.reshape(nodes, per).sum(axis=1).tolist() == [per - taken[name] for name in trace.nodes]
+
+
+def test_a_log_without_gpus_cannot_have_them() -> None:
+    with pytest.raises(InputError, match="a log of pbs is made without GPUs; slurm has them"):
+        generate_log("pbs", gpus_per_node=4)
 
 
 def test_no_node_has_two_jobs_at_a_time() -> None:
