@@ -348,8 +348,6 @@ def bounds_by(options: Options, watcher: Watcher) -> tuple[Bounds, Inputs]:
 def _bounds(options: Options, inputs: Inputs, pools: Sequence[Pool], *, staged: bool = False) -> Bounds:
     if staged:
         return Bounds(why_none=f"--policy {options.policy} runs jobs on further nodes first: no bound is known")
-    if _several_kinds(pools):
-        return Bounds(why_none="no bound is known where units are of several kinds (--kinds)")
     if options.workload is not None:
         return Bounds(why_none="which jobs --workload submits and stops depends on what is decided: no bound is known")
     worlds = [(pool.trace, pool.jobs) for pool in pools]

@@ -92,19 +92,8 @@ def fit_sizes(jobs: JobTable, pools: Sequence[Pool], mode: Mode, *, rigid: bool)
 
 def max_idle(trace: NodeTrace) -> int:
     """The most units, of one kind where there are several, that are ever idle at once."""
-    if not trace.kinds:
-        return int(max(trace.idle_units(), default=0))
-    per, of = trace.units_per_node, np.array(trace.kinds)
-    if trace.by_unit:
-        per, of = 1, of.repeat(per)
-    most = 0
-    for kind in dict.fromkeys(trace.kinds):
-        joined, left = (
-            np.diff(np.concatenate([[0], np.cumsum(of[nodes] == kind)])[offsets])
-            for nodes, offsets in ((trace.joined, trace.joined_at), (trace.left, trace.left_at))
-        )
-        most = max(most, int(np.cumsum(joined - left).max(initial=0)))
-    return most * per
+    parts = [trace.of_kind(kind) for kind in dict.fromkeys(trace.kinds)] or [trace]
+    return max(int(max(part.idle_units(), default=0)) for part in parts)
 
 
 def needed(job: Job, *, rigid: bool) -> int:

@@ -187,6 +187,23 @@ class NodeTrace:
         spans = np.diff(np.append(self.times, self.end)) / SECOND_NS
         return float(np.dot(self.idle_counts(), spans))
 
+    def of_kind(self, kind: str) -> NodeTrace:
+        """The same events with the nodes (or units) of one kind only, under their numbers.
+
+        Examples
+        --------
+        >>> from dataclasses import replace
+        >>> replace(always_idle(3, 0, SECOND_NS), kinds=("fast", "slow", "slow")).of_kind("slow").idle_units().tolist()
+        [2]
+        """
+        mine = np.repeat(np.array(self.kinds) == kind, self.slots // max(len(self.nodes), 1))
+        joined, left = mine[self.joined], mine[self.left]
+        joined_at, left_at = (
+            np.concatenate([[0], np.cumsum(those)])[offsets]
+            for those, offsets in ((joined, self.joined_at), (left, self.left_at))
+        )
+        return replace(self, joined=self.joined[joined], joined_at=joined_at, left=self.left[left], left_at=left_at)
+
     def read_from(self, rows: TimeArray) -> NodeTrace:
         """The same trace, read from rows of these instants."""
         usual = np.unique(np.concatenate([[self.start], self.times, [self.end]]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -12,10 +12,11 @@ from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.results.bounds.fluid import fluid_bound
 from bft.replay.results.bounds.shared import pairs_of, shared_bound
-from bft.replay.results.bounds.supply import idle_units
+from bft.replay.results.bounds.supply import Supply, idle_units
 from bft.replay.results.bounds.times import completion_bound, last_completion_bound
 from bft.replay.results.bounds.unit_time import unit_time_bound
-from bft.replay.results.bounds.work import work_of
+from bft.replay.results.bounds.unit_time_by_kind import unit_time_by_kind
+from bft.replay.results.bounds.work import Work, work_of
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 
@@ -28,7 +29,8 @@ class Bounds:
     outcome
         Samples: the smallest of the valid bounds below.
     unit_time
-        Every sample at its job's best rate per unit; without sharing.
+        Every sample at its job's best rate per unit; without sharing. Where units are of several kinds, unit-seconds of
+        each kind count apart, and the other two bounds on the outcome are unknown.
     fluid
         With a limited number of jobs in play, each on as many units as it may have; without sharing.
     fluid_attained
@@ -105,10 +107,21 @@ def unit_time_of(pools: Sequence[tuple[NodeTrace, JobTable]], without: Collectio
     some = [(trace, replace(jobs, jobs=tuple(job for job in jobs if job.name not in without))) for trace, jobs in pools]
     total = 0.0
     for trace, jobs in some:
-        idle = idle_units(trace)
-        work = work_of(trace, jobs, idle)
-        total += unit_time_bound(idle, work) if len(work.submit) else 0.0
+        idle, kinds = idle_units(trace), _by_kind(trace)
+        work = work_of(trace, jobs, idle, kinds=kinds)
+        total += _unit_time(idle, kinds, work)
     return total
+
+
+def _by_kind(trace: NodeTrace) -> dict[str, Supply]:
+    """The idle units of each kind; empty where all are alike."""
+    return {kind: idle_units(trace.of_kind(kind)) for kind in dict.fromkeys(trace.kinds)}
+
+
+def _unit_time(idle: Supply, kinds: Mapping[str, Supply], work: Work) -> float:
+    if not len(work.submit):
+        return 0.0
+    return unit_time_by_kind(list(kinds.values()), work) if kinds else unit_time_bound(idle, work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +138,13 @@ class _Part:
 
 
 def _of_pool(trace: NodeTrace, jobs: JobTable, max_jobs: int, interference: Interference | None) -> _Part:
-    idle = idle_units(trace)
-    work = work_of(trace, jobs, idle, None if interference is None else interference.kind)
+    idle, kinds = idle_units(trace), _by_kind(trace)
+    work = work_of(trace, jobs, idle, None if interference is None else interference.kind, kinds)
     unit_time = fluid = attained = shared = None
     speed = 1.0
-    if not len(work.submit):
+    if kinds:
+        unit_time = _unit_time(idle, kinds, work)
+    elif not len(work.submit):
         unit_time, fluid, attained, shared = (0.0, 0.0, 0.0, None) if interference is None else (None, None, None, 0.0)
     elif interference is None:
         unit_time, priced = unit_time_bound(idle, work), fluid_bound(idle, work, max_jobs)

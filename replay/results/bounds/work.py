@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,8 @@ class Work:
     Parameters
     ----------
     curves
-        The distinct tables of rates, samples/s on 0, 1, ... units up to the most ever idle; 0 where not allowed.
+        The distinct tables of rates, samples/s on 0, 1, ... units up to the most ever idle; 0 where not allowed. Where
+        units are of several kinds, on the best of them.
     curve
         Index of each job's curve: int64 of shape (jobs,).
     release
@@ -34,6 +35,8 @@ class Work:
         The most work that it could do alone.
     positions
         Positions of these jobs in their table.
+    by_kind
+        The best rate per unit of each curve on each kind of units, samples/(unit x s): shape (curves, kinds).
     """
 
     curves: tuple[FloatArray, ...]
@@ -44,6 +47,7 @@ class Work:
     alone: FloatArray
     limit: FloatArray
     positions: IntArray
+    by_kind: FloatArray
 
     @property
     def per_unit(self) -> FloatArray:
@@ -64,17 +68,27 @@ def best_per_unit(rates: FloatArray) -> float:
     return float(np.max(rates[1:] / np.arange(1, len(rates)), initial=0.0))
 
 
-def work_of(trace: NodeTrace, jobs: JobTable, idle: Supply, kind: Callable[[Job], Hashable] | None = None) -> Work:
-    """The jobs of a pool whose idle units are `idle`; curves of jobs of another `kind` count as others."""
-    max_idle = int(idle.rates.max(initial=0.0))
+def work_of(
+    trace: NodeTrace,
+    jobs: JobTable,
+    idle: Supply,
+    alike: Callable[[Job], Hashable] | None = None,
+    kinds: Mapping[str, Supply] | None = None,
+) -> Work:
+    """The jobs of a pool whose idle units are `idle`, in all and of each of `kinds`, if there are several.
+
+    Curves of jobs of which `alike` differs count as different.
+    """
+    supplies = kinds or {"": idle}
+    sizes = {kind: int(supply.rates.max(initial=0.0)) + 1 for kind, supply in supplies.items()}
     known: dict[Hashable, int] = {}
-    curves: list[FloatArray] = []
+    curves: list[list[FloatArray]] = []
     curve, positions = [], []
     for position, job in enumerate(jobs):
         if job.tsub_ns >= trace.end:
             continue
-        rates = job.rates[: max_idle + 1]
-        key = None if kind is None else kind(job), rates.tobytes()
+        rates = [job.on(kind).rates[:size] for kind, size in sizes.items()]
+        key = None if alike is None else alike(job), *(of.tobytes() for of in rates)
         if key not in known:
             known[key] = len(curves)
             curves.append(rates)
@@ -87,13 +101,30 @@ def work_of(trace: NodeTrace, jobs: JobTable, idle: Supply, kind: Callable[[Job]
     total = np.array([job.pmax for job in own])
     alone, limit = np.full(len(own), np.inf), np.zeros(len(own))
     for k, rates in enumerate(curves):
-        best = np.maximum.accumulate(rates)
-        fastest = Supply(idle.edges, best[np.minimum(idle.rates, len(rates) - 1).astype(np.int64)])
+        fastest = Supply(idle.edges, np.max(list(map(_fastest, supplies.values(), rates)), axis=0))
         mine = index == k
         before = fastest.until(release[mine])
         alone[mine] = fastest.when(before + total[mine])
         limit[mine] = np.minimum(total[mine], fastest.total - before)
-    return Work(tuple(curves), index, release, submit, total, alone, limit, np.array(positions, dtype=np.int64))
+    by_kind = np.array([list(map(best_per_unit, rates)) for rates in curves]).reshape(len(curves), len(supplies))
+    best = tuple(map(_on_the_best, curves))
+    return Work(best, index, release, submit, total, alone, limit, np.array(positions, dtype=np.int64), by_kind)
+
+
+def _fastest(supply: Supply, rates: FloatArray) -> FloatArray:
+    """The highest rate on at most all idle units, in each piece of their supply."""
+    best = np.maximum.accumulate(rates)
+    return best[np.minimum(supply.rates, len(rates) - 1).astype(np.int64)]
+
+
+def _on_the_best(rates: Sequence[FloatArray]) -> FloatArray:
+    """The highest of several rates on each number of units."""
+    if len(rates) == 1:
+        return rates[0]
+    best = np.zeros(max(map(len, rates)))
+    for of in rates:
+        best[: len(of)] = np.maximum(best[: len(of)], of)
+    return best
 
 
 # Number of periods. Submissions within one count as one instant, its begin; more periods give a tighter, slower bound.
