@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
 from bft.milp.classes import classes_of
 from bft.milp.problem import CostModel, FloatArray, IntArray, Job, Pair, Problem
+
+Named = tuple[tuple[int, float], ...]
+"""Units and the ratio there, where it differs (`Pair.at_a`)."""
 
 
 def value_table(
@@ -26,7 +30,8 @@ def value_table(
     `bftrainer`: Tfwd·O(n) - T·r with r = O(current), T = Tcup when n > current, Tcdw when n < current.
     `stall`: max(Tfwd - T, 0)·O(n) for n != current. Both are multiplied by the job's weight (docs/model.md).
     `xi` divides the O(n) of one unit and more, `xi_now` the current rate: a sharing job is slower by that ratio.
-    An array gives the ratio for n = 0 ... min(jmax, units), infinite where n is not allowed.
+    An array gives the ratio for n = 0 ... min(jmax, units), infinite where n is not allowed; with several rows of
+    ratios the result has a table in each.
 
     >>> job = Job("a", 1, 4, ns=[0, 4], os=[0, 40], tcup=20.0, tcdw=10.0)
     >>> value_table(job, current=1, units=4, tfwd=120.0, cost_model="bftrainer").tolist()
@@ -34,25 +39,29 @@ def value_table(
     """
     max_units = min(job.jmax, units)
     values = tfwd * job.table_to(max_units)
-    ratios = xi[1:] if isinstance(xi, np.ndarray) else None if xi == 1.0 else xi
+    ratios: float | FloatArray | None = None
+    if isinstance(xi, np.ndarray):
+        values, ratios = np.broadcast_to(values, xi.shape).copy(), xi[..., 1:]
+    elif xi != 1.0:
+        ratios = xi
     if ratios is not None:
-        values[1:] /= ratios
+        values[..., 1:] /= ratios
     if cost_model == "bftrainer":
         rate = job.rate(current) / xi_now
         if rate:
-            values[:current] -= job.tcdw * rate
-            values[current + 1 :] -= job.tcup * rate
+            values[..., :current] -= job.tcdw * rate
+            values[..., current + 1 :] -= job.tcup * rate
     else:
-        values[:current] *= max(tfwd - job.tcdw, 0.0) / tfwd
-        values[current + 1 :] *= max(tfwd - job.tcup, 0.0) / tfwd
+        values[..., :current] *= max(tfwd - job.tcdw, 0.0) / tfwd
+        values[..., current + 1 :] *= max(tfwd - job.tcup, 0.0) / tfwd
     if job.weight != 1.0:
         values *= job.weight
     first = 1
     for low, high in job.stretches:
-        values[first:low] = -np.inf
+        values[..., first:low] = -np.inf
         first = high + 1
     if ratios is not None:
-        values[1:][np.isinf(ratios)] = -np.inf
+        values[..., 1:][np.isinf(ratios)] = -np.inf
     return values
 
 
@@ -68,28 +77,65 @@ def value_tables(problem: Problem) -> list[FloatArray]:
 
 def table_of(problem: Problem, j: int, pair: Pair | None = None) -> FloatArray:
     """The value table of job j without sharing, or with its partner in `pair`."""
-    now = problem.partner(j) if problem.pairs else None
-    return value_table(
-        problem.jobs[j],
-        problem.current[j],
-        problem.units,
-        problem.tfwd,
-        problem.cost_model,
-        xi=1.0 if pair is None else _ratios(pair, j, min(problem.jobs[j].jmax, problem.units)),
-        xi_now=1.0 if now is None else now.xi(j, problem.current[j]),
-    )
-
-
-def _ratios(pair: Pair, j: int, max_units: int) -> float | FloatArray:
-    """The ratio of job j on 0 ... max_units units."""
+    if pair is None:
+        return _slowed(problem, j, 1.0)
     named = pair.named(j)
-    if not named:
-        return pair.xi(j)
-    ratios = np.full(max_units + 1, pair.xi(j))
-    for units, ratio in named:
-        if units <= max_units:
-            ratios[units] = ratio
+    return _slowed(problem, j, _ratios(problem, j, [(pair.xi(j), named)])[0] if named else pair.xi(j))
+
+
+def _slowed(problem: Problem, j: int, xi: float | FloatArray) -> FloatArray:
+    """The value table of job j at these ratios."""
+    job, held, now = problem.jobs[j], problem.current[j], problem.partner(j) if problem.pairs else None
+    xi_now = 1.0 if now is None else now.xi(j, held)
+    return value_table(job, held, problem.units, problem.tfwd, problem.cost_model, xi=xi, xi_now=xi_now)
+
+
+def _ratios(problem: Problem, j: int, ways: Sequence[tuple[float, Named]]) -> FloatArray:
+    """The ratios of job j on each number of units that its table has, a row for each of these partners."""
+    max_units = min(problem.jobs[j].jmax, problem.units)
+    ratios = np.repeat(np.array([[xi] for xi, _ in ways]), max_units + 1, axis=1)
+    for row, (_, named) in zip(ratios, ways, strict=True):
+        for units, ratio in named:
+            if units <= max_units:
+                row[units] = ratio
     return ratios
+
+
+class Tables:
+    """The value tables of a problem's jobs, alone and beside each partner, all made once; read-only.
+
+    Jobs of one class have a table in common, and one beside all partners that slow them down alike.
+
+    Attributes
+    ----------
+    idle
+        What each job is worth that holds no units and gets none; 0 for one that holds some. float64, one per job.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.classes = classes = classes_of(problem)
+        self._of: list[int] = classes.of.tolist()
+        ways: list[dict[tuple[float, Named], None]] = [{(1.0, ()): None} for _ in classes.first]
+        for pair in problem.pairs:
+            ways[self._of[pair.a]][pair.xi_a, pair.at_a] = None
+            ways[self._of[pair.b]][pair.xi_b, pair.at_b] = None
+        self._known = [
+            dict(zip(each, _slowed(problem, j, _ratios(problem, j, list(each))), strict=True))
+            for j, each in zip(classes.first, ways, strict=True)
+        ]
+        off = [0.0 if problem.current[j] else float(self.of(j)[0]) for j in classes.first]
+        self.idle: FloatArray = np.array(off)[classes.of]
+
+    def of(self, j: int, pair: Pair | None = None) -> FloatArray:
+        """The value table of job j without sharing, or with its partner in `pair`."""
+        return self._known[self._of[j]][(1.0, ()) if pair is None else (pair.xi(j), pair.named(j))]
+
+
+@lru_cache(maxsize=2)
+def tables_of(problem: Problem) -> Tables:
+    """The tables of a problem; cached, because several parts of a search for its optimum need them."""
+    return Tables(problem)
 
 
 def values_at(problem: Problem, j: int, counts: IntArray) -> FloatArray:

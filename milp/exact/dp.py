@@ -101,11 +101,7 @@ def optimum(problem: Problem, time_limit: float | None = None) -> Optimum:
         return Optimum((), 0.0, 0.0)
     posed = _Posed.of(problem)
     scores = posed.scores()
-    lost: int | None = None
-    if scores.steps(problem.units) <= PLAIN_STEPS:
-        counts = _plain(scores, problem.units)
-    else:
-        counts, lost = _core(scores, problem.units, time_limit)
+    counts, lost = _best(scores, problem.units, time_limit)
     value = posed.objective(counts)
     bound = value if lost is None else value + _worth(scores, lost, problem.units)
     return Optimum(tuple(counts.tolist()), value, bound, lost is None)
@@ -133,16 +129,20 @@ def share_units(tables: Sequence[FloatArray], current: IntArray, units: int) -> 
 
     if not tables:
         return ()
-    allowed = [np.flatnonzero(table > -np.inf) for table in tables]
-    linear = [np.append(np.diff(counts) == 1, False) for counts in allowed]
-    values = [table[counts] for table, counts in zip(tables, allowed, strict=True)]
-    kept = np.array([n if n < len(t) and t[n] > -np.inf else 0 for t, n in zip(tables, current.tolist(), strict=True)])
+    begins = _offsets(tables)
+    values = np.concatenate(tables)
+    allowed = np.flatnonzero(values > -np.inf)
+    offsets = np.searchsorted(allowed, begins)
+    counts = allowed - np.repeat(begins[:-1], np.diff(offsets))
+    linear = np.append(np.diff(counts) == 1, False)  # not across tables, as each begins with 0
+    last = np.diff(begins) - 1
+    at = begins[:-1] + np.minimum(current, last)
+    kept = np.where((current <= last) & (values[at] > -np.inf), current, 0)
     if kept.sum() > units:
         kept[:] = 0
-    points = (np.concatenate(allowed), np.concatenate(values), np.concatenate(linear), _offsets(values))
     sizes = np.ones(len(tables), dtype=np.int64)
-    made = scores(*points, current, kept, sizes)
-    return tuple(_plain(Scores(*made, np.arange(len(tables)), sizes, kept), units).tolist())
+    made = scores(counts, values[allowed], linear, offsets, current, kept, sizes)
+    return tuple(_best(Scores(*made, np.arange(len(tables)), sizes, kept), units, None)[0].tolist())
 
 
 def scores_of(problem: Problem, classes: Classes | None = None) -> Scores:
@@ -228,6 +228,13 @@ class _Posed:
         for c in np.flatnonzero(self.held).tolist():
             of_each[c] = method(self.problem.jobs[self.classes.first[c]], int(self.held[c]))
         return of_each
+
+
+def _best(scores: Scores, capacity: int, time_limit: float | None) -> tuple[IntArray, int | None]:
+    """The canonical counts by the quicker of the two programmes, as `_core` has them."""
+    if scores.steps(capacity) <= PLAIN_STEPS:
+        return _plain(scores, capacity), None
+    return _core(scores, capacity, time_limit)
 
 
 def _plain(scores: Scores, capacity: int) -> IntArray:

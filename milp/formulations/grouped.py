@@ -15,13 +15,13 @@ from itertools import groupby
 
 import numpy as np
 
-from bft.milp.classes import Classes, classes_of
+from bft.milp.classes import Classes
 from bft.milp.exact.dp import share_units
 from bft.milp.formulations.items import dense_runs, variants
 from bft.milp.formulations.linear import LinearModel
 from bft.milp.formulations.modes import Chosen, Run, add_runs
 from bft.milp.problem import FloatArray, IntArray, Pair, Problem
-from bft.milp.values import table_of
+from bft.milp.values import tables_of
 
 Choice = Sequence[tuple[int, int]]
 """Items that are active, each as often as it is, with the units it has (a pair: in union)."""
@@ -70,12 +70,12 @@ class Items:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.classes: Classes = classes_of(problem)
-        self._alone = [table_of(problem, j) for j in self.classes.first]
+        self._tables = tables_of(problem)
+        self.classes: Classes = self._tables.classes
+        self._alone = [self._tables.of(j) for j in self.classes.first]
         self._off = [float(table[0]) for table in self._alone]
         self._of: list[int] = self.classes.of.tolist()
         self.sizes: list[int] = self.classes.sizes.tolist()
-        self._beside: dict[tuple[int, float, tuple[tuple[int, float], ...]], FloatArray] = {}
         self.base = float(sum(m * off for m, off in zip(self.sizes, self._off, strict=True)))
         now = [pair for pair in problem.pairs if pair.shared]
         self._now = {j: (at, pair) for at, pair in enumerate(now) for j in (pair.a, pair.b)}
@@ -140,21 +140,14 @@ class Items:
     def _sides(self, pair: Pair) -> Sides:
         a, b, current = pair.a, pair.b, self.problem.current
         return (
-            self._table(pair, a),
-            self._table(pair, b),
+            self._tables.of(a, pair),
+            self._tables.of(b, pair),
             self._alone[self._of[a]],
             self._alone[self._of[b]],
             current[a],
             current[b],
             pair.shared,
         )
-
-    def _table(self, pair: Pair, j: int) -> FloatArray:
-        """v_j beside its partner: the same for all partners that slow it down alike."""
-        key = (self._of[j], pair.xi(j), pair.named(j))
-        if key not in self._beside:
-            self._beside[key] = table_of(self.problem, j, pair)
-        return self._beside[key]
 
     def shared_out(self, chosen: Sequence[int]) -> Choice:
         """The best units for these items, an item as often as it is named; those that get none are left out."""

@@ -8,12 +8,13 @@ determines which units those are; no job both loses and gains units on its arcs.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from bft.milp.problem import Problem, Transfer
-from bft.milp.values import keep, table_of
+from bft.milp.values import keep, tables_of
 
 Holders = tuple[int, ...]
 
@@ -23,14 +24,14 @@ FEW = 40
 
 def classes(problem: Problem) -> dict[Holders, int]:
     """Units by their present holders: () for nobody, (j,), (j, k) with j < k. Empty classes are left out."""
-    alone = list(problem.current)
+    alone = {j: problem.current[j] for j in problem.holders}
     sizes: dict[Holders, int] = {}
     for pair in problem.pairs:
         if pair.shared:
             sizes[(pair.a, pair.b)] = pair.shared
             alone[pair.a] -= pair.shared
             alone[pair.b] -= pair.shared
-    for j, units in enumerate(alone):
+    for j, units in alone.items():
         if units:
             sizes[(j,)] = units
     if problem.units > problem.held:
@@ -40,14 +41,14 @@ def classes(problem: Problem) -> dict[Holders, int]:
 
 def demands(problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, int], int]) -> dict[Holders, int]:
     """Units by their future holders: `shares` gives how many units each sharing pair (a, b) shares."""
-    alone = list(counts)
+    alone = defaultdict(int, {j: units for j, units in enumerate(counts) if units})
     wanted: dict[Holders, int] = {}
     for (a, b), units in shares.items():
         if units:
             wanted[(a, b)] = units
             alone[a] -= units
             alone[b] -= units
-    for j, units in enumerate(alone):
+    for j, units in alone.items():
         if units:
             wanted[(j,)] = units
     wanted[()] = problem.units - sum(wanted.values())
@@ -64,8 +65,8 @@ def transport(
     supply, demand = classes(problem), demands(problem, counts, shares)
     if any(units < 0 for units in demand.values()):
         return None
-    may_lose = {j for j, n in enumerate(counts) if n < problem.current[j]}
-    may_gain = {j for j, n in enumerate(counts) if n > problem.current[j]}
+    may_lose = {j for j in problem.holders if counts[j] < problem.current[j]}
+    may_gain = {j for j, n in enumerate(counts) if n and n > problem.current[j]}
     if len(counts) > FEW:
         return _few_moves(supply, demand, may_lose, may_gain)
     sent = _sent(supply, demand, may_lose, may_gain)
@@ -197,8 +198,7 @@ def _paired(offered: Iterable[tuple[int, int]], wanted: Iterable[tuple[int, int]
 def complaint_about(problem: Problem, counts: Sequence[int], transfers: Iterable[Transfer]) -> str:
     """Why `transfers` do not lead to `counts`; an empty string if they do."""
     left = classes(problem)
-    held = [0] * len(counts)
-    lost, gained = [0] * len(counts), [0] * len(counts)
+    held, lost, gained = defaultdict[int, int](int), defaultdict[int, int](int), defaultdict[int, int](int)
     partners: dict[int, set[int]] = {}
     for transfer in transfers:
         left[transfer.before] = left.get(transfer.before, 0) - transfer.units
@@ -217,7 +217,9 @@ def complaint_about(problem: Problem, counts: Sequence[int], transfers: Iterable
             lost[j] += transfer.units * (j not in transfer.after)
     if any(left.values()):
         return f"units appear from nowhere or vanish: {left}"
-    for j, n in enumerate(counts):
+    wanted = {j: n for j, n in enumerate(counts) if n}
+    for j in sorted({*wanted, *held, *lost}):
+        n = wanted.get(j, 0)
         if held[j] != n:
             return f"job {problem.jobs[j].name!r} holds {held[j]} units, not {n}"
         if lost[j] and gained[j]:
@@ -239,13 +241,14 @@ def shares_of(transfers: Iterable[Transfer]) -> dict[tuple[int, int], int]:
 
 def value_of(problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, int], int]) -> float:
     """Objective of an allocation; -inf where a count is not allowed."""
+    tables = tables_of(problem)
     with_whom = {j: problem.pair_of(*pair) for pair, units in shares.items() if units for j in pair}
+    worth = tables.idle != 0.0
+    worth |= np.array(counts, dtype=np.int64) != 0
+    worth[list(problem.holders)] = True
     total = 0.0
-    for j, n in enumerate(counts):
-        if not (n or problem.current[j]):  # as `table_of` to the bit, for thousands that wait
-            total += problem.tfwd * float(problem.jobs[j].os[0]) * problem.jobs[j].weight
-            continue
-        table = table_of(problem, j, with_whom.get(j))
+    for j in np.flatnonzero(worth).tolist():
+        n, table = counts[j], tables.of(j, with_whom.get(j))
         total += float(table[n]) if n < len(table) else float("-inf")
     return total
 
