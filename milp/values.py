@@ -108,6 +108,8 @@ class Tables:
 
     Attributes
     ----------
+    values
+        All tables, one after another (`place`).
     idle
         What each job is worth that holds no units and gets none; 0 for one that holds some. float64, one per job.
     """
@@ -116,20 +118,29 @@ class Tables:
         self.problem = problem
         self.classes = classes = classes_of(problem)
         self._of: list[int] = classes.of.tolist()
-        ways: list[dict[tuple[float, Named], None]] = [{(1.0, ()): None} for _ in classes.first]
+        self._places: list[dict[tuple[float, Named], tuple[int, int]]] = [{(1.0, ()): (0, 0)} for _ in classes.first]
         for pair in problem.pairs:
-            ways[self._of[pair.a]][pair.xi_a, pair.at_a] = None
-            ways[self._of[pair.b]][pair.xi_b, pair.at_b] = None
-        self._known = [
-            dict(zip(each, _slowed(problem, j, _ratios(problem, j, list(each))), strict=True))
-            for j, each in zip(classes.first, ways, strict=True)
-        ]
+            self._places[self._of[pair.a]][pair.xi_a, pair.at_a] = 0, 0
+            self._places[self._of[pair.b]][pair.xi_b, pair.at_b] = 0, 0
+        made, end = [np.empty(0)], 0
+        for j, places in zip(classes.first, self._places, strict=True):
+            tables = _slowed(problem, j, _ratios(problem, j, list(places)))
+            made.append(tables.ravel())
+            for way in places:
+                places[way] = end, end + tables.shape[1]
+                end += tables.shape[1]
+        self.values: FloatArray = np.concatenate(made)
         off = [0.0 if problem.current[j] else float(self.of(j)[0]) for j in classes.first]
         self.idle: FloatArray = np.array(off)[classes.of]
 
     def of(self, j: int, pair: Pair | None = None) -> FloatArray:
         """The value table of job j without sharing, or with its partner in `pair`."""
-        return self._known[self._of[j]][(1.0, ()) if pair is None else (pair.xi(j), pair.named(j))]
+        begin, end = self.place(j, pair)
+        return self.values[begin:end]
+
+    def place(self, j: int, pair: Pair | None = None) -> tuple[int, int]:
+        """Where that table begins and ends in `values`."""
+        return self._places[self._of[j]][(1.0, ()) if pair is None else (pair.xi(j), pair.named(j))]
 
 
 @lru_cache(maxsize=2)

@@ -26,8 +26,8 @@ from bft.milp.values import tables_of
 Choice = Sequence[tuple[int, int]]
 """Items that are active, each as often as it is, with the units it has (a pair: in union)."""
 Shares = Mapping[tuple[int, int], int]
-Sides = tuple[FloatArray, FloatArray, FloatArray, FloatArray, int, int, int]
-"""Both jobs' tables beside each other and apart, what they hold, and what they share."""
+Variant = tuple[int | None, tuple[int, ...]]
+"""The most units of a job apart from its partner of now, and the rows of that pair in which it counts then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,62 +92,56 @@ class Items:
         for c, j in enumerate(self.classes.first):
             gains = self._alone[c] - self._off[c]
             gains[0] = -np.inf
-            for kind, most in self._variants(j):
+            for most, apart in self._variants(j):
                 table = gains if most is None else gains[: most + 1]
                 if table.max() > 0.0:
-                    rows = (1 + c, *self._apart(j, kind))
+                    rows = (1 + c, *apart)
                     if j in self._now:
                         rows = (*rows, self._first_now + 3 * self._now[j][0])
                     yield Item((c,), table, self.sizes[c], rows)
 
     def _pairs(self) -> Iterable[Item]:
-        from bft.milp.formulations.kernels import best_together
+        from bft.milp.formulations.kernels import all_together
 
+        posed: list[tuple[Pair, int, tuple[int | None, int | None], tuple[int, ...]]] = []
+        places, held, off, lengths = [], [], [], [0]
+        ways = {j: self._variants(j) for pair in self.problem.pairs for j in (pair.a, pair.b)}
         for pair in self.problem.pairs:
             a, b = self._of[pair.a], self._of[pair.b]
             members = self.sizes[a] // 2 if a == b else min(self.sizes[a], self.sizes[b])
             if not members:
                 continue
-            sides, off = self._sides(pair), self._off[a] + self._off[b]
             units = min(self.problem.units, self.problem.jobs[pair.a].jmax + self.problem.jobs[pair.b].jmax)
-            for kind_a, most_a in [("any", None)] if pair.shared else self._variants(pair.a):
-                for kind_b, most_b in [("any", None)] if pair.shared else self._variants(pair.b):
-                    gains = best_together(*_cut(sides, most_a, most_b), units)
-                    gains -= off
-                    if not gains.max() > 0.0:
-                        continue
-                    rows: tuple[int, ...] = (1 + a, 1 + b)
-                    if not pair.shared:
-                        rows = (*rows, *self._apart(pair.a, kind_a), *self._apart(pair.b, kind_b))
-                    yield Item((a, b), gains, members, rows, pair, (most_a, most_b))
+            sides = [self._tables.place(j, beside) for beside in (pair, None) for j in (pair.a, pair.b)]
+            for most_a, apart_a in _FREE if pair.shared else ways[pair.a]:
+                for most_b, apart_b in _FREE if pair.shared else ways[pair.b]:
+                    if most_a is not None and most_b is not None:
+                        continue  # both shrink: then two that share nothing now have no unit in common
+                    posed.append((pair, members, (most_a, most_b), (1 + a, 1 + b, *apart_a, *apart_b)))
+                    places.append([_cut(sides[0], most_a), _cut(sides[1], most_b), *sides[2:]])
+                    held.append((self.problem.current[pair.a], self.problem.current[pair.b], pair.shared))
+                    off.append(self._off[a] + self._off[b])
+                    lengths.append(units + 1)
+        if not posed:
+            return
+        at = np.cumsum(lengths)
+        gains = all_together(self._tables.values, np.array(places), np.array(held), np.array(off), at)
+        for k in np.flatnonzero(np.maximum.reduceat(gains, at[:-1]) > 0.0).tolist():
+            pair, members, most, rows = posed[k]
+            classes = self._of[pair.a], self._of[pair.b]
+            yield Item(classes, gains[at[k] : at[k + 1]], members, rows, pair, most)
 
-    def _variants(self, j: int) -> list[tuple[str, int | None]]:
+    def _variants(self, j: int) -> Sequence[Variant]:
         """How far a job may shrink, apart from its partner of now."""
         if j not in self._now:
-            return [("any", None)]
-        least = max(self.problem.jobs[j].jmin, 1)
-        found = variants(self.problem.current[j], self._now[j][1].shared)
-        return [(kind, most) for kind, most in found if most is None or most >= least]
-
-    def _apart(self, j: int, kind: str) -> tuple[int, ...]:
-        """The rows of a pair of now in which one of its jobs counts that is active apart."""
-        if j not in self._now or kind == "clear":
-            return ()
+            return _FREE
         at, pair = self._now[j]
+        least = max(self.problem.jobs[j].jmin, 1)
         less_a, less_b = self._first_now + 3 * at + 1, self._first_now + 3 * at + 2
-        return (less_a, less_b) if kind == "any" else (less_a if j == pair.a else less_b,)
-
-    def _sides(self, pair: Pair) -> Sides:
-        a, b, current = pair.a, pair.b, self.problem.current
-        return (
-            self._tables.of(a, pair),
-            self._tables.of(b, pair),
-            self._alone[self._of[a]],
-            self._alone[self._of[b]],
-            current[a],
-            current[b],
-            pair.shared,
-        )
+        rows: dict[str, tuple[int, ...]] = {"clear": (), "any": (less_a, less_b)}
+        rows["less"] = (less_a if j == pair.a else less_b,)
+        found = variants(self.problem.current[j], pair.shared)
+        return [(most, rows[kind]) for kind, most in found if most is None or most >= least]
 
     def shared_out(self, chosen: Sequence[int]) -> Choice:
         """The best units for these items, an item as often as it is named; those that get none are left out."""
@@ -171,20 +165,12 @@ class Items:
 
     def named(self, choice: Choice) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
         """Counts and shares of the jobs themselves: of a class, those that come first have most."""
-        from bft.milp.formulations.kernels import best_cell
-
         parts: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-        cells = []
+        # Of thousands that wait many are in the same item on as many units.
+        cells = {each: self._cell(*each) for each in set(choice)}
         for number, (i, units) in enumerate(choice):
-            item = self.all[i]
-            if item.pair is None:
-                parts[item.classes[0]].append((-units, number, 0))
-                cells.append((units, 0))
-                continue
-            n_a, n_b, union, split = best_cell(*_cut(self._sides(item.pair), *item.most), units)
-            cells.append((union, 0 if split else n_a + n_b - union))
-            parts[item.classes[0]].append((-n_a, number, 0))
-            parts[item.classes[1]].append((-n_b, number, 1))
+            for side, (c, n) in enumerate(zip(self.all[i].classes, cells[i, units], strict=False)):
+                parts[c].append((-n, number, side))
         members = self.classes.members()
         counts = [0] * len(self.problem.jobs)
         who: list[list[int]] = [[-1, -1] for _ in choice]
@@ -193,10 +179,24 @@ class Items:
                 counts[j] = -units
                 who[number][side] = j
         shares = {}
-        for (a, b), (_, shared) in zip(who, cells, strict=True):
+        for (a, b), each in zip(who, choice, strict=True):
+            shared = cells[each][2]
             if shared:
                 shares[min(a, b), max(a, b)] = shared
         return tuple(counts), shares
+
+    def _cell(self, i: int, units: int) -> tuple[int, int, int]:
+        """Units of both jobs of an item on so many units, and how many of these they share."""
+        from bft.milp.formulations.kernels import best_cell
+
+        item, pair = self.all[i], self.all[i].pair
+        if pair is None:
+            return units, 0, 0
+        tables, current = self._tables, self.problem.current
+        beside = [tables.of(j, pair)[: most and most + 1] for j, most in zip((pair.a, pair.b), item.most, strict=True)]
+        apart = [tables.of(j) for j in (pair.a, pair.b)]
+        n_a, n_b, union, split = best_cell(*beside, *apart, current[pair.a], current[pair.b], pair.shared, units)
+        return n_a, n_b, 0 if split else n_a + n_b - union
 
     def model(self, allowed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], begin: Choice) -> ItemsModel:
         """A MILP over those entries of `gains` that are allowed; a solver may begin from the choice `begin`."""
@@ -242,12 +242,13 @@ class ItemsModel:
         ]
 
 
-def _cut(sides: Sides, most_a: int | None, most_b: int | None) -> Sides:
-    """The same with at most so many units each."""
-    beside_a, beside_b, apart_a, apart_b, held_a, held_b, shared = sides
-    cut_a = beside_a if most_a is None else beside_a[: most_a + 1]
-    cut_b = beside_b if most_b is None else beside_b[: most_b + 1]
-    return cut_a, cut_b, apart_a, apart_b, held_a, held_b, shared
+_FREE: Sequence[Variant] = ((None, ()),)
+
+
+def _cut(place: tuple[int, int], most: int | None) -> tuple[int, int]:
+    """Where a table is, with at most so many units."""
+    begin, end = place
+    return (begin, end) if most is None else (begin, min(end, begin + most + 1))
 
 
 def _stretches(table: FloatArray) -> Iterable[Run]:

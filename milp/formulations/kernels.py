@@ -39,14 +39,15 @@ def best_together(
     held_a: int,
     held_b: int,
     shared: int,
-    units: int,
-) -> FloatArray:
-    """w(u) of a pair for u = 0 ... units: `items.best_by_units` of its `items.pair_grid`, without the grid.
+    best: FloatArray,
+) -> None:
+    """Write w(u) of a pair for u = 0 ... to `best`: `items.best_by_units` of its `items.pair_grid`, without the grid.
 
     `beside` are the jobs' tables in this pair, `apart` those by themselves (looked at only if they share now); tables
     cut short allow a job no more.
     """
-    best = np.full(units + 1, -np.inf)
+    units = len(best) - 1
+    best[:] = -np.inf
     if shared == 0 and (held_a == 0 or held_b == 0):
         # Both as good as may be on u units: who holds nothing may share whatever the other has or gets.
         top_a, top_b = -np.inf, -np.inf
@@ -56,19 +57,55 @@ def best_together(
             if u < len(beside_b):
                 top_b = max(top_b, beside_b[u])
             best[u] = top_a + top_b
-        return best
+        return
     for n_a in range(1, len(beside_a)):
-        for n_b in range(1, len(beside_b)):
+        # Two that share nothing now and both shrink have no unit in common.
+        for n_b in range(held_b + 1 if shared == 0 and n_a < held_a else 1, len(beside_b)):
             union = fewest(n_a, n_b, held_a, held_b, shared)
-            if union <= units and union != n_a + n_b:
-                best[union] = max(best[union], beside_a[n_a] + beside_b[n_b])
-            if n_a + n_b > units or n_a >= len(apart_a) or n_b >= len(apart_b):
-                continue
-            if may_split(n_a, n_b, held_a, held_b, shared):
-                best[n_a + n_b] = max(best[n_a + n_b], apart_a[n_a] + apart_b[n_b])
+            value = beside_a[n_a] + beside_b[n_b]
+            if union <= units and union != n_a + n_b and value > best[union]:
+                best[union] = value
+    for n_a in range(1, min(len(beside_a), len(apart_a)) if shared else 0):
+        for n_b in range(1, min(len(beside_b), len(apart_b), units - n_a + 1)):
+            value = apart_a[n_a] + apart_b[n_b]
+            if value > best[n_a + n_b] and may_split(n_a, n_b, held_a, held_b, shared):
+                best[n_a + n_b] = value
     for u in range(1, units + 1):
         best[u] = max(best[u], best[u - 1])
-    return best
+
+
+@compiled
+def all_together(values: FloatArray, places: IntArray, held: IntArray, off: FloatArray, at: IntArray) -> FloatArray:
+    """The gains of many pairs: `best_together` of each beyond what its jobs are worth without units, one after another.
+
+    Parameters
+    ----------
+    values
+        All tables.
+    places
+        Begin and end in there of each pair's tables in the order of the arguments of `best_together`: (pairs, 4, 2).
+    held
+        What the jobs of each pair hold, and what they share: (pairs, 3).
+    off
+        What they are worth without units.
+    at
+        Where the gains of each pair begin, and their end.
+    """
+    gains = np.empty(at[-1])
+    for k in range(len(off)):
+        mine = gains[at[k] : at[k + 1]]
+        best_together(
+            values[places[k, 0, 0] : places[k, 0, 1]],
+            values[places[k, 1, 0] : places[k, 1, 1]],
+            values[places[k, 2, 0] : places[k, 2, 1]],
+            values[places[k, 3, 0] : places[k, 3, 1]],
+            held[k, 0],
+            held[k, 1],
+            held[k, 2],
+            mine,
+        )
+        mine -= off[k]
+    return gains
 
 
 @compiled
