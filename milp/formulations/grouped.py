@@ -189,13 +189,15 @@ class Items:
         """Units of both jobs of an item on so many units, and how many of these they share."""
         from bft.milp.formulations.kernels import best_cell
 
-        item, pair = self.all[i], self.all[i].pair
+        pair, (most_a, most_b) = self.all[i].pair, self.all[i].most
         if pair is None:
             return units, 0, 0
-        tables, current = self._tables, self.problem.current
-        beside = [tables.of(j, pair)[: most and most + 1] for j, most in zip((pair.a, pair.b), item.most, strict=True)]
-        apart = [tables.of(j) for j in (pair.a, pair.b)]
-        n_a, n_b, union, split = best_cell(*beside, *apart, current[pair.a], current[pair.b], pair.shared, units)
+        tables, current, a, b = self._tables, self.problem.current, pair.a, pair.b
+        begin_a, end_a = _cut(tables.place(a, pair), most_a)
+        begin_b, end_b = _cut(tables.place(b, pair), most_b)
+        beside = tables.values[begin_a:end_a], tables.values[begin_b:end_b]
+        held_a, held_b, shared = current[a], current[b], pair.shared
+        n_a, n_b, union, split = best_cell(*beside, tables.of(a), tables.of(b), held_a, held_b, shared, units)
         return n_a, n_b, 0 if split else n_a + n_b - union
 
     def model(self, allowed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], begin: Choice) -> ItemsModel:
