@@ -10,10 +10,16 @@ R replicas on N nodes, atomic batch m (samples a replica and pass), s accumulati
 
 from __future__ import annotations
 
+import math
 from dataclasses import astuple, dataclass, fields
+from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 FloatArray = NDArray[np.float64]
 
@@ -206,19 +212,25 @@ def fit_throughput(observed: Observations) -> ThroughputParameters:
     lower[fixed] = upper[fixed] = pinned[fixed]
     scaled = np.r_[np.log(lower[:6]), lower[6]], np.r_[np.log(upper[:6]), upper[6]]
 
+    value_at = _Objective(observed)
+
     def in_logs(point: FloatArray) -> tuple[float, FloatArray]:
-        values = np.r_[np.exp(point[:6]), point[6]]
-        value, slope = _objective(values, observed, *gradient)
-        return value, slope * np.r_[values[:6], 1.0]
+        values = point.copy()
+        np.exp(point[:6], out=values[:6])
+        value, slope = value_at(values)
+        slope[:6] *= values[:6]
+        return value, slope
 
     start = _start(observed, gradient)
-    result = minimize(
-        in_logs,
-        np.clip(np.r_[np.log(start[:6]), start[6]], *scaled),
-        method="L-BFGS-B",
-        jac=True,
-        bounds=list(zip(*scaled, strict=True)),
-    )
+    # Its matrices are tiny: more threads wait for each other, on a busy machine ten times as long as the rest takes.
+    with _libraries().limit(limits=1, user_api="blas"):
+        result = minimize(
+            in_logs,
+            np.clip(np.r_[np.log(start[:6]), start[6]], *scaled),
+            method="L-BFGS-B",
+            jac=True,
+            bounds=list(zip(*scaled, strict=True)),
+        )
     # exp and log may miss a bound by a rounding error.
     values = np.clip(np.r_[np.exp(result.x[:6]), result.x[6]], lower, upper)
     if not across:
@@ -227,9 +239,17 @@ def fit_throughput(observed: Observations) -> ThroughputParameters:
     return ThroughputParameters(*map(float, values))
 
 
+@cache
+def _libraries() -> ThreadpoolController:
+    """The libraries with threads in this process; to be called when SciPy's are loaded. Finding them takes 10 ms."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
 def objective(parameters: ThroughputParameters, observed: Observations) -> float:
     """The published objective at `parameters`; see `fit_throughput`."""
-    return _objective(np.array(astuple(parameters)), observed, *_gradient_times(observed))[0]
+    return _Objective(observed)(np.array(astuple(parameters)))[0]
 
 
 def _gradient_times(observed: Observations) -> tuple[FloatArray, FloatArray]:
@@ -254,54 +274,65 @@ def _norm(gradient: FloatArray, sync: FloatArray, gamma: float) -> FloatArray:
         return np.exp(np.logaddexp(gamma * np.log(gradient), gamma * np.log(sync)) / gamma)
 
 
-def _objective(
-    values: FloatArray, observed: Observations, batches: FloatArray, gradient_s: FloatArray
-) -> tuple[float, FloatArray]:
-    """The objective and its gradient by the seven parameters."""
-    alpha_c, beta_c, alpha_n, beta_n, alpha_r, beta_r, gamma = values
-    slope = np.zeros(7)
-    total = 0.0
-    if len(batches):
-        times = alpha_c + beta_c * batches
-        error = np.log(times) - np.log(gradient_s)
-        total += _rmse(error, np.stack([1 / times, batches / times]), slope[:2])
+class _Objective:
+    """The objective and its gradient by the seven parameters; what does not depend on them is computed once."""
 
-    beyond = np.maximum(observed.replicas - 2, 0)
-    across, alone = observed.nodes > 1, observed.replicas <= 1
-    grad = alpha_c + beta_c * observed.atomic
-    # One replica waits for nothing; the floor keeps its logarithm finite, and is nothing beside a step.
-    sync = np.where(alone, FLOOR, np.where(across, alpha_n + beta_n * beyond, alpha_r + beta_r * beyond))
-    log_grad, log_sync = np.log(grad), np.log(sync)
-    log_step = np.logaddexp(gamma * log_grad, gamma * log_sync) / gamma
-    by_grad = np.exp(gamma * (log_grad - log_step))
-    by_sync = np.exp(gamma * (log_sync - log_step))
-    waits = by_sync / sync * ~alone
-    parts = np.stack(
-        [
-            by_grad / grad,
-            by_grad / grad * observed.atomic,
-            waits * across,
-            waits * across * beyond,
-            waits * ~across,
-            waits * ~across * beyond,
-            (by_grad * log_grad + by_sync * log_sync - log_step) / gamma,
-        ]
-    )
-    total += _rmse(log_step - np.log(observed.step_s), parts, slope)
+    def __init__(self, observed: Observations) -> None:
+        self.batches, seconds = _gradient_times(observed)
+        self.log_gradient_s, self.log_step_s = np.log(seconds), np.log(observed.step_s)
+        self.atomic, self.beyond = observed.atomic, np.maximum(observed.replicas - 2, 0)
+        self.alone, self.across = observed.replicas <= 1, observed.nodes > 1
+        # As factors, 0 or 1.
+        self.synchronises, self.is_across, self.is_within = (
+            mask.astype(np.float64) for mask in (~self.alone, self.across, ~self.across)
+        )
 
-    total += WEIGHT_GAMMA * (gamma - 1) ** 2
-    slope[6] += 2 * WEIGHT_GAMMA * (gamma - 1)
-    for index, (alpha, beta) in ((2, (alpha_n, beta_n)), (4, (alpha_r, beta_r))):
-        ratio = beta / alpha
-        total += WEIGHT_RETROGRESSION * ratio**2
-        slope[index] -= 2 * WEIGHT_RETROGRESSION * ratio**2 / alpha
-        slope[index + 1] += 2 * WEIGHT_RETROGRESSION * ratio / alpha
-    return float(total), slope
+    def __call__(self, values: FloatArray) -> tuple[float, FloatArray]:
+        """The objective at `values`, in the order of `ThroughputParameters`, and its gradient: shape (7,)."""
+        alpha_c, beta_c, alpha_n, beta_n, alpha_r, beta_r, gamma = values
+        slope = np.zeros(7)
+        total = 0.0
+        if len(self.batches):
+            times = alpha_c + beta_c * self.batches
+            parts = np.empty((2, len(times)))
+            np.divide(1, times, out=parts[0])
+            np.divide(self.batches, times, out=parts[1])
+            total += _rmse(np.log(times) - self.log_gradient_s, parts, slope[:2])
+
+        beyond, atomic = self.beyond, self.atomic
+        grad = alpha_c + beta_c * atomic
+        # One replica waits for nothing; the floor keeps its logarithm finite, and is nothing beside a step.
+        sync = np.where(self.across, alpha_n + beta_n * beyond, alpha_r + beta_r * beyond)
+        sync[self.alone] = FLOOR
+        log_grad, log_sync = np.log(grad), np.log(sync)
+        by_grad, by_sync = gamma * log_grad, gamma * log_sync
+        log_step = np.logaddexp(by_grad, by_sync) / gamma
+        by_grad = np.exp(gamma * (log_grad - log_step))
+        by_sync = np.exp(gamma * (log_sync - log_step))
+        waits = by_sync / sync * self.synchronises
+        parts = np.empty((7, len(grad)))
+        np.divide(by_grad, grad, out=parts[0])
+        np.multiply(parts[0], atomic, out=parts[1])
+        np.multiply(waits, self.is_across, out=parts[2])
+        np.multiply(parts[2], beyond, out=parts[3])
+        np.multiply(waits, self.is_within, out=parts[4])
+        np.multiply(parts[4], beyond, out=parts[5])
+        np.divide(by_grad * log_grad + by_sync * log_sync - log_step, gamma, out=parts[6])
+        total += _rmse(log_step - self.log_step_s, parts, slope)
+
+        total += WEIGHT_GAMMA * (gamma - 1) ** 2
+        slope[6] += 2 * WEIGHT_GAMMA * (gamma - 1)
+        for index, (alpha, beta) in ((2, (alpha_n, beta_n)), (4, (alpha_r, beta_r))):
+            ratio = beta / alpha
+            total += WEIGHT_RETROGRESSION * ratio**2
+            slope[index] -= 2 * WEIGHT_RETROGRESSION * ratio**2 / alpha
+            slope[index + 1] += 2 * WEIGHT_RETROGRESSION * ratio / alpha
+        return float(total), slope
 
 
 def _rmse(error: FloatArray, parts: FloatArray, slope: FloatArray) -> float:
     """Root mean square of `error`; adds its gradient to `slope`, given that of each error (parameters, entries)."""
-    rmse = float(np.sqrt(np.mean(error**2)))
+    rmse = math.sqrt(float((error**2).sum()) / len(error))
     if rmse > 0:
         slope += parts @ error / (len(error) * rmse)
     return rmse

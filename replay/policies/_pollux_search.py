@@ -1,8 +1,7 @@
-"""Pollux' genetic search for the placement of all jobs (OSDI'21, §4.2), vectorised over the population.
+"""Pollux' genetic search for the placement of all jobs (OSDI'21, §4.2), by compiled loops over the population.
 
 A candidate holds the replicas of each job on each node. Its fitness is the generalised mean of the jobs' speed-ups,
 where jobs that would have to restart count less. If there is not enough room, jobs in earlier rows take precedence.
-where room is short.
 """
 
 from __future__ import annotations
@@ -68,12 +67,10 @@ class Moment:
 
     def fitness(self, states: States) -> FloatArray:
         """Fitness of each candidate, higher is better: float64 of shape (candidates,)."""
-        replicas = states.sum(axis=2, dtype=np.int16)
-        nodes = np.minimum(np.count_nonzero(states, axis=2), 2)
-        reached = self.speedup[np.arange(states.shape[1]), nodes, replicas]
-        changed = (states != self.current).any(axis=2)
-        reached = np.where(changed, reached * self.penalty, reached) / self.units_per_node
-        return np.asarray(mean_term(reached, self.power).mean(axis=1))
+        from bft.replay.policies._pollux_kernels import reached
+
+        speedup = reached(states, self.current, self.speedup, self.penalty, self.units_per_node)
+        return np.asarray(mean_term(speedup, self.power).mean(axis=1))
 
     def repair(self, states: States, rng: np.random.Generator) -> None:
         """Make candidates feasible, in place.
@@ -82,51 +79,16 @@ class Moment:
         replicas and nodes. A node has no more replicas than units. A job that does not run on what it has loses some,
         or all.
         """
+        from bft.replay.policies._pollux_kernels import cut, fill, part_the_spread, too_large
+
         if self.avoid:
-            self._part_the_spread(states)
-
-        replicas = states.sum(axis=2, dtype=np.int16)
-        wrong = replicas > self.most
-        if states.shape[2] > self.most_nodes:
-            wrong |= np.count_nonzero(states, axis=2) > self.most_nodes
-        row, job = np.nonzero(wrong)
+            part_the_spread(states)
+        row, job = too_large(states, self.most, self.most_nodes)
         if len(row):
-            states[row, job] = self._cut(states[row, job], self.most[job, None], rng)
-
-        row, node = np.nonzero(states.sum(axis=1, dtype=np.int16) > self.capacity)
-        if len(row):
-            filled = np.minimum(np.cumsum(states[row, :, node], axis=1), self.capacity[node, None])
-            states[row, :, node] = np.diff(filled, axis=1, prepend=0)
-
-        if self.fits is not None:
-            replicas = states.sum(axis=2, dtype=np.int16)
-            fit = self.fits[np.arange(len(self.fits)), replicas]
-            row, job = np.nonzero(fit < replicas)
-            kept = np.minimum(np.cumsum(states[row, job], axis=1), fit[row, job, None])
-            states[row, job] = np.diff(kept, axis=1, prepend=0)
-        states[states.sum(axis=2, dtype=np.int16) < self.least] = 0
-
-    @staticmethod
-    def _part_the_spread(states: States) -> None:
-        """Leave each node to the first of the jobs there that are spread over several."""
-        used = states > 0
-        spread = used & (np.count_nonzero(used, axis=2) > 1)[:, :, None]
-        row, node = np.nonzero(np.count_nonzero(spread, axis=1) > 1)
-        if len(row):
-            taken = spread[row, :, node]
-            column = states[row, :, node]
-            column[taken & (np.cumsum(taken, axis=1) > 1)] = 0
-            states[row, :, node] = column
-
-    def _cut(self, rows: States, max_units: IntArray, rng: np.random.Generator) -> States:
-        """Rows cut to their limits of replicas and nodes; the order of nodes is random."""
-        order = np.argsort(rng.random(rows.shape), axis=1)
-        shuffled = np.take_along_axis(rows, order, axis=1)
-        shuffled = np.diff(np.minimum(np.cumsum(shuffled, axis=1), max_units), axis=1, prepend=0)
-        shuffled[np.cumsum(shuffled > 0, axis=1) > self.most_nodes] = 0
-        cut = np.empty_like(rows)
-        np.put_along_axis(cut, order, shuffled, axis=1)
-        return cut
+            order = np.argsort(rng.random((len(row), states.shape[2])), axis=1)
+            cut(states, row, job, order, self.most, self.most_nodes)
+        fits = np.zeros((0, 0), np.int64) if self.fits is None else self.fits
+        fill(states, self.capacity, fits, self.least)
 
     def mutate(self, states: States, rng: np.random.Generator) -> None:
         """Change candidates at random, in place; they may become infeasible.
@@ -135,24 +97,18 @@ class Moment:
         is raised with probability p1 + p2 - p1 p2, p1 = 1 / jobs, p2 = 1 / (jobs on this node) for these and 0 for
         others, to anything up to the capacity of the node.
         """
-        rows = states.shape[:2]
-        row, job = np.nonzero(rng.random(rows) < BACK)
-        states[row, job] = self.current[job]
-        row, job = np.nonzero(rng.random(rows) < THINNED)
-        thinned = states[row, job]
-        thinned[rng.random(thinned.shape) < THINNED] = 0
-        states[row, job] = thinned
+        from bft.replay.policies._pollux_kernels import raised, rooms, thin
 
-        room = states.sum(axis=1, dtype=np.int16) < self.capacity
-        raised = (rng.random(states.shape, dtype=np.float32) < 1 / rows[1]) & room[:, None, :]
-        own = states > 0
-        crowd = np.count_nonzero(own, axis=1)
-        row, job, node = np.nonzero(own & room[:, None, :])
-        nearby = rng.random(len(row)) * crowd[row, node] < 1
-        raised[row[nearby], job[nearby], node[nearby]] = True
-        row, job, node = np.nonzero(raised)
-        low = states[row, job, node]
-        states[row, job, node] = rng.integers(low, np.maximum(self.capacity[node], low) + 1)
+        candidates, jobs, nodes = states.shape
+        back = rng.random((candidates, jobs)) < BACK
+        thinned = rng.random((candidates, jobs)) < THINNED
+        lost = rng.random((np.count_nonzero(thinned), nodes)) < THINNED
+        thin(states, self.current, back, thinned, lost)
+
+        drawn = rng.random(states.shape, dtype=np.float32)
+        crowd, there = rooms(states, self.capacity)
+        position, low, high = raised(states, crowd, self.capacity, drawn, np.float32(1 / jobs), rng.random(there))
+        np.put(states, position, rng.integers(low, high))
 
 
 def mean_term(speedup: FloatArray, power: float) -> FloatArray:
@@ -183,31 +139,30 @@ def search(
     population, generations
         Candidates that survive each generation, and how many generations, the first one being `start`.
     """
+    from bft.replay.policies._pollux_kernels import cross, marks, new
+
+    # Not of `rng`: whatever they are, the result is the same.
+    weights = np.random.default_rng(0).integers(1, 1 << 63, size=moment.current.shape, dtype=np.uint64)
     states = np.concatenate([moment.current[None].astype(np.int16), start.astype(np.int16)])
     moment.repair(states, rng)
-    states = states[_new(states, set())]
+    marked = marks(states, weights)
+    fresh = new(states, marked, states[:0], marked[:0])
+    states, marked = states[fresh], marked[fresh]
     fitness = moment.fitness(states)
     for _ in range(generations - 1):
-        children = _cross(states, _parents(fitness, population, rng), rng)
+        parents = _parents(fitness, population, rng)
+        children = cross(states, parents, _points(parents.shape[1], states.shape[1], rng))
         moment.mutate(children, rng)
         moment.repair(children, rng)
-        children = children[_new(children, {state.tobytes() for state in states})]
+        of_children = marks(children, weights)
+        fresh = new(children, of_children, states, marked)
+        children = children[fresh]
         states = np.concatenate([states, children])
+        marked = np.concatenate([marked, of_children[fresh]])
         fitness = np.concatenate([fitness, moment.fitness(children)])
         best = np.argsort(-fitness, kind="stable")[:population]
-        states, fitness = states[best], fitness[best]
+        states, marked, fitness = states[best], marked[best], fitness[best]
     return states, fitness
-
-
-def _new(states: States, known: set[bytes]) -> list[int]:
-    """Positions of candidates that are new: neither known nor equal to an earlier one."""
-    fresh = []
-    for row, state in enumerate(states):
-        key = state.tobytes()
-        if key not in known:
-            known.add(key)
-            fresh.append(row)
-    return fresh
 
 
 def _parents(fitness: FloatArray, count: int, rng: np.random.Generator) -> IntArray:
@@ -217,10 +172,6 @@ def _parents(fitness: FloatArray, count: int, rng: np.random.Generator) -> IntAr
     return winners
 
 
-def _cross(states: States, parents: IntArray, rng: np.random.Generator) -> States:
-    """Two children of each pair of parents, which exchange the rows before a random point."""
-    pairs, jobs = parents.shape[1], states.shape[1]
-    point = np.where(rng.random(pairs) < CROSSED, rng.integers(jobs, size=pairs), 0)
-    swapped = (np.arange(jobs) < point[:, None])[:, :, None]
-    mother, father = states[parents[0]], states[parents[1]]
-    return np.concatenate([np.where(swapped, father, mother), np.where(swapped, mother, father)])
+def _points(pairs: int, jobs: int, rng: np.random.Generator) -> IntArray:
+    """The job before which each pair of parents exchanges rows: 0 for none, shape (pairs,)."""
+    return np.where(rng.random(pairs) < CROSSED, rng.integers(jobs, size=pairs), 0)

@@ -1,0 +1,230 @@
+"""Compiled loops of Pollux' genetic search; imported only when it runs, because Numba loads slowly.
+
+All randomness is drawn outside, by NumPy: the kernels only read it, in the order candidate, job, node.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bft.milp.exact.compiled import compiled
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+States = NDArray[np.int16]
+Marks = NDArray[np.uint64]
+
+
+@compiled
+def cross(states: States, parents: IntArray, point: IntArray) -> States:
+    """Two children of each pair of parents (2, pairs), which exchange the rows before a point."""
+    pairs, jobs, nodes = len(point), states.shape[1], states.shape[2]
+    children = np.empty((2 * pairs, jobs, nodes), np.int16)
+    for c in range(2 * pairs):
+        pair, side = c % pairs, c // pairs
+        before, after = parents[1 - side, pair], parents[side, pair]
+        for j in range(jobs):
+            source = before if j < point[pair] else after
+            for n in range(nodes):
+                children[c, j, n] = states[source, j, n]
+    return children
+
+
+@compiled
+def thin(states: States, current: IntArray, back: BoolArray, thinned: BoolArray, lost: BoolArray) -> None:
+    """Set the rows in `back` to `current`; then the elements in `lost`, a row for each row in `thinned`, to 0."""
+    row = 0
+    for c in range(states.shape[0]):
+        for j in range(states.shape[1]):
+            if back[c, j]:
+                for n in range(states.shape[2]):
+                    states[c, j, n] = current[j, n]
+            if thinned[c, j]:
+                for n in range(states.shape[2]):
+                    if lost[row, n]:
+                        states[c, j, n] = 0
+                row += 1
+
+
+@compiled
+def rooms(states: States, capacity: IntArray) -> tuple[IntArray, int]:
+    """The jobs on each node that has room, -1 on others: shape (candidates, nodes). Second, their sum on those."""
+    crowd = np.zeros((states.shape[0], states.shape[2]), np.int64)
+    total = np.empty(states.shape[2], np.int64)
+    there = 0
+    for c in range(states.shape[0]):
+        total[:] = 0
+        for j in range(states.shape[1]):
+            for n in range(states.shape[2]):
+                total[n] += states[c, j, n]
+                crowd[c, n] += states[c, j, n] > 0
+        for n in range(states.shape[2]):
+            if total[n] < capacity[n]:
+                there += crowd[c, n]
+            else:
+                crowd[c, n] = -1
+    return crowd, there
+
+
+@compiled
+def raised(
+    states: States,
+    crowd: IntArray,
+    capacity: IntArray,
+    drawn: NDArray[np.float32],
+    likely: np.float32,
+    nearby: FloatArray,
+) -> tuple[IntArray, IntArray, IntArray]:
+    """The elements to raise: positions in the flat array, from how many replicas, and below how many.
+
+    On nodes with room (`crowd`) an element is raised where `drawn` is below `likely`. One with replicas is also raised
+    where its number of `nearby`, in [0, 1), is below 1 / crowd.
+    """
+    jobs, nodes = states.shape[1], states.shape[2]
+    position, low, high = np.empty((3, states.size), np.int64)
+    room = np.empty(nodes, np.int64)
+    found, own = 0, 0
+    for c in range(states.shape[0]):
+        rooms_here = 0
+        for n in range(nodes):
+            if crowd[c, n] >= 0:
+                room[rooms_here] = n
+                rooms_here += 1
+        for j in range(jobs):
+            for n in room[:rooms_here]:
+                chosen = drawn[c, j, n] < likely
+                if states[c, j, n] > 0:
+                    chosen |= nearby[own] * crowd[c, n] < 1
+                    own += 1
+                if chosen:
+                    position[found] = (c * jobs + j) * nodes + n
+                    low[found] = states[c, j, n]
+                    high[found] = max(capacity[n], low[found]) + 1
+                    found += 1
+    return position[:found], low[:found], high[:found]
+
+
+@compiled
+def part_the_spread(states: States) -> None:
+    """Leave each node to the first of the jobs there that are spread over several."""
+    taken = np.empty(states.shape[2], np.bool_)
+    for c in range(states.shape[0]):
+        taken[:] = False
+        for j in range(states.shape[1]):
+            used = 0
+            for n in range(states.shape[2]):
+                used += states[c, j, n] > 0
+            if used > 1:
+                for n in range(states.shape[2]):
+                    if states[c, j, n] > 0:
+                        if taken[n]:
+                            states[c, j, n] = 0
+                        taken[n] = True
+
+
+@compiled
+def too_large(states: States, most: IntArray, most_nodes: int) -> tuple[IntArray, IntArray]:
+    """Candidate and job of the rows beyond their limits of replicas and nodes."""
+    row, job = np.empty(states.size, np.int64), np.empty(states.size, np.int64)
+    found = 0
+    for c in range(states.shape[0]):
+        for j in range(states.shape[1]):
+            replicas, used = 0, 0
+            for n in range(states.shape[2]):
+                replicas += states[c, j, n]
+                used += states[c, j, n] > 0
+            if replicas > most[j] or used > most_nodes:
+                row[found], job[found] = c, j
+                found += 1
+    return row[:found], job[:found]
+
+
+@compiled
+def cut(states: States, row: IntArray, job: IntArray, order: IntArray, most: IntArray, most_nodes: int) -> None:
+    """Cut the rows (row, job) to their limits of replicas and nodes; `order` of their nodes: shape (rows, nodes)."""
+    for k in range(len(row)):
+        left, used = most[job[k]], 0
+        for n in order[k]:
+            kept = min(np.int64(states[row[k], job[k], n]), left)
+            left -= kept
+            used += kept > 0
+            states[row[k], job[k], n] = kept if used <= most_nodes else 0
+
+
+@compiled
+def fill(states: States, capacity: IntArray, fits: IntArray, least: IntArray) -> None:
+    """No more replicas on a node than units, earlier jobs first; then each job on a size on which it runs, or nowhere.
+
+    `fits`: as of `Moment`, with no row where jobs run on each count.
+    """
+    left = np.empty(states.shape[2], np.int64)
+    for c in range(states.shape[0]):
+        left[:] = capacity
+        for j in range(states.shape[1]):
+            replicas = 0
+            for n in range(states.shape[2]):
+                kept = min(np.int64(states[c, j, n]), left[n])
+                left[n] -= kept
+                replicas += kept
+                states[c, j, n] = kept
+            if len(fits) and fits[j, replicas] < replicas:
+                replicas = fits[j, replicas]
+                over = replicas
+                for n in range(states.shape[2]):
+                    kept = min(np.int64(states[c, j, n]), over)
+                    over -= kept
+                    states[c, j, n] = kept
+            if replicas < least[j]:
+                states[c, j] = 0
+
+
+@compiled
+def reached(
+    states: States, current: IntArray, speedup: FloatArray, penalty: FloatArray, units_per_node: int
+) -> FloatArray:
+    """The speed-up of each job in each candidate in whole nodes, less where its row changes: (candidates, jobs)."""
+    result = np.empty(states.shape[:2])
+    for c in range(states.shape[0]):
+        for j in range(states.shape[1]):
+            replicas, used, changed = 0, 0, False
+            for n in range(states.shape[2]):
+                replicas += states[c, j, n]
+                used += states[c, j, n] > 0
+                changed |= states[c, j, n] != current[j, n]
+            value = speedup[j, min(used, 2), replicas]
+            result[c, j] = (value * penalty[j] if changed else value) / units_per_node
+    return result
+
+
+@compiled
+def marks(states: States, weights: Marks) -> Marks:
+    """A number for each candidate, the same for equal ones and very likely not for others; `weights`: (jobs, nodes)."""
+    result = np.zeros(len(states), np.uint64)
+    for c in range(states.shape[0]):
+        mark = np.uint64(0)
+        for j in range(states.shape[1]):
+            for n in range(states.shape[2]):
+                mark += weights[j, n] * np.uint64(states[c, j, n])
+        result[c] = mark
+    return result
+
+
+@compiled
+def _among(state: States, mark: np.uint64, states: States, of_states: Marks) -> bool:
+    """Whether a candidate is one of `states`."""
+    for k in range(len(states)):  # noqa: SIM110 - Numba knows no generators
+        if of_states[k] == mark and (states[k] == state).all():
+            return True
+    return False
+
+
+@compiled
+def new(states: States, of_states: Marks, known: States, of_known: Marks) -> BoolArray:
+    """Which candidates are new: neither known nor equal to an earlier one. `of_...`: their marks."""
+    fresh = np.empty(len(states), np.bool_)
+    for c in range(len(states)):
+        state, mark = states[c], of_states[c]
+        fresh[c] = not (_among(state, mark, known, of_known) or _among(state, mark, states[:c], of_states[:c]))
+    return fresh
