@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pollux_by_arrays
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,6 +89,21 @@ def test_search_repeats_itself_and_never_gets_worse(moment: Moment, seed: int) -
         np.testing.assert_array_equal(one[1], other[1])
         best.append(one[1][0])
     assert best == sorted(best)
+
+
+@settings(max_examples=30)
+@given(moments(), st.integers(0, 2**32 - 1))
+def test_compiled_loops_do_what_arrays_do(moment: Moment, seed: int) -> None:
+    """To the bit, and with as many random numbers; also from a start that is not feasible."""
+    rngs = [np.random.default_rng(seed) for _ in "ab"]
+    start = np.random.default_rng(seed + 1).integers(0, 4, (3, *moment.current.shape)).astype(np.int16)
+    for _ in range(2):  # the second begins with a population
+        ours = search(moment, start, rngs[0], population=15, generations=6)
+        other = pollux_by_arrays.search(moment, start, rngs[1], population=15, generations=6)
+        np.testing.assert_array_equal(ours[0], other[0])
+        np.testing.assert_array_equal(ours[1], other[1])
+        start = ours[0]
+    assert rngs[0].bit_generator.state == rngs[1].bit_generator.state
 
 
 def test_fitness_by_hand() -> None:
