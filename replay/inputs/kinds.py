@@ -45,7 +45,7 @@ def with_kinds(trace: NodeTrace, kinds: dict[str, str], path: str) -> NodeTrace:
 
 
 def check_kinds(kinds: Sequence[str], jobs: JobTable) -> list[str]:
-    """Notes on jobs whose curves name kinds that no node has, or no kind at all; `kinds` of each node, or none.
+    """Notes on the kinds, on curves of kinds that no node has, and on curves that are missing; `kinds` of each node.
 
     Raises
     ------
@@ -65,7 +65,16 @@ def check_kinds(kinds: Sequence[str], jobs: JobTable) -> list[str]:
     strange = [kind for kind in stated if kind not in known]
     if strange:
         notes.append(f"the job table has curves on kinds that no node has: {', '.join(strange)}")
-    usual = sum(any(kind not in job.by_kind for kind in known) for job in jobs)
-    if usual:
-        notes.append(f"{usual:,} of {len(jobs):,} jobs lack a curve for some kind, where columns Ps and Os count")
+    # A kind for which no job has a curve is left to the usual one on purpose.
+    for kind in known:
+        without = sum(kind not in job.by_kind for job in jobs)
+        if kind in stated and without:
+            notes.append(
+                f"{without:,} of {len(jobs):,} jobs have no curve of their own on kind {kind} (column Ps@{kind}): "
+                "there they run as the column Ps says"
+            )
+    if not stated.keys() & known.keys():
+        notes.append(
+            "the job table has no curves by kind (columns Ps@KIND): jobs run on all kinds as the column Ps says"
+        )
     return notes

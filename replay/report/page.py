@@ -18,7 +18,7 @@ from bft.replay.report.run_comparison import names_of
 from bft.replay.report.run_files import RunFiles, read_run
 from bft.replay.report.svg_form import drawn
 from bft.replay.report.sweep_charts import charts_of_sweep, is_sweep, read_sweep, varied
-from bft.replay.report.tables import ROWS, behind, data, facts, jobs_table
+from bft.replay.report.tables import ROWS, behind, data, facts, jobs_table, kinds_table
 from bft.replay.report.text import markup
 from bft.replay.results.headlines import headlines
 from bft.replay.trace.node_trace import NodeTrace
@@ -191,6 +191,7 @@ def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Pa
         before, after = _opening(summary, generated), _parameters(runs)
         lines = facts(list(headlines(summary["metrics"], generated)))
         search = _search(summary["metrics"].get("search"))
+        kinds = _kinds(summary["metrics"].get("kinds", {}))
     if len(runs) > 1:
         which = f"{names_of(runs)[0]}, the first of {len(runs)} runs: its figures and charts follow those of all runs"
         before = [f'<p class="sub">{markup(which)}.</p>', *before]
@@ -205,6 +206,7 @@ def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Pa
         charts,
         [
             _section("figures", "All figures", lines),
+            *kinds,
             *search,
             _section("all", "Jobs", origin + jobs_table(run.jobs, sortable=not static)),
             *after,
@@ -222,6 +224,13 @@ def _search(found: dict[str, Any] | None) -> list[str]:
         for best in found["best_over_time"][-ROWS:]
     ]
     return [_section("search", "Best found over time", facts(rows))]
+
+
+def _kinds(found: dict[str, Any]) -> list[str]:
+    """Units offered and used, by kind."""
+    if not found:
+        return []
+    return [_section("kinds", "Units by kind", kinds_table(found))]
 
 
 def _opening(summary: dict[str, Any], generated: float | None) -> list[str]:

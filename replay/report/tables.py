@@ -29,6 +29,26 @@ def facts(rows: Sequence[tuple[str, str]]) -> str:
     return f'<div class="scroll"><table class="facts"><tbody>\n{body}\n</tbody></table></div>'
 
 
+def kinds_table(found: dict[str, dict[str, Any]]) -> str:
+    """Units offered and used, by kind (`metrics.kinds` of summary.json)."""
+    columns = ("kind", "units", "idle unit-hours", "used unit-hours", "share used")
+    head = "".join(f'<th scope="col"{_number(k > 0)}>{column}</th>' for k, column in enumerate(columns))
+    rows = [
+        (
+            f"{of['units']:,}",
+            f"{of['idle_unit_s'] / 3600:,.1f}",
+            f"{of['used_unit_s'] / 3600:,.1f}",
+            "-" if of["used_share"] is None else f"{of['used_share']:.1%}",
+        )
+        for of in found.values()
+    ]
+    body = "\n".join(
+        f'<tr><th scope="row">{markup(kind)}</th>{"".join(_cell(text, right=True) for text in row)}</tr>'
+        for kind, row in zip(found, rows, strict=True)
+    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>'
+
+
 def behind(table: pd.DataFrame, title: str) -> str:
     """The numbers of a chart, its first rows."""
     shown = table.head(ROWS)

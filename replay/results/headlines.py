@@ -27,6 +27,12 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
             f"from {_minute(metrics['window_start'])}, when the first job was submitted",
         )
         yield "used", "-" if metrics["used_share"] is None else f"{metrics['used_share']:.1%} of the resource-integral"
+        for kind, of in metrics.get("kinds", {}).items():
+            share = "-" if of["used_share"] is None else f"{of['used_share']:.1%}"
+            yield (
+                f"used of {kind}",
+                f"{share} of {of['idle_unit_s'] / 3600:,.0f} idle unit-hours on {of['units']:,} units",
+            )
         yield "eq-nodes", f"{metrics['eq_nodes']:.1f} dedicated nodes would offer as much in the window"
     for key, label, always in (
         ("preemption_cost", "lost to preemption", True),

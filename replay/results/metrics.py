@@ -10,6 +10,7 @@ import numpy as np
 from bft.replay.engine.ledger import BOOKS, JobRecord, Outcome
 from bft.replay.results.dedicated import equivalent_nodes, usefulness
 from bft.replay.results.fairness import fairness, jain_fairness, without_units_s
+from bft.replay.results.kinds import units_by_kind
 from bft.replay.results.spreads import spread, spread_to
 from bft.replay.trace.node_trace import SECOND_NS
 from bft.replay.trace.trace_statistics import STARTUPS_S, fragments, iso_exact, length_histogram, usable_share
@@ -50,7 +51,7 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
     finished = [record for record in records if record.finish_ns is not None]
     started = [record for record in records if record.start_ns is not None]
     statuses = decisions["status"].value_counts()
-    integral = outcome.idle_unit_seconds
+    integral, kinds = outcome.idle_unit_seconds, units_by_kind(outcome)
     return {
         "outcome": outcome.work,
         "duration_s": outcome.duration_s,
@@ -60,6 +61,7 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
         "resource_integral_unit_s": integral,
         "used_unit_s": outcome.used_unit_seconds,
         "used_share": outcome.used_unit_seconds / integral if integral else None,
+        **({"kinds": kinds} if kinds else {}),
         "eq_nodes": equivalent_nodes(outcome),
         **usefulness(outcome, dedicated),
         **{f"{book}_cost": float(sum(getattr(record, f"lost_to_{book}") for record in records)) for book in BOOKS},

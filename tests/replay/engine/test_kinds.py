@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from bft.replay import Decision, Kind, MilpPolicy, Policy, Replay, Rules, Solver
 from bft.replay.cli.main import run
 from bft.replay.engine.port import PolicyError
 from bft.replay.policies.sia import Sia
+from bft.replay.results.kinds import units_by_kind
 from bft.replay.trace.node_trace import SECOND_NS
 
 LINE = [0.0, 10.0, 20.0, 30.0, 40.0]
@@ -61,6 +63,10 @@ def test_a_job_runs_at_the_rate_of_its_kind_and_pays_for_a_change() -> None:
     assert outcome.records[0].gained == pytest.approx(100 * 20 + 50 * 30)
     assert outcome.work == pytest.approx(100 * 20 - 20 * 20 + 50 * 30)
     assert outcome.records[0].rescales == 1
+    assert units_by_kind(outcome) == {
+        "fast": {"units": 2, "idle_unit_s": 300, "used_unit_s": 50, "used_share": 50 / 300},
+        "slow": {"units": 2, "idle_unit_s": 300, "used_unit_s": 200, "used_share": 200 / 300},
+    }
 
 
 def test_a_change_of_kind_is_a_restart_with_its_overhead() -> None:
@@ -156,15 +162,36 @@ ARGS = ["-ndmap", "trace.csv", "--jobs", "jobs.csv", "--out", "out"]
 def test_from_the_command_line(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = [*ARGS, "--backend", "exact", "--objective", "throughput", "--bound"]
     assert run([*given, "--kinds", "kinds.csv"]) == 0
-    err = capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert re.search("used of slow .*% of 1 idle unit-hours on 2 units", out)
     assert "units are of 2 kinds: fast, slow" in err
+    assert "Ps@" not in err  # that the slow kind has no columns is on purpose
     assert "U is not computed for several kinds" in err
     aware = json.loads((files / "out" / "summary.json").read_text())["metrics"]["outcome"]
     assert aware == pytest.approx(1800 * 20 + 100_000)  # b does 80 samples/s, a keeps its slow units
+    assert run(["report", "out"]) == 0
+    page = Path("out.html").read_text("utf-8")
+    assert re.search(r'Units by kind.*share used.*<th scope="row">fast</th><td class="number">2</td>', page, re.DOTALL)
     assert run([*given, "--kinds", "kinds.csv", "--set", "by_kind=no", "--force"]) == 0
     assert json.loads((files / "out" / "summary.json").read_text())["metrics"]["outcome"] < aware
     assert run([*given, "--force"]) == 0
     assert "have no effect without --kinds" in capsys.readouterr().err
+
+
+def test_a_missing_curve_is_said_once_with_what_it_means(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = pd.read_csv("jobs.csv")
+    for change, message in (
+        (
+            {"Ps@fast": [None, table["Ps@fast"][1]]},
+            "1 of 2 jobs have no curve of their own on kind fast (column Ps@fast)",
+        ),
+        ({"Ps@fast": None}, "the job table has no curves by kind (columns Ps@KIND): jobs run on all kinds"),
+    ):
+        table.assign(**change).to_csv("jobs.csv", index=False)
+        assert run([*ARGS, "--backend", "exact", "--kinds", "kinds.csv", "--no-u", "--force"]) == 0
+        err = capsys.readouterr().err
+        assert err.count("as the column Ps says") == 1
+        assert message in err
 
 
 @pytest.mark.parametrize(

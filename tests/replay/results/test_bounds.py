@@ -34,6 +34,7 @@ from bft.replay.results.bounds.mixes import best_mixes
 from bft.replay.results.bounds.supply import Supply, idle_units
 from bft.replay.results.bounds.times import completion_bound, last_completion_bound
 from bft.replay.results.bounds.work import Work, work_of
+from bft.replay.results.metrics import summarise
 from bft.replay.trace.node_trace import NodeTrace, always_idle
 from bft.replay.trace.trace_files import read_trace
 
@@ -441,7 +442,12 @@ def test_no_policy_beats_the_bounds_by_kind(world: tuple[NodeTrace, JobTable], r
     assert bounds.outcome == bounds.unit_time
     assert bounds.fluid is None
     for policy in (WhimsicalKinds(seed), MilpPolicy(10.0, SolverOptions("exact"), cost_model=rules.cost_model)):
-        nobody_beats(bounds, Replay(trace, jobs, policy, rules).run())
+        outcome = Replay(trace, jobs, policy, rules).run()
+        nobody_beats(bounds, outcome)
+        metrics = summarise(outcome)
+        assert sum(of["units"] for of in metrics["kinds"].values()) == trace.units
+        for each, whole in (("idle_unit_s", "resource_integral_unit_s"), ("used_unit_s", "used_unit_s")):
+            assert sum(of[each] for of in metrics["kinds"].values()) == pytest.approx(metrics[whole])
 
 
 def by_a_dense_programme(trace: NodeTrace, jobs: JobTable) -> float:
