@@ -767,6 +767,7 @@ def test_two_small_virtual_clusters_of_the_artifact(
         assert average == pytest.approx(golden[vc], rel=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.reference
 def test_each_figure_of_the_reproduction_is_one_command(
     reference: Path, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

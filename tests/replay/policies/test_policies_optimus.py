@@ -103,7 +103,9 @@ def test_measured_jobs_count_whole_epochs_and_iterations_as_measured(tmp_path: P
 
 
 @pytest.mark.reference
-@pytest.mark.parametrize(("policy", "average_s"), [(Optimus, 1957.9625), (TiresiasPollux, 1826.575)])
+@pytest.mark.parametrize(
+    ("policy", "average_s"), [(Optimus, 1957.9625), pytest.param(TiresiasPollux, 1826.575, marks=pytest.mark.slow)]
+)
 def test_the_artifacts_half_load_to_the_second(
     reference: Path, policy: type[Optimus | TiresiasPollux], average_s: float
 ) -> None:

@@ -299,7 +299,9 @@ def test_every_job_starts_and_finishes_as_in_the_simulator(reference: Path, name
 
 
 @pytest.mark.reference
-@pytest.mark.parametrize("name", AS_THERE)
+@pytest.mark.parametrize(
+    "name", [name if name == "dlas-gpu" else pytest.param(name, marks=pytest.mark.slow) for name in AS_THERE]
+)
 def test_every_job_of_a_real_cluster_does(reference: Path, name: str) -> None:
     """But for three under dlas-gpu: the simulator ends them early, at a submission to which their end was noted."""
     folder = reference / "tiresias"

@@ -87,9 +87,17 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """The steps of the policy that `Foreign` is for five decisions."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    assert run(["--policy", "equal-share", "--out", str(out), "--no-u"]) == 0
+    return pd.read_parquet(out / "steps.parquet")
+
+
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_policy_that_fails_is_named_and_what_was_replayed_is_kept(
-    failure: str, here: Path, capsys: pytest.CaptureFixture[str]
+    failure: str, here: Path, whole: pd.DataFrame, capsys: pytest.CaptureFixture[str]
 ) -> None:
     body, told = FAILURES[failure]
     (here / "foreign_policy.py").write_text(f"{HEAD}        {body}\n")
@@ -103,12 +111,15 @@ def test_a_policy_that_fails_is_named_and_what_was_replayed_is_kept(
     assert summary["metrics"]["interrupted"] is True
     assert re.search(told, summary["metrics"]["policy_error"])
     assert summary["metrics"]["U"] is None
-    # The five decisions before are those of the policy that it is until then.
-    assert run(["--policy", "equal-share", "--out", "whole", "--no-u"]) == 0
-    steps, whole = (pd.read_parquet(Path(folder, "steps.parquet")) for folder in ("out", "whole"))
+    steps = pd.read_parquet(Path("out", "steps.parquet"))
     assert len(steps) >= 5
     pd.testing.assert_frame_equal(steps.iloc[:-1], whole.iloc[: len(steps) - 1])
-    assert run(["report", "out"]) == 0
+
+
+def test_the_page_reports_that_a_policy_failed(here: Path) -> None:
+    (here / "foreign_policy.py").write_text(f"{HEAD}        {FAILURES['raises'][0]}\n")
+    assert run(["--policy", "foreign", "--out", "out"]) == 2
+    assert run(["report", "out", "--static"]) == 0
     assert re.search("policy &#x27;foreign&#x27; was stopped", Path("out.html").read_text())
 
 
