@@ -87,7 +87,7 @@ def test_the_days_differ_as_much_as_measured(summit_sized: dict[str, float]) -> 
     assert 10.0 < summit_sized["day mean max %"] < 20.0  # Summit: 13.2
 
 
-@pytest.mark.parametrize("nodes", [64, 512, 12_000])
+@pytest.mark.parametrize("nodes", [64, 512, pytest.param(12_000, marks=pytest.mark.slow)])
 def test_machines_of_other_sizes_keep_idle_share_and_durations(nodes: int) -> None:
     found = calibration.measure(generate_node_trace(nodes=nodes, days=14.0, seed=3))
     scale_free = {key: RELATIVE[key] for key in ("idle mean", "fragment mean", "fragment p")}

@@ -88,8 +88,14 @@ def check(instance: Instance, backend: str, process: SolverProcess | None) -> fl
     return worth
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-@pytest.mark.parametrize("backend", ["exact", "cbc"])
+@pytest.mark.parametrize(
+    ("backend", "chunk"),
+    [
+        pytest.param(backend, chunk, marks=[pytest.mark.slow] if backend == "cbc" and chunk else [])
+        for backend in ("exact", "cbc")
+        for chunk in range(CHUNKS)
+    ],
+)
 def test_recorded_decisions_reach_the_known_optimum(
     reference: Path, backend: str, chunk: int, process: SolverProcess
 ) -> None:

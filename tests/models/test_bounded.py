@@ -315,7 +315,7 @@ def test_out_of_memory_is_a_message_that_names_the_file(tmp_path: Path) -> None:
     assert told.startswith(f"Error: {packed}: not enough memory")
 
 
-@pytest.mark.parametrize("limit_mib", [600, 700, 1000])
+@pytest.mark.parametrize("limit_mib", [600, *(pytest.param(more, marks=pytest.mark.slow) for more in (700, 1000))])
 def test_a_limited_address_space_is_enough_for_a_replay(tmp_path: Path, limit_mib: int) -> None:
     jobs = tmp_path / "jobs.csv"
     rest = '1,4,1e5,2021-02-10T00:00:00Z,6,3,"[0,1,4]","[0,10,38]","[0,10,38]"'

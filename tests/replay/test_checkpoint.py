@@ -66,8 +66,14 @@ def told(outcome: Outcome) -> tuple[object, ...]:
     )
 
 
-@pytest.mark.parametrize("kind", ["milp", "sharing", "equal-share", "stall"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("seed", "kind"),
+    [
+        pytest.param(seed, kind, marks=[pytest.mark.slow] if kind == "sharing" and seed else [])
+        for seed in range(3)
+        for kind in ("milp", "sharing", "equal-share", "stall")
+    ],
+)
 def test_a_state_that_went_through_json_goes_on_to_the_same_end(seed: int, kind: str) -> None:
     unbroken = replay_of(seed, kind)
     whole = unbroken.run()

@@ -252,9 +252,9 @@ def test_the_command_line_has_every_option_by_the_name_that_errors_give_it() -> 
 
 
 def test_execute_takes_text_and_paths(tmp_path: Path) -> None:
-    options = Options(dedicated=False, first_node=0, solver=SolverOptions("exact"))
+    options = Options(dedicated=False, first_node=0, policy="fifo")
     for folder in (str(tmp_path / "text"), tmp_path / "path"):
-        assert execute(options, folder)["options"]["backend"] == "exact"
+        assert execute(options, folder)["options"]["policy"] == "fifo"
     assert (tmp_path / "text" / "jobs.parquet").read_bytes() == (tmp_path / "path" / "jobs.parquet").read_bytes()
 
 

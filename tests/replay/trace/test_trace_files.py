@@ -568,6 +568,7 @@ def test_the_summit_trace_has_the_published_facts(reference: Path) -> None:
     assert found["event_gap_s"]["max"] == 12_176
 
 
+@pytest.mark.slow
 @pytest.mark.reference
 def test_the_summit_trace_after_its_first_thousand_rows_has_411k_joins_and_leaves(reference: Path) -> None:
     found = statistics(reference, 1000)
