@@ -476,12 +476,13 @@ def test_items_and_flow_agree_below_zero(seed: int, process: SolverProcess) -> N
 
 
 @pytest.mark.skipif(len(BACKENDS) < 2, reason="needs two backends")
+@pytest.mark.parametrize("problems", [12, pytest.param(40, marks=pytest.mark.slow)])
 def test_sharing_is_answered_alike_by_all_backends_where_keeping_or_the_matching_is_optimal(
-    process: SolverProcess,
+    process: SolverProcess, problems: int
 ) -> None:
     random = np.random.default_rng(7)
     alike = 0
-    for _ in range(40):
+    for _ in range(problems):
         problem = _shared_problem(random)
         answers = [solve(problem, backend=backend, process=process) for backend in BACKENDS]
         kept, begun = keep_answer(problem, "").objective, start(problem, pair_tables(problem))
@@ -490,4 +491,4 @@ def test_sharing_is_answered_alike_by_all_backends_where_keeping_or_the_matching
             alike += 1
             assert len({(answer.counts, answer.transfers) for answer in answers}) == 1
             assert len({(answer.objective, answer.bound, answer.formulation) for answer in answers}) == 1
-    assert alike >= 20
+    assert alike >= problems // 2
