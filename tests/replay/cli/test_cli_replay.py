@@ -497,7 +497,7 @@ def test_a_full_disk_under_standard_output_is_an_error_without_traceback(here: P
 # --- determinism ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", ["cbc", "exact"])
+@pytest.mark.parametrize("backend", ["cbc", pytest.param("exact", marks=pytest.mark.slow)])
 def test_the_same_command_gives_the_same_bytes(here: Path, backend: str) -> None:
     contents = []
     for _ in range(2):
