@@ -38,9 +38,9 @@ class Job:
 def so_far(state: str, start: int | None, end: int | None) -> tuple[int | None, int | None]:
     """Start and end of what squeue and scontrol show, as far as they have come.
 
-    The end of a job that runs is its limit there, and the start of one that waits is a guess.
+    The end of a job that runs is its limit there, and start and end of one that waits are guesses.
     """
-    return None if state in WAITING else start, None if state in HOLDING else end
+    return None if state in WAITING else start, None if state in HOLDING | WAITING else end
 
 
 def plan(job: Job, known_ns: int | None, limit_ns: int | None) -> Plan:

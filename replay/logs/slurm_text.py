@@ -24,6 +24,8 @@ _NAME = re.compile(r" JobName=.*?(?=\s+UserId=[^\s()]*\(\d+\) GroupId=[^\s()]*\(
 _PAIR = re.compile(r"(?<!\S)([A-Za-z]\w*)=(\S*)")
 # Of some nodes: which cores and GPUs of each. Older releases say GRES_IDX, and leave out the type.
 _DETAIL = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES(?:_IDX)?=(\S*)")
+# Lines looked at for the first that is not blank.
+_LOOKED_AT = 1_000
 _NEEDED = ("JobState", "StartTime", "EndTime", "NodeList")
 
 
@@ -32,7 +34,7 @@ def begins(lines: LogLines) -> bool:
     head = []
     for line in lines:
         head.append(line)
-        if line.strip():
+        if line.strip() or len(head) == _LOOKED_AT:
             break
     lines.unread(head)
     return bool(head) and (_JOB.match(head[-1]) is not None or head[-1].startswith("No jobs in the system"))

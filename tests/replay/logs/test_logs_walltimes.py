@@ -72,7 +72,8 @@ def json_jobs(*, queued: bool) -> str:
         entry: dict[str, object] = {"job_id": number, "nodes": ",".join(nodes) or "None assigned"}
         if queued:
             entry |= {"job_state": [state], "eligible_time": {"set": True, "infinite": False, "number": times[0]}}
-            entry |= {"start_time": times[1], "end_time": times[2], "time_limit": limit, "node_count": count}
+            guessed = [T0 + 9999] * 2 if state == "PENDING" else times[1:]  # by the backfill scheduler
+            entry |= {"start_time": guessed[0], "end_time": guessed[1], "time_limit": limit, "node_count": count}
         else:
             entry |= {"state": {"current": [state]}, "tres": {"requested": [{"type": "node", "count": count}]}}
             entry["time"] = {"eligible": times[0], "start": times[1], "end": times[2], "limit": limit}
@@ -89,6 +90,23 @@ def test_sacct(tmp_path: Path) -> None:
 @pytest.mark.parametrize("queued", [False, True])
 def test_json(tmp_path: Path, queued: bool) -> None:
     assert rows(known("slurm-json", json_jobs(queued=queued), folder=tmp_path)) == JOBS
+
+
+def test_text_of_scontrol(tmp_path: Path) -> None:
+    """What runs has its limit for an end there, and what waits a guess for a start: neither is read."""
+    lines = []
+    for number, (eligible, start, end, expected, count, nodes) in enumerate(JOBS, 1):
+        state = (
+            "PENDING" if start is end is None else "RUNNING" if end is None else "COMPLETED" if nodes else "CANCELLED"
+        )
+        limit = "UNLIMITED" if expected is None else f"00:{(expected - (start or 0)) // 60}:00"
+        begun = T0 + start if start is not None else T0 + 9999 if end is None else T0 + end
+        lines.append(
+            f"JobId={number} JobName=x UserId=u(1) GroupId=g(1) JobState={state} TimeLimit={limit} SubmitTime={T0 - 5} "
+            f"EligibleTime={T0 + eligible} StartTime={begun} EndTime={T0 + (9999 if end is None else end)} "
+            f"NodeList={','.join(nodes) or '(null)'} NumNodes={count}{'' if nodes else f'-{count}'}"
+        )
+    assert rows(known("slurm", "\n".join(lines), folder=tmp_path)) == JOBS
 
 
 def test_exports_that_overlap_are_one_log(tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from real_slurm import Slurm, slurm_cluster
+from real_slurm import PATIENCE_S, Slurm, slurm_cluster
 
 from bft.replay.cli.main import run
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
@@ -18,7 +19,7 @@ NODES = 3
 # Nodes and seconds of the jobs, submitted together; Slurm places them one after the other.
 JOBS = ((1, 8), (2, 10), (3, 6), (1, 12), (1, 7))
 # Nodes, GPUs of each, and seconds of jobs that share nodes.
-GPU_JOBS = ((1, 1, 9), (2, 2, 12), (1, 3, 14), (1, 0, 9), (1, 1, 20), (1, 2, 6))
+GPU_JOBS = ((1, 1, 3), (2, 2, 5), (1, 3, 7), (1, 0, 3), (1, 1, 9), (1, 2, 1))
 # Seconds by which Slurm's own states of nodes lag behind its accounting: a node completes before it is idle.
 LAG_S = 6
 
@@ -64,15 +65,24 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _run_gpu_jobs(slurm: Slurm) -> None:
-    """Keep what scontrol shows of `GPU_JOBS` every second; each node of a job writes down which GPUs it was given."""
+    """Keep what scontrol shows of `GPU_JOBS` every second; each node of a job writes down which GPUs it was given.
+
+    A job goes on only when scontrol has shown that it runs, however long that takes.
+    """
     tell = "echo $SLURM_JOB_ID $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES >> told"
     for nodes, gpus, seconds in GPU_JOBS:
         asked = (f"--gres=gpu:{gpus}",) if gpus else ()
-        command = f"srun --ntasks-per-node=1 sh -c '{tell}; sleep {seconds}'"
+        seen = "until [ -e seen-$SLURM_JOB_ID ]; do sleep 0.2; done"
+        command = f"srun --ntasks-per-node=1 sh -c '{tell}; {seen}; sleep {seconds}'"
         slurm.run("sbatch", "-N", str(nodes), *asked, "-o", "/dev/null", "--wrap", command)
     with (slurm.folder / "gpus.txt").open("w") as file:
+        end = time.monotonic() + PATIENCE_S
         while slurm.run("squeue", "-h").strip():
-            file.write(slurm.run("scontrol", "-o", "-d", "show", "job"))
+            assert time.monotonic() < end, "jobs of Slurm did not end"
+            shown = slurm.run("scontrol", "-o", "-d", "show", "job")
+            file.write(shown)
+            for job in re.findall(r"^JobId=(\d+) .* JobState=RUNNING ", shown, re.MULTILINE):
+                (slurm.folder / f"seen-{job}").touch()
             time.sleep(1)
     columns = "--format=JobID,NodeList,AllocNodes,Start,End,State,AllocTRES"
     (slurm.folder / "gpus.sacct").write_text(slurm.run("sacct", "-a", "-X", "-D", "-P", "-S", "now-1days", columns))
