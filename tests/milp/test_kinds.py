@@ -243,6 +243,13 @@ class Dead(SolverProcess):
         raise SolverFailure("it died")
 
 
+class Late(SolverProcess):
+    """Has no answer at its time limit."""
+
+    def solve(self, model: LinearModel, backend: str, limits: Limits) -> LinearAnswer:
+        return LinearAnswer("nothing", None, math.nan, math.nan)
+
+
 def test_too_many_combinations_are_left_to_a_solver_and_that_is_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -261,6 +268,10 @@ def test_too_many_combinations_are_left_to_a_solver_and_that_is_said(
     # Without an answer of the solver the best known allocation counts.
     found = solve(problem, process=Dead())
     assert (found.status, found.backend) == ("fallback", "exact")
+    assert found.objective <= best.objective <= found.bound
+    # Nor is it lost where the solver has none in time.
+    found = solve(problem, process=Late())
+    assert (found.status, found.note) == ("feasible", "too many combinations: best known")
     assert found.objective <= best.objective <= found.bound
 
 
