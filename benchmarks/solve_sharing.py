@@ -1,7 +1,8 @@
 """Time decisions with sharing: `items` as `solve` runs it, and `flow`, on the same problems in one run.
 
 python benchmarks/solve_sharing.py [--quick]
-python benchmarks/solve_sharing.py --queues     100 that run and some thousand that wait, by classes and prices
+python benchmarks/solve_sharing.py --queues     100 that run and some thousand that wait, by classes and prices;
+                                                with 0 that wait: 100 jobs with 150 pairs, a part of which run
 """
 
 from __future__ import annotations
@@ -105,10 +106,11 @@ def queues() -> None:
     print("running waiting units sharing | median max CPU ms | shown by")
     worker = SolverProcess()
     solve(queue(np.random.default_rng(0), 10, 50, 40, 0.4), backend="cbc", process=worker)  # compiles
-    for waiting, sharing in itertools.product((300, 3000), (0.0, 0.4, 1.0)):
+    for waiting, sharing in ((0, 0.0), (0, 0.4), *itertools.product((300, 3000), (0.0, 0.4, 1.0))):
         rng, seconds, shown = np.random.default_rng(5), [], Counter[str]()
         for _ in range(10):
-            problem, start = queue(rng, 100, waiting, 500, sharing), time.process_time()
+            problem = queue(rng, 100, waiting, 500, sharing) if waiting else instance(rng, 100, 500, 150, sharing)
+            start = time.process_time()
             answer = solve(problem, backend="cbc", process=worker)
             seconds.append((time.process_time() - start) * 1e3)
             shown[f"{answer.formulation} {answer.status}"] += 1
