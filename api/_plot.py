@@ -8,6 +8,7 @@ import numpy as np
 
 from bft.models import InputError
 from bft.models.extras import how_to_install
+from bft.replay.report.over_time import held_over_time
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +39,8 @@ def plotted(run: Run) -> Figure:
     figure = Figure(figsize=(9, 5), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True)
     top.fill_between(hours, steps["idle"], step="post", color="#d9d9d9", label="idle")
-    top.fill_between(hours, steps["used"], step="post", color="#1f77b4", label="given to training jobs")
+    instants, used = _used(run)
+    top.fill_between(instants, used, step="post", color="#1f77b4", label="given to training jobs")
     top.set_ylabel("nodes")
     top.set_yscale("symlog", linthresh=10)
     top.set_ylim(0, None)
@@ -56,6 +58,18 @@ def plotted(run: Run) -> Figure:
     bottom.set_xlabel(f"hours since {begin:%Y-%m-%d %H:%M} UTC")
     figure.colorbar(image, ax=bottom, label="nodes held")
     return figure
+
+
+def _used(run: Run) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Hours since the first step, and the units in use from each to the next."""
+    begin, allocations = run.steps["time"].iloc[0], run.allocations
+    steps, start, end = (
+        (times - begin).dt.total_seconds().mul(1e9).round().to_numpy(dtype=np.int64)
+        for times in (run.steps["time"], allocations["start"], allocations["end"])
+    )
+    counted = [(steps, run.steps["used"].to_numpy(dtype=np.float64))]
+    times, used = held_over_time(counted, start, end, allocations["units"].to_numpy(dtype=np.float64))
+    return times / 3.6e12, used
 
 
 def _held(run: Run, hours: float) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from bft.replay.engine.ledger import BOOKS
 from bft.replay.report.chart import Axis, Chart, Curve, Curves, FloatArray, in_powers, stepped
-from bft.replay.report.over_time import TimeArray, mean_over_time
+from bft.replay.report.over_time import TimeArray, held_over_time, mean_over_time
 from bft.replay.report.run_files import RunFiles
 
 # Equal parts of the window of which means are shown: zooming in four times still shows one a pixel.
@@ -19,11 +19,11 @@ TIME = Axis("time, UTC", "time")
 
 def idle_and_used(run: RunFiles) -> Chart:
     """Idle units over time, and the part of them given to jobs."""
-    edges, means = _edges(run, SPANS), {}
-    for name, column in (("idle", "idle"), ("given to jobs", "used")):
-        means[name] = _over_pools(run, column, SPANS)
+    edges = _edges(run, SPANS)
+    means = {"idle": _idle(run, SPANS), "given to jobs": _used(run, SPANS)}
     curves = tuple(Curve(name, *stepped(edges, heights), filled=True) for name, heights in means.items())
-    note = f"Means over {_minutes(run, SPANS)}. What shows of the first area behind the second was idle and not given."
+    note = f"Means over {_minutes(run, SPANS)}. What shows of the first area behind the second was idle and not given. "
+    note += "Idle units are those of the latest decision."
     table = pd.DataFrame({"from": stamps(edges[:-1]), **{name: heights.round(2) for name, heights in means.items()}})
     return Chart("idle", "Idle and used units over time", note, Curves(TIME, Axis("units"), curves), table)
 
@@ -94,13 +94,21 @@ def decisions(run: RunFiles) -> Chart | None:
     return Chart("decisions", "What each decision was worth", note, Curves(TIME, axis, curves), table)
 
 
-def _over_pools(run: RunFiles, column: str, spans: int) -> FloatArray:
-    """Means of a column over equal spans, of all pools together: a row is about its own pool only."""
+def _idle(run: RunFiles, spans: int) -> FloatArray:
+    """Mean idle units over equal spans, of all pools together: a row is about its own pool only."""
     total = np.zeros(spans)
     for pool in run.pools():
-        heights = pool[column].to_numpy(dtype=np.float64)
+        heights = pool["idle"].to_numpy(dtype=np.float64)
         total += mean_over_time(ns(pool["time"]), heights, run.begin_ns, run.end_ns, spans)
     return total
+
+
+def _used(run: RunFiles, spans: int) -> FloatArray:
+    """Mean units in use over equal spans, of all pools together."""
+    counted = [(ns(pool["time"]), pool["used"].to_numpy(dtype=np.float64)) for pool in run.pools()]
+    units = (run.allocations["last_unit"] - run.allocations["first_unit"] + 1).to_numpy(dtype=np.float64)
+    times, used = held_over_time(counted, ns(run.allocations["start"]), ns(run.allocations["end"]), units)
+    return mean_over_time(times, used, run.begin_ns, run.end_ns, spans)
 
 
 def ns(times: pd.Series) -> TimeArray:

@@ -19,6 +19,7 @@ from bft.replay.cli.main import run
 from bft.replay.report.chart import Axis, Bars, Blocks, Curves, Heat
 from bft.replay.report.job_charts import cumulative
 from bft.replay.report.node_charts import by_hour, survival
+from bft.replay.report.over_time import held_over_time
 from bft.replay.report.run_charts import charts_of
 from bft.replay.report.run_files import read_run
 from bft.replay.report.sweep_charts import charts_of_sweep, read_sweep
@@ -27,9 +28,9 @@ from bft.replay.trace.trace_statistics import LENGTHS_S, length_histogram, usabl
 HOSTILE = "</script><img src=x onerror=alert(1)>$$\\alpha$$ {{x}} @y <!--"
 
 
-def ran(folder: Path, name: str = "run", policy: str = "milp", jobs: int = 3) -> Path:
+def ran(folder: Path, name: str = "run", policy: str = "milp", jobs: int = 3, pmax: float = 5e4) -> Path:
     rows = [
-        {"name": f"{HOSTILE}{k}", "Jmin": 1, "Jmax": 4, "Pmax": 5e4, "Tsub": f"2021-02-10T00:{k:02}:00Z", "Tcup": 6,
+        {"name": f"{HOSTILE}{k}", "Jmin": 1, "Jmax": 4, "Pmax": pmax, "Tsub": f"2021-02-10T00:{k:02}:00Z", "Tcup": 6,
          "Tcdw": 3, "Ns": [0, 1, 4], "Ps": [0, 10, 38], "Os": [0, 10, 38], "user": f"u{k % 2}{HOSTILE}", "model": "m"}
         for k in range(jobs)
     ]  # fmt: skip
@@ -106,14 +107,31 @@ def test_every_chart_has_its_numbers_as_a_table_and_a_place_in_the_page(hostile:
         assert f'id="data-{chart.key}"' in page
 
 
-def test_areas_hold_the_unit_time_of_the_summary(hostile: Path) -> None:
-    metrics = json.loads((hostile / "summary.json").read_text())["metrics"]
-    areas = next(chart for chart in charts_of([read_run(hostile)]) if chart.key == "idle").drawing
+@pytest.mark.parametrize("pmax", [5e4, 500.0])
+def test_areas_hold_the_unit_time_of_the_summary(tmp_path: Path, pmax: float) -> None:
+    """Also where jobs finish and nobody is in play: then no decision follows, which would be a row of the steps."""
+    folder = ran(tmp_path, pmax=pmax)
+    metrics = json.loads((folder / "summary.json").read_text())["metrics"]
+    areas = next(chart for chart in charts_of([read_run(folder)]) if chart.key == "idle").drawing
     assert isinstance(areas, Curves)
     used = areas.curves[1]
     # Each step is two points of the line.
     area = float((used.y[::2] * (used.x[1::2] - used.x[::2])).sum()) / 1000
     assert area == pytest.approx(metrics["used_unit_s"], rel=1e-6)
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 30), unique=True, max_size=8).map(sorted), min_size=1, max_size=4),
+    st.sets(st.integers(0, 30)),
+)
+def test_units_in_use_between_decisions_are_those_held(bounds: list[list[int]], others: set[int]) -> None:
+    """Against counting at each instant. Decisions are taken at least wherever a job gets a unit."""
+    spells = [spell for of in bounds for spell in zip(of[::2], of[1::2], strict=False)]
+    count = [float(sum(start <= now < end for start, end in spells)) for now in range(31)]
+    steps = np.array(sorted({0, *others, *(start for start, _ in spells)}))
+    start, end = np.array(spells, dtype=np.int64).reshape(-1, 2).T
+    times, used = held_over_time([(steps, np.array(count)[steps])], start, end, np.ones(len(spells)))
+    assert used[np.searchsorted(times, np.arange(31), side="right") - 1].tolist() == count
 
 
 def test_work_done_ends_at_the_outcome(hostile: Path) -> None:
