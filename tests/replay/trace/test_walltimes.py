@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -309,8 +310,8 @@ def test_windows_merged_are_the_whole(known: list[Row], idle: list[Piece], at: s
 
 
 def of_this_machine(part: Walltimes) -> Walltimes:
-    """The same, or nothing where only strangers are left: an outlook on nodes of another machine is refused."""
-    return part if set(part.names) & set(NAMES) else whole([])
+    """The same, also where the nodes named are strangers alone: an outlook on nodes of another machine is refused."""
+    return part if set(part.names) & set(NAMES) else replace(part, names=(*part.names, NAMES[0]))
 
 
 def lines(walltimes: Walltimes) -> list[tuple[int, ...]]:
