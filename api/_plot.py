@@ -9,6 +9,7 @@ import numpy as np
 from bft.models import InputError
 from bft.models.extras import how_to_install
 from bft.replay.report.over_time import held_over_time
+from bft.replay.report.time_charts import ns
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,14 +63,11 @@ def plotted(run: Run) -> Figure:
 
 def _used(run: Run) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Hours since the first step, and the units in use from each to the next."""
-    begin, allocations = run.steps["time"].iloc[0], run.allocations
-    steps, start, end = (
-        (times - begin).dt.total_seconds().mul(1e9).round().to_numpy(dtype=np.int64)
-        for times in (run.steps["time"], allocations["start"], allocations["end"])
-    )
+    steps, allocations = ns(run.steps["time"]), run.allocations
     counted = [(steps, run.steps["used"].to_numpy(dtype=np.float64))]
-    times, used = held_over_time(counted, start, end, allocations["units"].to_numpy(dtype=np.float64))
-    return times / 3.6e12, used
+    units = allocations["units"].to_numpy(dtype=np.float64)
+    times, used = held_over_time(counted, ns(allocations["start"]), ns(allocations["end"]), units)
+    return (times - steps[0]) / 3.6e12, used
 
 
 def _held(run: Run, hours: float) -> NDArray[np.float64]:

@@ -61,8 +61,7 @@ class _Beside:
 
     def read(self, traces: Sequence[NodeTrace]) -> list[Walltimes]:
         """One for each trace, or none."""
-        from bft.replay.trace.walltimes import read_walltimes
-        from bft.replay.trace.walltimes_parts import check_nodes
+        from bft.replay.trace.walltimes import check_nodes, read_walltimes
 
         known = [read_walltimes(file) for file in self._files]
         for walltimes, trace in zip(known, traces, strict=False):

@@ -96,8 +96,7 @@ def _job(text: str, clusters: Clusters, line: int) -> Job:
     has = (
         None if log is None or not has_run else held(_stated(text, stated, nodes, clusters), nodes, log, reading, line)
     )
-    count = stated.get("NumNodes", "").partition("-")[0]
-    job = Job(key, state, start, end, nodes, int(count) if count.isdecimal() and len(count) < 10 else 0, has)
+    job = Job(key, state, start, end, nodes, _whole(stated, "NumNodes") or 0, has)
     if reading.settings.walltimes:
         known = next((t for name in ("EligibleTime", "SubmitTime") if (t := _time(stated, name, reading, line))), None)
         reading.into.plans.job(key, plan(job, known, limit_ns(stated.get("TimeLimit", ""))))
@@ -112,15 +111,20 @@ def _time(stated: dict[str, str], key: str, reading: Reading, line: int) -> int 
     return time_ns
 
 
+def _whole(stated: dict[str, str], key: str) -> int | None:
+    """A number, of a range such as 2-4 its lower end; None where it states none."""
+    text = stated.get(key, "").partition("-")[0]
+    return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
 def _id(stated: dict[str, str]) -> str:
     """The id as sacct's column JobID has it: of an array 6_1, of a heterogeneous job 8+0."""
     for whole, part, mark in (
         ("ArrayJobId", "ArrayTaskId", "_"), ("HetJobId", "HetJobOffset", "+"), ("PackJobId", "PackJobOffset", "+"),
     ):  # fmt: skip
         if whole in stated and part in stated:
-            element = (
-                stated[part] if stated[part].isdecimal() else f"[{stated[part]}]"
-            )  # those that wait are one record
+            # Elements that wait are one record.
+            element = stated[part] if stated[part].isdecimal() else f"[{stated[part]}]"
             return f"{stated[whole]}{mark}{element}"
     return stated["JobId"]
 
@@ -133,12 +137,11 @@ def _stated(text: str, stated: dict[str, str], nodes: array[int], clusters: Clus
     strangers = len(of_node.keys() - set(nodes))
     if strangers:
         raise Unusable("states GPUs of nodes that NodeList does not have", f"{strangers} of them")
-    cores = stated.get("NumCPUs", "").partition("-")[0]
     return Stated(
         allocated=stated.get("AllocTRES", stated.get("TRES", "")),
         together=stated.get("JOB_GRES", ""),
         per_node=stated.get("TresPerNode", ""),
-        cores=int(cores) if cores.isdecimal() and len(cores) < 10 else None,
+        cores=_whole(stated, "NumCPUs"),
         alone=is_alone(stated.get("OverSubscribe", "")),
         detail=tuple(of_node.get(node, "") for node in nodes) if of_node else (),
     )

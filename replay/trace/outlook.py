@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bft.models import InputError
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, TimeArray
 from bft.replay.trace.trace_statistics import fragments
-from bft.replay.trace.walltimes import NEVER, Walltimes
+from bft.replay.trace.walltimes import NEVER, Walltimes, check_nodes
 
 # Bounds of the bins of expected lengths that `calibration` reports, s.
 BINS_S = (60, 600, 3600, 6 * 3600, 86_400)
@@ -63,15 +63,10 @@ class Outlook:
     def __init__(self, walltimes: Walltimes, trace: NodeTrace, nodes: Sequence[str] | None = None) -> None:
         if trace.by_unit:
             raise InputError("walltimes are for nodes that turn idle as a whole", file=trace.source or None)
+        check_nodes(walltimes, trace)
         place = {name: index for index, name in enumerate(trace.nodes)}
         places = np.array([place.get(name, -1) for name in walltimes.names], dtype=np.int64)
         self.strangers = int((places < 0).sum())
-        if len(places) and self.strangers == len(places):
-            raise InputError(
-                f"the walltimes are of other nodes than the trace: they name {walltimes.names[0]!r}, the trace "
-                f"{trace.nodes[0]!r}",
-                file=trace.source or None,
-            )
         self._trace = trace
         self._shown = slice(None) if nodes is None else np.array([place[name] for name in nodes], dtype=np.int64)
         order = np.argsort(walltimes.known, kind="stable")

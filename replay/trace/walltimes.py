@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import InputError
-from bft.replay.trace.node_trace import IndexArray, TimeArray
+from bft.replay.trace.node_trace import IndexArray, NodeTrace, TimeArray
 
 # Where there is no time: nothing has happened so far, or no limit is known. Null in a file.
 NEVER = 2**63 - 1
@@ -201,6 +201,16 @@ def read_walltimes(path: str | Path) -> Walltimes:
         )
     except InputError as error:
         raise InputError(error.what, file=path, row=error.row) from None
+
+
+def check_nodes(walltimes: Walltimes, trace: NodeTrace) -> None:
+    """Raise InputError where walltimes name nodes, and the trace has none of them."""
+    if walltimes.names and not set(walltimes.names) & set(trace.nodes):
+        raise InputError(
+            f"the walltimes are of other nodes than the trace: they name {walltimes.names[0]!r}, the trace "
+            f"{trace.nodes[0]!r}",
+            file=trace.source or None,
+        )
 
 
 def _stamp_type() -> Any:

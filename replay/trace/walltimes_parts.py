@@ -136,13 +136,6 @@ def anonymised_walltimes(walltimes: Walltimes, key: bytes) -> Walltimes:
     return replace(walltimes, names=keyed_names(walltimes.names, key))
 
 
-def check_nodes(walltimes: Walltimes, trace: NodeTrace) -> None:
-    """Raise InputError where walltimes name nodes, and the trace has none of them."""
-    if walltimes.names and not set(walltimes.names) & set(trace.nodes):
-        what = f"the walltimes are of other nodes than the trace: they name {walltimes.names[0]!r}"
-        raise InputError(what, file=trace.source or None)
-
-
 def _rows(walltimes: Walltimes, rows: NDArray[np.int64]) -> Walltimes:
     """These rows, with the names that they need."""
     sizes = np.diff(walltimes.offsets)[rows]
