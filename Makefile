@@ -30,7 +30,7 @@ test-browser: $(VENV)/browser.stamp build/axe/node_modules/axe-core/axe.min.js
 
 ## slow: run the slow tests, and property tests with all their examples; what `make lowest` runs is among them
 slow: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "slow or (hypothesis and not browser)" --all-examples
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "slow or (hypothesis and not browser)" --hypothesis-profile=all
 
 ## sandbox: install what slow tests run of other people's programs: Slurm and its data base (Debian, as root); tests
 ## that miss them are skipped
