@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bft.datasets
@@ -163,7 +164,7 @@ def test_the_metadata_describe_the_trace() -> None:
     assert set(trace.nodes) - set(trace.frame["node"])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     nodes=st.integers(1, 120),
     days=st.floats(0.007, 3.0),

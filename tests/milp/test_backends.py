@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from published import decisions, posed
 from strategies import magnitude, problems, worth_of
 
@@ -144,7 +145,7 @@ def test_gurobi_reports_its_limits(monkeypatch, limited):
 
 
 @each_solver
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(problem=problems(max_jobs=5, max_units=30))
 def test_a_solver_and_the_exact_programme_reach_the_same_value(process, name, problem):
     built = modes.build(problem)

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import magnitude, problems, worth_of
 
@@ -42,14 +43,12 @@ def drawn(jobs: int, units: int, jmax: int, seed: int, *, kinks: int = 5, held: 
 # --- points instead of tables -------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(problems(max_jobs=4, max_units=30))
 def test_values_at_some_counts_are_those_of_the_table_to_the_bit(problem):
     for j, table in enumerate(value_tables(problem)):
         assert values_at(problem, j, np.arange(len(table))).tobytes() == table.tobytes()
 
 
-@settings(deadline=None)
 @given(problems(max_jobs=4, max_units=30))
 def test_the_points_define_the_whole_table(problem):
     for j, table in enumerate(value_tables(problem)):
@@ -64,7 +63,6 @@ def test_the_points_define_the_whole_table(problem):
         np.testing.assert_allclose(between, table, rtol=1e-12, atol=1e-12 * np.abs(table[table > -np.inf]).max())
 
 
-@settings(deadline=None)
 @given(problems(max_jobs=5, max_units=30))
 def test_the_objective_without_tables_equals_that_with_to_the_bit(problem):
     counts = solve_plain(problem) if problem.jobs else ()
@@ -75,7 +73,7 @@ def test_the_objective_without_tables_equals_that_with_to_the_bit(problem):
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(problems(max_jobs=7, max_units=40).filter(lambda problem: problem.jobs))
 def test_core_and_plain_reach_the_same_value(problem):
     plain, core = worth_of(problem, solve_plain(problem)), worth_of(problem, solve_core(problem))
@@ -85,7 +83,7 @@ def test_core_and_plain_reach_the_same_value(problem):
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     st.integers(0, 10**6),
     st.integers(2, 40),
@@ -99,7 +97,7 @@ def test_core_and_plain_give_the_same_counts_without_ties(seed, jobs, jmax, kink
     assert solve_core(problem) == solve_plain(problem)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=25), st.integers(1, 200), st.sampled_from([0, 1, 50]))
 def test_core_solves_all_or_nothing(sizes, capacity, bonus):
     # A 0-1 knapsack with ties wherever one looks.

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import allowed, curves, interpolated, problems, sizes
 
@@ -120,14 +121,12 @@ def canonical(problem: KindsProblem) -> Allocation:
     return min(allocations(problem), key=rank)[0]
 
 
-@settings(deadline=None)
 @given(kinds_problems(whole=True))
 def test_the_exact_answer_is_the_one_that_enumeration_names(problem: KindsProblem) -> None:
     solution = solve(problem, backend="exact")
     assert tuple(zip(solution.kinds, solution.counts, strict=True)) == canonical(problem)
 
 
-@settings(deadline=None)
 @given(kinds_problems())
 def test_tables_and_optimum_agree_with_enumeration(problem: KindsProblem) -> None:
     best = max(value for _, value in allocations(problem))
@@ -139,7 +138,7 @@ def test_tables_and_optimum_agree_with_enumeration(problem: KindsProblem) -> Non
     assert found.objective >= kept - scale
 
 
-@settings(deadline=None, max_examples=12)
+@examples(12)
 @given(problem=kinds_problems(whole=True))
 def test_every_backend_gives_the_canonical_answer(problem: KindsProblem, process: SolverProcess) -> None:
     exact = solve(problem, backend="exact")
@@ -151,7 +150,6 @@ def test_every_backend_gives_the_canonical_answer(problem: KindsProblem, process
         assert own.objective == pytest.approx(exact.objective, rel=1e-6, abs=1e-6)
 
 
-@settings(deadline=None)
 @given(problems(max_jobs=3, max_units=6))
 def test_one_kind_is_worth_what_the_usual_problem_is(problem: Problem) -> None:
     if any(job.os[0] for job in problem.jobs) or not problem.jobs:
@@ -184,7 +182,6 @@ def test_who_gains_most_from_the_fast_kind_gets_it_and_may_change_to_it() -> Non
     assert solve(replace(more, jobs=(dear, b))).kinds == ("slow", "fast")
 
 
-@settings(deadline=None)
 @given(kinds_problems(max_jobs=4), st.sampled_from([0, 3, 30]), st.booleans())
 def test_at_a_limit_the_best_known_answer_has_a_bound(problem: KindsProblem, rows: int, in_time: bool) -> None:
     best = kinds_optimum(problem)

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import magnitude, problems, sizes, worth, worth_of
 
@@ -94,7 +95,7 @@ def canonical_by_enumeration(problem: Problem) -> tuple[int, ...]:
     return tuple(n for n, _ in min(feasible, key=rank))
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(tying())
 def test_the_canonical_optimum_is_the_one_that_enumeration_names(problem: Problem) -> None:
     expected = canonical_by_enumeration(problem)
@@ -119,13 +120,13 @@ def canonical_by_scores(problem: Problem) -> tuple[int, ...]:
     return tuple(n for n, _ in best)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(problems(max_jobs=4, max_units=8).filter(lambda problem: problem.jobs))
 def test_plain_and_core_name_the_optimum_of_the_scores_whatever_the_values(problem: Problem) -> None:
     assert solve_plain(problem) == solve_core(problem) == canonical_by_scores(problem)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(
     st.integers(0, 10**6),
     st.integers(2, 40),
@@ -152,7 +153,7 @@ def test_classes_of_interchangeable_jobs_change_no_answer(
     assert solve_core(problem) == solve_core(problem, apart(problem)) == solve_plain(problem)
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(tying(), st.randoms(use_true_random=False))
 def test_which_of_interchangeable_jobs_is_decided_by_their_order_alone(problem: Problem, random: Any) -> None:
     """Names, and which object a job is, play no part: jobs may be grouped into classes."""
@@ -187,7 +188,7 @@ def test_tables_are_shared_out_by_the_same_rule() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("formulation", ["modes", "node"])
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(problem=tying(max_units=6))
 def test_every_backend_answers_the_canonical_optimum(
     backend: str, formulation: str, problem: Problem, process: SolverProcess
@@ -359,7 +360,7 @@ def test_a_small_loss_counts_even_next_to_a_huge_cost(way: Callable[[Problem], t
 
 
 @pytest.mark.parametrize("cost", [1e6, 1e9, 1e12, 1e15, 1e30])
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_an_extremely_large_cost_does_not_blind_the_exact_dp(cost: float, data: st.DataObject) -> None:
     problem = data.draw(problems(max_jobs=4, max_units=7).filter(lambda problem: problem.jobs))
@@ -405,7 +406,7 @@ def test_costs_that_may_pay_are_left_as_they_are() -> None:
     assert [job.tcup for job in tamed(dear).jobs] == [1000.0, pytest.approx(tamed(dear).jobs[1].tcup)]
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(problems(max_jobs=4, max_units=8))
 def test_taming_changes_no_optimum(problem: Problem) -> None:
     jobs = tuple(replace(job, tcdw=job.tcdw * 1e5, tcup=job.tcup * 1e5) for job in problem.jobs)

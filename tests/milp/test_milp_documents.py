@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import curves, worth_of
 
@@ -235,7 +236,7 @@ def test_a_jmax_that_means_no_limit_costs_no_memory() -> None:
 WRECKS: list[object] = [*NOT_WHOLE[:-1], -7, 0, 3.7, "", [], [[]], {"a": 1}, [0, 1], [-1.0], 10**9]
 
 
-@settings(deadline=None, max_examples=400)
+@examples(400)
 @given(st.data())
 def test_whatever_stands_in_a_field_it_is_read_or_refused(data: st.DataObject) -> None:
     posed = document(cost_model="stall")
@@ -281,7 +282,7 @@ def documents(draw: st.DrawFn) -> Json:
     return posed
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@examples(300)
 @given(documents())
 def test_an_answer_names_the_units_of_each_job_without_migration(posed: Json) -> None:
     parsed = parse(json.loads(json.dumps(posed)))
@@ -350,7 +351,7 @@ def settlements(draw: st.DrawFn) -> tuple[list[list[int]], list[int], list[int]]
     return current, counts, units
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(settlements())
 def test_settling_keeps_the_oldest_and_takes_the_least_of_what_is_free(
     posed: tuple[list[list[int]], list[int], list[int]],
@@ -428,7 +429,7 @@ def drive(choose: Callable[[int], int], *, steps: int, units: int, rejoin: bool)
     [False, True],
     ids=["units discarded for good", "units that come back"],
 )
-@settings(deadline=None, max_examples=300, derandomize=True)
+@examples(300)
 @given(data=st.data())
 def test_free_units_are_taken_oldest_first(data: st.DataObject, *, rejoin: bool) -> None:
     def choose(below: int) -> int:

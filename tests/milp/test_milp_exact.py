@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import magnitude, problems, worth, worth_of
 
@@ -97,7 +98,6 @@ def test_making_a_table_leaves_the_job_as_it_is(cost_model: str) -> None:
     assert one.table.tolist() == [0, 10, 20, 25, 30, 45, 60]
 
 
-@settings(deadline=None)
 @given(problems(max_jobs=4, max_units=12))
 def test_tables_are_the_formula_at_every_count(problem: Problem) -> None:
     for one, held, table in zip(problem.jobs, problem.current, value_tables(problem), strict=True):
@@ -119,7 +119,7 @@ def test_keeping_is_limited_by_the_bounds_of_jobs(jmin: int, held: int, kept: in
 # --- the exact DP ------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(problems(max_jobs=4, max_units=7))
 def test_exact_reaches_the_optimum_of_full_enumeration(problem: Problem) -> None:
     tables = [
@@ -188,14 +188,12 @@ def test_exact_agrees_with_a_plain_dynamic_programme_when_jobs_cannot_use_all_un
         assert reached == pytest.approx(plain_optimum(problem), rel=1e-12)
 
 
-@settings(deadline=None)
 @given(problems(max_jobs=5, max_units=20))
 def test_no_answer_is_worth_less_than_keeping(problem: Problem) -> None:
     solution = solve(problem, backend="exact")
     assert solution.objective >= total_value(value_tables(problem), keep(problem)) - 1e-12 * magnitude(problem)
 
 
-@settings(deadline=None)
 @given(problems(max_jobs=5, max_units=20), st.integers(1, 5))
 def test_more_units_are_never_worth_less(problem: Problem, more: int) -> None:
     here = solve(problem, backend="exact").objective
@@ -203,7 +201,6 @@ def test_more_units_are_never_worth_less(problem: Problem, more: int) -> None:
     assert there >= here - 1e-12 * magnitude(problem)
 
 
-@settings(deadline=None)
 @given(problems(max_jobs=5, max_units=20))
 def test_the_order_of_jobs_does_not_change_the_optimum(problem: Problem) -> None:
     turned = replace(problem, jobs=problem.jobs[::-1], current=problem.current[::-1])
@@ -211,7 +208,6 @@ def test_the_order_of_jobs_does_not_change_the_optimum(problem: Problem) -> None
     assert here == pytest.approx(there, rel=1e-12, abs=1e-12 * magnitude(problem))
 
 
-@settings(deadline=None)
 @given(problems(max_jobs=6, max_units=30))
 def test_the_same_problem_has_the_same_answer_bit_for_bit(problem: Problem) -> None:
     again = replace(problem, jobs=tuple(replace(one, ns=one.ns.copy(), os=one.os.copy()) for one in problem.jobs))
@@ -220,7 +216,6 @@ def test_the_same_problem_has_the_same_answer_bit_for_bit(problem: Problem) -> N
     assert (first.objective, first.bound) == (second.objective, second.bound)
 
 
-@settings(deadline=None)
 @given(problems(max_jobs=4, max_units=12))
 def test_auto_is_exact_where_exact_applies(problem: Problem) -> None:
     solution = solve(problem)
@@ -302,7 +297,7 @@ def tying_problems(draw: st.DrawFn) -> Problem:
     return Problem(units, 64.0, tuple(jobs), tuple(current), draw(st.sampled_from(["bftrainer", "stall"])))
 
 
-@settings(deadline=None, max_examples=400)
+@examples(400)
 @given(tying_problems())
 def test_no_job_moves_if_keeping_everything_is_best(problem: Problem) -> None:
     solution = solve(problem, backend="exact")
@@ -310,7 +305,7 @@ def test_no_job_moves_if_keeping_everything_is_best(problem: Problem) -> None:
         assert solution.counts == problem.current
 
 
-@settings(deadline=None, max_examples=400)
+@examples(400)
 @given(tying_problems())
 def test_no_job_moves_or_takes_more_without_gain(problem: Problem) -> None:
     solution = solve(problem, backend="exact")

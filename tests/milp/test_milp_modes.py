@@ -10,7 +10,8 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from drawing import examples
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 from strategies import curves, magnitude, problems, worth, worth_of
 
@@ -65,7 +66,6 @@ def test_modes_are_shrink_stay_and_grow(jmin: int, held: int, most: int, expecte
     assert list(mode_intervals(bounds(jmin, 9), held, most)) == expected
 
 
-@settings(deadline=None)
 @given(st.integers(0, 9), st.integers(0, 12), st.integers(0, 9))
 def test_modes_share_no_count_and_miss_none(jmin: int, held: int, most: int) -> None:
     counts = [n for low, high in mode_intervals(bounds(jmin, 9), held, most) for n in range(low, high + 1)]
@@ -96,7 +96,6 @@ def test_a_fractional_breakpoint_becomes_its_two_whole_neighbours(
     assert break_points(np.array(ns, dtype=float), low, high) == expected
 
 
-@settings(deadline=None)
 @given(curves(20), st.integers(0, 20), st.integers(0, 20))
 def test_between_breakpoints_a_curve_is_linear(curve: tuple[list[float], list[float]], low: int, high: int) -> None:
     assume(low <= high)
@@ -150,7 +149,6 @@ def test_a_kink_far_above_rounding_is_cut() -> None:
     assert len(list(concave_runs([(0, 0.0), (1, 1.0), (2, 2.0 + 1e-9)]))) == 2
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(-5, 5)), max_size=12))
 def test_runs_are_concave_maximal_and_leave_nothing_out(steps: list[tuple[int, int]]) -> None:
     points = [(0, 0.0)]
@@ -167,7 +165,6 @@ def test_runs_are_concave_maximal_and_leave_nothing_out(steps: list[tuple[int, i
         assert before_slopes[-1] < after_slopes[0]
 
 
-@settings(deadline=None)
 @given(problems(max_jobs=3, max_units=15))
 def test_runs_of_a_job_interpolate_its_value_table(problem: Problem) -> None:
     slack = 1e-12 * magnitude(problem)
@@ -209,7 +206,7 @@ def waiting_twice(problem: Problem) -> Problem:
     return replace(problem, jobs=(job, replace(job, name="again")), current=(0, 0))
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.filter_too_much])
+@examples(200, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(
     problems(max_jobs=1, max_units=6)
     | problems(max_jobs=2, max_units=3)
@@ -280,7 +277,7 @@ def assert_cbc_is_exact(problem: Problem, process: SolverProcess) -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e12])
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(data=st.data())
 def test_cbc_finds_the_exact_optimum_at_any_size_of_objective(
     scale: float, data: st.DataObject, process: SolverProcess
@@ -319,7 +316,7 @@ def markets(draw: st.DrawFn) -> tuple[list[FloatArray], list[int], int]:
     return tables, draw(st.lists(st.sampled_from([1, 1, 2, 4]), min_size=len(tables), max_size=len(tables))), units
 
 
-@settings(deadline=None, max_examples=400)
+@examples(400)
 @given(markets())
 def test_an_optimum_remains_of_what_is_pruned(market: tuple[list[FloatArray], list[int], int]) -> None:
     tables, sizes, units = market
@@ -336,7 +333,7 @@ def test_counts_of_a_straight_curve_are_all_in_an_optimum(slope: float, units: i
     assert np.isfinite(left).all()
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(data=st.data())
 def test_cbc_has_the_exact_optimum_of_what_pruning_leaves(data: st.DataObject, process: SolverProcess) -> None:
     some, alike = problems(max_jobs=8, max_units=60), problems(max_jobs=4, max_units=30).map(and_waiting_twins)
@@ -444,7 +441,7 @@ def assert_fair_under_limits(problem: Problem, process: SolverProcess, gap: floa
 
 
 @pytest.mark.parametrize("time_limit", [1e-9, 1e-5, 1e-3])
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data())
 def test_an_absurd_time_limit_yields_an_answer_no_worse_than_keeping(
     time_limit: float, data: st.DataObject, process: SolverProcess
@@ -461,7 +458,7 @@ def test_without_any_time_jobs_keep_their_units(process: SolverProcess) -> None:
     assert solution.gap > 0
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(problem=problems(max_jobs=8, max_units=60), gap=st.sampled_from([1e-3, 0.1, 0.5, 0.99]))
 def test_an_answer_within_the_gap_has_a_bound_that_holds(problem: Problem, gap: float, process: SolverProcess) -> None:
     assert_fair_under_limits(problem, process, gap=gap)
@@ -491,7 +488,6 @@ def test_a_generous_time_limit_is_no_limit(time_limit: float) -> None:
     assert (solution.status, solution.objective) == ("optimal", pytest.approx(solve(problem).objective))
 
 
-@settings(deadline=None)
 @given(problems(max_jobs=3, max_units=8))
 def test_models_of_equal_problems_are_equal(problem: Problem) -> None:
     again = replace(problem, jobs=tuple(replace(job, ns=job.ns.copy()) for job in problem.jobs))

@@ -7,7 +7,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from published import decisions, posed
 from strategies import magnitude, problems, worth_of
 
@@ -43,7 +44,7 @@ def ramp(name: str, jmin: int = 1, jmax: int = 8, tcup: float = 0.0) -> Job:
     return Job(name, jmin, jmax, np.array([0, 8]), np.array([0, 80]), tcup, 0.0)
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(problems(max_jobs=4, max_units=8))
 def test_node_and_exact_reach_the_same_value(process, problem):
     status, counts = answered(process, problem)
@@ -53,7 +54,7 @@ def test_node_and_exact_reach_the_same_value(process, problem):
     assert worth_of(problem, counts) == pytest.approx(best, rel=1e-6, abs=1e-7 * (1 + magnitude(problem)))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(problems(max_jobs=3, max_units=5))
 def test_strict_is_enumeration_without_large_changes(process, problem):
     # Changes of more than half of M = N + 1 are forbidden, and a Jmin above M makes all infeasible.

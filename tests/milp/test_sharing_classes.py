@@ -8,7 +8,8 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from test_sharing import random_problem
 
@@ -68,7 +69,7 @@ def check(problem: Problem, solution: Solution, best: float) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_classes_are_worth_what_the_problem_spelled_out_is(seed: int) -> None:
     problem = world(seed)
     plain = spelled_out(problem)
@@ -79,7 +80,7 @@ def test_classes_are_worth_what_the_problem_spelled_out_is(seed: int) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=8, deadline=None)
+@examples(8)
 def test_classes_are_worth_what_flow_finds(seed: int) -> None:
     """By another formulation, which knows neither items nor variants, and another solver."""
     pytest.importorskip("highspy")
@@ -89,7 +90,7 @@ def test_classes_are_worth_what_flow_finds(seed: int) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_prices_bound_and_what_they_leave_open_holds_the_optimum(seed: int) -> None:
     """No MILP in between: the least loss is that of the best choice of items, and no entry loses less than nothing."""
     problem = world(seed)
@@ -108,7 +109,7 @@ def test_prices_bound_and_what_they_leave_open_holds_the_optimum(seed: int) -> N
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_best_of_a_pair_is_that_of_its_grid(seed: int) -> None:
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, 3, int(rng.integers(1, 12)), by_units=bool(rng.random() < 0.3))
@@ -134,7 +135,7 @@ def test_the_best_of_a_pair_is_that_of_its_grid(seed: int) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_moves_of_many_jobs_are_possible_where_those_of_few_are(seed: int) -> None:
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, 4, int(rng.integers(2, 14)), by_units=False)

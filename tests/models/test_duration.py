@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
@@ -122,7 +123,7 @@ tables = st.lists(
 
 
 @given(tables)
-@settings(max_examples=25)
+@examples(25)
 def test_features_are_those_of_the_documentation(jobs: pd.DataFrame) -> None:
     found = inputs(jobs, jobs)
     expected = pd.DataFrame([by_hand(job, jobs) for job in jobs.itertuples()])
@@ -130,7 +131,7 @@ def test_features_are_those_of_the_documentation(jobs: pd.DataFrame) -> None:
 
 
 @given(tables, tables, st.integers(0, 6))
-@settings(max_examples=40)
+@examples(40)
 def test_the_future_changes_no_bit_of_a_feature(jobs: pd.DataFrame, other: pd.DataFrame, slot: int) -> None:
     now = START + 3600 * slot
     jobs = jobs[jobs["submit_time"] <= now]
@@ -144,7 +145,7 @@ def test_the_future_changes_no_bit_of_a_feature(jobs: pd.DataFrame, other: pd.Da
 
 
 @given(tables, st.randoms(use_true_random=False))
-@settings(max_examples=20)
+@examples(20)
 def test_the_order_of_the_past_does_not_matter(jobs: pd.DataFrame, random: Any) -> None:
     order = list(range(len(jobs)))
     random.shuffle(order)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
@@ -52,7 +53,7 @@ def by_hand(counts: list[int], at: int, horizon: int, day: int, hour: int) -> li
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=70), st.integers(1, 6))
-@settings(max_examples=40)
+@examples(40)
 def test_features_are_means_over_their_windows(counts: list[int], horizon: int) -> None:
     # Slots of four hours: six a day, so that a short series has weeks.
     slots = series(len(counts), minutes=240).assign(jobs=counts)
@@ -68,7 +69,7 @@ def test_features_are_means_over_their_windows(counts: list[int], horizon: int) 
 
 
 @given(st.lists(st.integers(0, 99), min_size=1, max_size=40), st.lists(st.integers(0, 10**6), max_size=20))
-@settings(max_examples=30)
+@examples(30)
 def test_the_future_changes_no_bit_of_a_forecast(counts: list[int], future: list[int]) -> None:
     model = FITTED
     short = series(len(counts)).assign(jobs=counts)

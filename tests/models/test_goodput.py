@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import Curve
@@ -72,7 +73,7 @@ def test_impossible_parameters_are_refused(change: dict[str, float]) -> None:
 # --- fits -------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(0, 2**32 - 1))
 def test_the_gradient_is_that_of_the_objective(seed: int) -> None:
     from bft.models.speed.throughput import _Objective

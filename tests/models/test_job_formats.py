@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from drawing import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from bft.models import InputError, JobTable
@@ -66,7 +67,7 @@ def test_damaged_compression(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(content=st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
 def test_anything_is_a_table_or_an_input_error(tmp_path: Path, name: str, content: bytes) -> None:
     path = tmp_path / name

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import strategies
-from hypothesis import HealthCheck, given, settings
+from drawing import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from bft import milp
@@ -72,14 +73,12 @@ def curve_of(points: list[tuple[int, float]]) -> Curve:
     return Curve(ns, np.array([0.0, *(rate for _, rate in points)]))
 
 
-@settings(deadline=None)
 @given(steps)
 def test_a_curve_passes_through_its_points(points: list[tuple[int, float]]) -> None:
     curve = curve_of(points)
     assert curve.at(curve.ns).tolist() == curve.ps.tolist()
 
 
-@settings(deadline=None)
 @given(steps, st.floats(0, 60))
 def test_a_curve_is_linear_between_points_and_constant_beyond_the_last(
     points: list[tuple[int, float]], units: float
@@ -93,7 +92,6 @@ def test_a_curve_is_linear_between_points_and_constant_beyond_the_last(
     assert float(curve.at(units)) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
-@settings(deadline=None)
 @given(steps, st.lists(st.integers(0, 80), min_size=1, max_size=20))
 def test_a_curve_takes_arrays_of_any_shape(points: list[tuple[int, float]], units: list[int]) -> None:
     curve = curve_of(points)
@@ -102,7 +100,6 @@ def test_a_curve_takes_arrays_of_any_shape(points: list[tuple[int, float]], unit
     assert curve.at(np.array(units).reshape(1, -1)).tolist() == [one_by_one]
 
 
-@settings(deadline=None)
 @given(steps, st.integers(0, 80))
 def test_a_table_is_the_curve_at_all_whole_numbers(points: list[tuple[int, float]], most: int) -> None:
     curve = curve_of(points)
@@ -144,7 +141,6 @@ def test_rates_are_held_constant_beyond_the_curve() -> None:
     assert list(JobTable((wide, job(name="b"))).beyond_curve()) == [wide]
 
 
-@settings(deadline=None)
 @given(
     steps.filter(lambda points: points[-1][1] > 0), st.integers(0, 12), st.integers(0, 12)
 )  # P(Jmax) > 0, or nothing is 80 % of it
@@ -272,7 +268,6 @@ tables = st.lists(
 ).flatmap(lambda names: st.tuples(*(jobs(name) for name in names)).map(JobTable))
 
 
-@settings(deadline=None)
 @given(tables)
 def test_a_frame_gives_back_the_table_it_was_made_of(made: JobTable) -> None:
     back = jobs_from_frame(jobs_to_frame(made))
@@ -280,7 +275,7 @@ def test_a_frame_gives_back_the_table_it_was_made_of(made: JobTable) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(made=tables)
 def test_what_is_written_is_read_back(tmp_path: Path, suffix: str, made: JobTable) -> None:
     path = tmp_path / f"jobs{suffix}"

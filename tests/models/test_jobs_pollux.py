@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from toy_application import EPOCHS, step_s, workload, write_application
 
@@ -173,7 +174,7 @@ def test_whole_seconds(applications: Path) -> None:
     assert record.finish_ns == pytest.approx(3 * epoch_s * SECOND_NS, abs=10)
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=8), st.booleans(), st.booleans())
 def test_progress_is_conserved_however_often_it_is_moved(
     applications: Path, sizes: list[int], tunes: bool, whole: bool

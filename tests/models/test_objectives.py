@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.milp.classes import apart, classes_of
@@ -154,7 +155,7 @@ def waiters(draw: st.DrawFn) -> tuple[State, float, float]:
     return State(0, idle, views), hours, cap
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(waiters())
 def test_ageing_takes_at_most_its_cap_of_what_every_other_allocation_is_worth(case: tuple[State, float, float]) -> None:
     state, hours, cap = case
@@ -167,7 +168,7 @@ def test_ageing_takes_at_most_its_cap_of_what_every_other_allocation_is_worth(ca
     assert all(1 <= term.weight <= 1 + cap for term in policy.problem(state).jobs)
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(
     st.lists(st.tuples(st.integers(0, 12), st.integers(0, 2)), min_size=2, max_size=6),
     st.integers(0, 3),
@@ -237,7 +238,7 @@ KINDS = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(
     st.lists(st.tuples(KINDS, st.sampled_from([0, 0, 0, 1, 3]), st.sampled_from([0.0, 18.0])), min_size=1, max_size=14),
     st.integers(0, 12),

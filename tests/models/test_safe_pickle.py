@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -582,7 +583,7 @@ def test_a_pickle_cut_short_anywhere_is_refused(path: Path) -> None:
         assert "not a readable pickle" in complaint(data[:end])
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(300)
 @given(data=st.data())
 def test_a_damaged_pickle_is_a_frame_or_an_input_error(data: st.DataObject) -> None:
     content = bytearray(data.draw(st.sampled_from(GENUINE)))
@@ -710,13 +711,12 @@ def frames(draw: st.DrawFn) -> pd.DataFrame:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(300)
 @given(frame=frames(), protocol=st.sampled_from(PROTOCOLS))
 def test_what_this_pandas_writes_is_read_back_equal(frame: pd.DataFrame, protocol: int) -> None:
     assert_same(read(pickle.dumps(frame, protocol)), frame)
 
 
-@settings(deadline=None)
 @given(
     values=npst.arrays(st.sampled_from(["i1", "f8", "?"]), st.tuples(st.integers(0, 5), st.integers(0, 5))),
     protocol=st.sampled_from(PROTOCOLS),

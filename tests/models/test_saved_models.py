@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
@@ -201,7 +202,7 @@ ODD = [None, True, -1, 0, 1, 10**9, 10**400, 1e31, -1e30, 0.5, "x", "", [], {}, 
 
 
 @given(data=st.data())
-@settings(max_examples=120)
+@examples(120)
 def test_a_changed_model_is_refused_or_still_answers_sensibly(data: st.DataObject, tmp_path_factory: Any) -> None:
     name = data.draw(st.sampled_from(sorted(MODELS)))
     told = document(name)

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
@@ -173,7 +174,7 @@ noises = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(NOISE)), max_siz
 
 
 @pytest.mark.parametrize("name", [*STEPS, *RATES, *CLOCKS])
-@settings(max_examples=25)
+@examples(25)
 @given(truth=truths, noise=noises)
 def test_what_was_written_in_a_known_style_is_read_back(name: str, truth: Truth, noise: list[tuple[int, str]]) -> None:
     style = (STEPS | RATES | CLOCKS)[name]
@@ -185,7 +186,7 @@ def test_what_was_written_in_a_known_style_is_read_back(name: str, truth: Truth,
 
 
 @pytest.mark.parametrize("name", DOUBTFUL)
-@settings(max_examples=25)
+@examples(25)
 @given(truth=truths, noise=noises)
 def test_what_is_in_doubt_is_refused_or_right(name: str, truth: Truth, noise: list[tuple[int, str]]) -> None:
     lines = write(DOUBTFUL[name], truth, noise)
@@ -199,7 +200,7 @@ def test_what_is_in_doubt_is_refused_or_right(name: str, truth: Truth, noise: li
         assert found.median_s == pytest.approx(of_step, rel=0.05)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(truth=truths, noise=st.lists(st.sampled_from(NOISE), min_size=1, max_size=30))
 def test_noise_alone_is_refused(truth: Truth, noise: list[str]) -> None:
     with pytest.raises(InputError, match="tells no step times"):
@@ -207,7 +208,7 @@ def test_noise_alone_is_refused(truth: Truth, noise: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", [*STEPS, *RATES])
-@settings(max_examples=25)
+@examples(25)
 @given(truth=truths)
 def test_single_characters_that_change_do_no_more_than_their_line(name: str, truth: Truth) -> None:
     lines = write((STEPS | RATES)[name], truth, [])

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError, JobTable
@@ -84,7 +85,7 @@ def test_the_observation_shows_the_jobs_in_play_and_no_progress_unless_it_is_cla
 
 
 @given(st.integers(0, 5), st.data())
-@settings(deadline=None, max_examples=50)
+@examples(50)
 def test_repaired_counts_are_valid_and_valid_ones_stay(seed: int, data: st.DataObject) -> None:
     views = environment(seed).reset()[0]["jobs"]
     env = environment(seed)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import Curve, Job, JobTable, jobs_to_frame
@@ -109,7 +110,7 @@ def test_deadlines_shift_with_their_jobs() -> None:
     assert jobs.notes == ("as read",)
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(st.lists(st.integers(-(10**15), 10**15), min_size=1, max_size=6), st.floats(0, 100))
 def test_spread_submissions_keep_the_first_and_their_order_and_scale_the_distances(
     instants: list[int], factor: float

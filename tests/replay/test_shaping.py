@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import Curve, InputError, Job, JobTable, jobs_to_frame
@@ -72,7 +72,6 @@ def test_a_job_whose_memory_no_size_has_is_named(change: dict[str, float], colum
     assert (caught.value.file, caught.value.column, caught.value.job) == ("jobs.csv", column, "a")
 
 
-@settings(deadline=None)
 @given(tables(), st.integers(1, 4))
 def test_repeated_jobs_come_in_rounds_that_do_not_overlap(jobs: JobTable, times: int) -> None:
     result = repeated(jobs, times)
@@ -88,7 +87,6 @@ def test_repeated_jobs_come_in_rounds_that_do_not_overlap(jobs: JobTable, times:
         assert each.name == (f"j{k % count}" if k < count else f"j{k % count}~{k // count + 1}")
 
 
-@settings(deadline=None)
 @given(tables(), st.integers(0, 2**32))
 def test_shuffled_jobs_keep_the_instants_and_the_time_to_their_deadlines(jobs: JobTable, seed: int) -> None:
     result = shuffled(jobs, np.random.default_rng(seed))
@@ -109,7 +107,6 @@ def test_every_order_of_shuffled_jobs_is_as_likely() -> None:
     assert counts.between(150, 250).all()
 
 
-@settings(deadline=None)
 @given(tables(), st.floats(0.01, 1e5), st.integers(0, 2**32))
 def test_poisson_arrivals_keep_first_instant_order_and_time_to_deadlines(
     jobs: JobTable, rate: float, seed: int
@@ -131,7 +128,6 @@ def test_poisson_gaps_have_the_mean_and_the_spread_of_an_exponential_distributio
     assert (gaps > 60).mean() == pytest.approx(np.exp(-2), abs=0.03)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 9), st.integers(0, 30)), min_size=1, max_size=8),
     st.integers(1, 40),

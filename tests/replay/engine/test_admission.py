@@ -12,7 +12,8 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import Curve, Job, JobTable, write_jobs
@@ -55,7 +56,7 @@ def kept(jobs: Sequence[Due], shares: Sequence[int], units: int) -> bool:
     return True
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.lists(due(), min_size=1, max_size=3), st.integers(1, 5))
 def test_shares_are_the_smallest_of_all_that_keep_the_deadlines(jobs: list[Due], units: int) -> None:
     found = minimum_shares(0, units, jobs)
@@ -70,7 +71,7 @@ def test_shares_are_the_smallest_of_all_that_keep_the_deadlines(jobs: list[Due],
             held.append((jobs[index], enough[0]))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(due(), max_size=4), due(), st.integers(1, 5))
 def test_a_newcomer_takes_no_deadline_from_anybody(others: list[Due], newcomer: Due, units: int) -> None:
     without, beside = minimum_shares(0, units, others), minimum_shares(0, units, [*others, newcomer])
@@ -110,7 +111,7 @@ def table(jobs: Sequence[Due], submits: Sequence[int]) -> JobTable:
     return JobTable(tuple(made))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.tuples(due(), st.integers(0, 20)), min_size=1, max_size=7), st.integers(1, 5))
 def test_a_policy_that_keeps_to_the_shares_meets_the_deadline_of_everybody_admitted(
     given_jobs: list[tuple[Due, int]], units: int

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import Curve, Job, JobTable
@@ -701,7 +702,6 @@ def policy_of(name: str, rules: dict[str, Any]) -> Policy:
     return EqualShare() if name == "equal-share" else Asks(greedy)
 
 
-@settings(deadline=None)
 @given(worlds(), any_rules, policies)
 def test_the_books_of_any_world_balance(made: tuple[NodeTrace, list[Job]], rules: dict[str, Any], name: str) -> None:
     trace, jobs = made
@@ -740,7 +740,6 @@ def test_the_books_of_any_world_balance(made: tuple[NodeTrace, list[Job]], rules
     assert at_steps == pytest.approx(steps["progress"].cumsum().tolist(), abs=slack)
 
 
-@settings(deadline=None)
 @given(worlds(), any_rules, policies)
 def test_units_of_any_world_are_held_by_one_job_at_a_time_and_only_while_idle(
     made: tuple[NodeTrace, list[Job]], rules: dict[str, Any], name: str
@@ -766,7 +765,6 @@ def test_units_of_any_world_are_held_by_one_job_at_a_time_and_only_while_idle(
             assert before <= after
 
 
-@settings(deadline=None)
 @given(worlds(), any_rules, policies)
 def test_no_decision_of_any_world_makes_a_job_migrate_or_leaves_its_bounds(
     made: tuple[NodeTrace, list[Job]], rules: dict[str, Any], name: str
@@ -794,7 +792,7 @@ def test_no_decision_of_any_world_makes_a_job_migrate_or_leaves_its_bounds(
             assert max(jobs[int(str(j))].jmin, 1) <= count <= jobs[int(str(j))].jmax
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(worlds(), any_rules, policies)
 def test_the_same_world_gives_the_same_frames(
     made: tuple[NodeTrace, list[Job]], rules: dict[str, Any], name: str
@@ -806,7 +804,7 @@ def test_the_same_world_gives_the_same_frames(
     assert [replace(r, job=jobs[0]) for r in one.records] == [replace(r, job=jobs[0]) for r in other.records]
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.data())
 def test_the_order_of_rows_within_an_instant_does_not_matter(data: st.DataObject) -> None:
     cells = data.draw(st.dictionaries(st.tuples(st.integers(0, 9), st.sampled_from("abcd")), st.integers(0, 1)))

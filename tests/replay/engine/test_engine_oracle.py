@@ -16,7 +16,8 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import sizes
 
@@ -398,7 +399,7 @@ def agree(trace: NodeTrace, jobs: JobTable, policy: Policy, rules: Rules) -> Non
     assert list(zip(steps["time"].astype("int64"), steps["idle"], steps["used"], strict=True)) == told.decisions
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(traces(), tables(), rules, st.integers(0, 9))
 def test_a_random_replay_equals_that_of_the_second_simulator(
     trace: NodeTrace, jobs: JobTable, rules: Rules, seed: int
@@ -406,7 +407,7 @@ def test_a_random_replay_equals_that_of_the_second_simulator(
     agree(trace, jobs, Whimsical(seed), rules)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(traces(), tables(), rules, st.integers(0, 9))
 def test_a_random_replay_of_rigid_jobs_equals_that_of_the_second_simulator(
     trace: NodeTrace, jobs: JobTable, rules: Rules, seed: int
@@ -414,7 +415,7 @@ def test_a_random_replay_of_rigid_jobs_equals_that_of_the_second_simulator(
     agree(trace, jobs, WhimsicalRigid(seed), rules)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(traces(), tables(), rules)
 def test_an_equal_share_replay_equals_that_of_the_second_simulator(
     trace: NodeTrace, jobs: JobTable, rules: Rules
@@ -422,7 +423,7 @@ def test_an_equal_share_replay_equals_that_of_the_second_simulator(
     agree(trace, jobs, EqualShare(), rules)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(traces(), tables(), rules, st.sampled_from([1.0, 10.0, 120.0]))
 def test_an_optimal_replay_equals_that_of_the_second_simulator(
     trace: NodeTrace, jobs: JobTable, rules: Rules, tfwd: float

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from test_engine_sharing import world
 
@@ -63,7 +64,7 @@ def silent(seed: int, policy: Policy, workload: Workload | None, rules: Rules) -
     return Replay(trace, jobs, policy, rules, workload=workload).run()
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(
     st.integers(0, 10**6), st.sampled_from([EqualShare, Fifo]), st.sampled_from([0, 4]), st.sampled_from([0.0, 25.0])
 )
@@ -179,7 +180,7 @@ def alone(scores: list[list[float]], units: int, eta: int, levels: int, pmax: fl
             ends[index], free = (now, rung < 0), free + 1
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.integers(1, 25), st.integers(1, 8), st.sampled_from([2, 3]), st.integers(1, 3), st.integers(0, 99))
 def test_successive_halving_does_as_a_replayer_of_its_own(
     trials: int, units: int, eta: int, levels: int, seed: int

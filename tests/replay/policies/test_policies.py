@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import Curve, Job, JobTable, Objective
@@ -54,7 +54,6 @@ def test_equal_share_by_hand(idle: int, bounds: list[tuple[int, int]], counts: t
 bounds = st.integers(0, 6).flatmap(lambda jmin: st.tuples(st.just(jmin), st.integers(max(jmin, 1), 12)))
 
 
-@settings(deadline=None)
 @given(st.integers(0, 40), st.lists(bounds, max_size=6))
 def test_equal_share_gives_no_more_than_there_is_and_keeps_bounds(idle: int, jobs: list[tuple[int, int]]) -> None:
     counts = share(idle, *jobs)
@@ -64,7 +63,6 @@ def test_equal_share_gives_no_more_than_there_is_and_keeps_bounds(idle: int, job
         assert n == 0 or max(jmin, 1) <= n <= jmax
 
 
-@settings(deadline=None)
 @given(st.integers(0, 40), st.lists(bounds, max_size=6))
 def test_equal_share_leaves_no_unit_that_somebody_could_use(idle: int, jobs: list[tuple[int, int]]) -> None:
     counts = share(idle, *jobs)
@@ -76,7 +74,6 @@ def test_equal_share_leaves_no_unit_that_somebody_could_use(idle: int, jobs: lis
             assert free < max(jmin, 1)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 40), st.lists(bounds, min_size=1, max_size=6))
 def test_equal_share_gives_everybody_the_quota_that_bounds_allow(idle: int, jobs: list[tuple[int, int]]) -> None:
     quota = idle // len(jobs)
@@ -84,7 +81,6 @@ def test_equal_share_gives_everybody_the_quota_that_bounds_allow(idle: int, jobs
         assert n >= (min(quota, jmax) if min(quota, jmax) >= jmin else 0)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 40), st.lists(st.tuples(bounds, st.integers(0, 6)), max_size=6))
 def test_equal_share_uses_only_bounds_and_idle_units(idle: int, jobs: list[tuple[tuple[int, int], int]]) -> None:
     views = tuple(view(*b, units, name=f"j{k}") for k, (b, units) in enumerate(jobs))
@@ -120,7 +116,6 @@ def value(v: JobView, n: int, tfwd: float, model: str) -> float:
     return tfwd * rate - seconds * (float(job.objective.at(v.units)) if v.units >= job.jmin else 0.0)
 
 
-@settings(deadline=None)
 @given(states(), st.sampled_from([5.0, 30.0, 120.0]), st.sampled_from(["bftrainer", "stall"]))
 def test_the_milp_policy_answers_the_best_of_all_allocations(state: State, tfwd: float, model: Any) -> None:
     decision = MilpPolicy(tfwd, SolverOptions("exact"), cost_model=model).decide(state)

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import Curve, InputError, Job, JobTable, jobs_from_frame, xi_from_frame
@@ -304,7 +305,7 @@ def job_lists(draw: st.DrawFn) -> list[Job]:
     ]
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(jobs=job_lists(), nodes=st.integers(2, 3))
 def test_partner_rules_hold_in_every_decision(jobs: list[Job], nodes: int) -> None:
     watched = Watched(busy(unit_memory_gib=16.0, pair_units=4))
@@ -349,14 +350,14 @@ def exclusive(jobs: list[Job], nodes: int, per: int) -> dict[str, float]:
     return starts
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(jobs=job_lists(), nodes=st.integers(2, 3))
 def test_without_sharing_it_is_exclusive_priority_order(jobs: list[Job], nodes: int) -> None:
     outcome = play(jobs, Lucid(sharing=False, interference=XI), nodes=nodes)
     assert {name: start for name, (start, _) in spans(outcome).items()} == exclusive(jobs, nodes, 4)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(seed=st.integers(0, 10**6))
 def test_on_nodes_that_come_and_go_it_runs_to_the_end(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -683,7 +684,7 @@ def _waits_ns(stretches: list[tuple[int, int]], submit: int, finish: int) -> lis
     return waits
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(jobs=job_lists(), compat=st.booleans())
 def test_every_job_is_accounted_for_once(jobs: list[Job], compat: bool) -> None:
     staged = profiled(jobs, compat=compat)

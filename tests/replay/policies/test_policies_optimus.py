@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from toy_application import workload, write_application
 
@@ -137,7 +138,7 @@ def test_convergence_is_where_an_epoch_no_longer_lowers_the_loss(b0: float, b1: 
     assert k == 0 or curve.at(k) - curve.at(k + 1) == pytest.approx(drop, rel=1e-6)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.floats(0.02, 3.0), st.floats(0.1, 1.0), st.floats(0.0, 1.0))
 def test_losses_without_noise_give_their_curve_back(b0: float, b1: float, b2: float) -> None:
     true = LossCurve(b0, b1, b2)
@@ -192,7 +193,7 @@ def test_online_does_as_well_as_known_where_jobs_converge_as_their_losses_say() 
     assert sum(online) <= 1.1 * sum(known)
 
 
-@settings(deadline=None, max_examples=10)
+@examples(10)
 @given(st.lists(st.floats(1.0, 3.0), min_size=3, max_size=3), st.floats(0, 0.05))
 def test_online_looks_at_no_total_work(factors: list[float], noise: float) -> None:
     """Until the first job is done, jobs that will go on for longer are given the same units."""

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pollux_by_arrays
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from toy_application import workload, write_application
 
@@ -55,7 +56,7 @@ def moments(draw: st.DrawFn) -> Moment:
     return moment
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(moments(), st.integers(0, 2**32 - 1))
 def test_every_candidate_is_feasible_and_the_best_no_worse_than_keeping(moment: Moment, seed: int) -> None:
     start = np.zeros((0, *moment.current.shape), np.int16)
@@ -76,7 +77,7 @@ def test_every_candidate_is_feasible_and_the_best_no_worse_than_keeping(moment: 
     assert len({state.tobytes() for state in states}) == len(states)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(moments(), st.integers(0, 2**32 - 1))
 def test_search_repeats_itself_and_never_gets_worse(moment: Moment, seed: int) -> None:
     start = np.zeros((0, *moment.current.shape), np.int16)
@@ -91,7 +92,7 @@ def test_search_repeats_itself_and_never_gets_worse(moment: Moment, seed: int) -
     assert best == sorted(best)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(moments(), st.integers(0, 2**32 - 1))
 def test_compiled_loops_do_what_arrays_do(moment: Moment, seed: int) -> None:
     """To the bit, and with as many random numbers; also from a start that is not feasible."""
@@ -171,7 +172,7 @@ def curve_job(name: str, rates: list[float], *, jmin: int = 1, tsub_s: int = 0, 
     return Job(name, tsub_s * SECOND_NS, jmin, len(rates), pmax, 0.0, 0.0, curve, curve)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.data())
 def test_counts_on_whole_nodes_are_the_optimum(data: st.DataObject) -> None:
     """Against enumeration, by the speed-up of a scalability curve over the fair share."""

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from clusters import END_NS, SECOND_NS, Job, Watched, by_hand, replay, seconds, table, workloads
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import Job as ModelJob
@@ -38,7 +39,7 @@ ALL: dict[str, Callable[[], Policy]] = {
     "tiresias-g": lambda: TiresiasG(limits=(20.0, 60.0), delta=20.0, placement="all"),
 }
 # Of tests that try all policies.
-FEW = settings(max_examples=25)
+FEW = examples(25)
 NODES, PER = 3, 2  # so that there are jobs of one, two and three nodes, and room can be scattered
 
 

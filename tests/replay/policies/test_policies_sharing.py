@@ -14,7 +14,8 @@ from unittest.mock import patch
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import assume, given, settings
+from drawing import examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from test_engine import SECOND, START, Rows, make, world
 
@@ -175,7 +176,7 @@ def replayed_mean_s(newcomer_s: float, running_s: float, xi_new: float, xi_run: 
     return mean_jct(clustered(1, 1, jobs, JoinAt(delay_s), known({("a", "b"): (xi_new, xi_run)})))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.floats(1, 1e4), st.floats(1, 1e4), XI, XI)
 def test_the_closed_form_is_what_the_engine_does_with_two_jobs(
     a_s: float, b_s: float, xi_a: float, xi_b: float
@@ -634,7 +635,7 @@ def test_no_decision_breaks_a_rule_and_the_books_hold(
         assert all((record.finish_ns is not None) == (record.job.request <= fits) for record in outcome.records)
 
 
-@settings(max_examples=40)
+@examples(40)
 @pytest.mark.parametrize("policy", SHARING)
 @given(pools(), job_lists(), ratio_tables(), st.randoms(use_true_random=False))
 def test_names_change_nothing_and_two_runs_are_equal(
@@ -687,7 +688,7 @@ def test_bsbf_leaves_no_job_waiting_that_could_join(jobs: list[Job], per: int) -
             assert able < view.job.request
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(job_lists(most=6, largest=1), st.integers(1, 3))
 def test_sharing_that_costs_nothing_makes_no_mean_completion_time_worse(jobs: list[Job], nodes: int) -> None:
     """Jobs of one unit: twice as many run, each as fast as alone."""

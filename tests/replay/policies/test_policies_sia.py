@@ -7,7 +7,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import Curve, Job, JobTable
@@ -55,7 +56,7 @@ def utility(view: JobView, n: int, p: float, had: int) -> float | None:
     return 1.1 - goodput**p if p < 0 else 1.1 + goodput**p
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(states(), st.sampled_from([-0.5, -2.0, 1.0]))
 def test_the_choice_is_the_best_of_all(state: State, power: float) -> None:
     counts = Sia(power=power).decide(state).counts

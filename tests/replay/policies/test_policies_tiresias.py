@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from clusters import SECOND_NS, Job, Watched, feedback_queues, replay, seconds, table, workloads
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError, JobTable
@@ -107,7 +108,7 @@ def test_promotion_ends_a_job_that_starved(k: float) -> None:
     assert max(waits) < k  # who has waited for longer is in the first queue
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(workloads(longest=60), st.sampled_from([0.5, 1.0, 3.0]))
 def test_no_job_waits_longer_than_the_knob_allows_in_a_lower_queue(jobs: list[Job], k: float) -> None:
     policy = TiresiasL(limits=(10.0, 30.0), promote=k)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import Curve, Job, JobTable
@@ -64,7 +65,7 @@ def test_capacities_weigh_the_queues() -> None:
     assert schedule(YarnCapacity(by="user", capacities="a:0.75"), by_user, 4) == found
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8), st.integers(1, 20)), min_size=1, max_size=10),
     st.sampled_from([1, 4]),
@@ -74,7 +75,7 @@ def test_one_queue_is_first_come_first_served(rows: list[tuple[int, int, int]], 
     assert schedule(YarnCapacity(), jobs, 8, per_node) == schedule(Fifo(), jobs, 8, per_node)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6), st.integers(1, 20), st.sampled_from("abc")), max_size=12)
 )

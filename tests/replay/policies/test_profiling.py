@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import sizes
 
@@ -112,7 +113,7 @@ def worlds(draw: st.DrawFn) -> tuple[int, list[tuple[int, int, bool]], JobTable]
     return nodes, changes, JobTable(tuple(jobs))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(worlds(), st.sampled_from(["growing", "inverse"]), st.sampled_from(["bftrainer", "stall"]))
 def test_what_is_measured_is_the_truth_and_who_is_measured_has_a_size_to_measure(
     world: tuple[int, list[tuple[int, int, bool]], JobTable], order: str, cost_model: str

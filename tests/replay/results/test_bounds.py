@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 from test_engine_oracle import SECOND, START, Whimsical, WhimsicalRigid, rules, sizes_of, tables, traces
@@ -59,7 +60,7 @@ def nobody_beats(bounds: Bounds, outcome: Outcome) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=50)
+@examples(50)
 @given(traces(), tables(), rules, st.integers(0, 9))
 def test_no_policy_beats_them(trace: NodeTrace, jobs: JobTable, rules: Rules, seed: int) -> None:
     bounds = bounds_of([(trace, jobs)], rules.max_jobs)
@@ -199,7 +200,7 @@ def rows_of(jobs: JobTable, most: int) -> set[bytes]:
     return {job.rates[: most + 1].tobytes() for job in jobs}
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(traces(), tables(), st.integers(1, 3))
 def test_they_hold_for_the_best_schedule_and_meet_it_where_jobs_differ(
     trace: NodeTrace, jobs: JobTable, cap: int
@@ -218,7 +219,7 @@ def test_they_hold_for_the_best_schedule_and_meet_it_where_jobs_differ(
         assert bounds_of([(trace, alike)], cap).outcome >= time_expanded(trace, alike, cap) * (1 - ROUNDING) - ROUNDING
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(traces(), tables(), st.integers(1, 3))
 def test_merged_periods_and_limits_left_aside_only_loosen(trace: NodeTrace, jobs: JobTable, cap: int) -> None:
     best = time_expanded(trace, jobs, cap)
@@ -231,7 +232,7 @@ def test_merged_periods_and_limits_left_aside_only_loosen(trace: NodeTrace, jobs
     assert loose.fluid >= (bounds_of([(trace, jobs)], cap).fluid or 0.0) * (1 - 1e-4)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(traces(), tables())
 def test_the_unit_time_bound_is_met_where_jobs_scale_without_loss(trace: NodeTrace, jobs: JobTable) -> None:
     most = max(1, int(idle_units(trace).rates.max(initial=0)))
@@ -250,7 +251,7 @@ def test_the_unit_time_bound_is_met_where_jobs_scale_without_loss(trace: NodeTra
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.data())
 def test_the_dynamic_programme_is_as_good_as_enumeration(data: st.DataObject) -> None:
     classes, sizes = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4))
@@ -293,7 +294,7 @@ def least_sum(remaining: tuple[int, ...], submits: tuple[int, ...], idle: tuple[
     return min(choices)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     st.lists(st.booleans(), min_size=1, max_size=12),
     st.lists(st.tuples(st.integers(1, 5), st.integers(0, 8)), min_size=1, max_size=3),
@@ -434,7 +435,6 @@ class WhimsicalKinds:
         return Decision(tuple(counts), kinds=tuple(kinds))
 
 
-@settings(deadline=None)
 @given(worlds_of_kinds(), rules, st.integers(0, 9))
 def test_no_policy_beats_the_bounds_by_kind(world: tuple[NodeTrace, JobTable], rules: Rules, seed: int) -> None:
     trace, jobs = world
@@ -467,14 +467,12 @@ def by_a_dense_programme(trace: NodeTrace, jobs: JobTable) -> float:
     return -float(linprog(-rates.ravel(), A_ub=np.array(rows), b_ub=most, method="highs").fun)
 
 
-@settings(deadline=None)
 @given(worlds_of_kinds())
 def test_the_bound_is_the_optimum_of_the_dense_programme(world: tuple[NodeTrace, JobTable]) -> None:
     bound = bounds_of([world]).unit_time
     assert bound == pytest.approx(by_a_dense_programme(*world), rel=1e-6, abs=1e-6)
 
 
-@settings(deadline=None)
 @given(traces(), tables())
 def test_with_one_kind_the_bounds_are_the_usual_ones(trace: NodeTrace, jobs: JobTable) -> None:
     usual, by_kind = bounds_of([(trace, jobs)]), bounds_of([(replace(trace, kinds=("a",) * len(trace.nodes)), jobs)])

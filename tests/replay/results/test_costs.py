@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from test_engine import make, replay, world, worlds
 
@@ -20,7 +21,7 @@ from bft.replay.trace.node_trace import NodeTrace
 HOUR_NS = 3600 * 10**9
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(worlds(), st.floats(0, 500), st.floats(0, 2000), st.floats(0, 100), st.floats(0, 1000))
 def test_figures_are_those_of_the_units_that_were_idle_and_held(
     made: tuple[NodeTrace, list[Job]], idle_w: float, more_w: float, price: float, grams: float

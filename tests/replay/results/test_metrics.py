@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.milp import Solution
@@ -98,7 +99,7 @@ def test_of_equal_jobs_in_turn_the_first_is_served_better_than_its_share_and_the
     assert found["waiting_over_length"] == {"1 x": longer[0], "3 x": longer[1], "10 x": 0.0}
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 30)), min_size=1, max_size=6), st.integers(1, 3))
 def test_finish_time_fairness_is_that_of_its_definition(rows: list[tuple[int, int]], nodes: int) -> None:
     """Against sums over seconds: all instants of these jobs are whole seconds."""
@@ -185,13 +186,11 @@ def test_virtual_clusters_share_their_own_units(
 # --- fairness and spreads ---------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(st.integers(1, 20), st.floats(1e-3, 1e6))
 def test_equal_shares_are_perfectly_fair(n: int, share: float) -> None:
     assert jain_fairness(np.full(n, share)) == pytest.approx(1.0)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 20), st.integers(0, 19), st.floats(1e-3, 1e6))
 def test_if_one_job_has_everything_fairness_is_one_over_n(n: int, who: int, share: float) -> None:
     shares = np.zeros(n)
@@ -199,7 +198,6 @@ def test_if_one_job_has_everything_fairness_is_one_over_n(n: int, who: int, shar
     assert jain_fairness(shares) == pytest.approx(1 / n)
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=20).filter(lambda x: max(x) > 1e-3), st.floats(0.1, 10))
 def test_fairness_lies_between_one_in_n_and_one_whatever_the_unit(shares: list[float], factor: float) -> None:
     found = jain_fairness(np.array(shares))

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from drawing import examples
 from dying import dies
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from processes import AMPLE_S, SCRIPT
 
@@ -165,7 +166,7 @@ def test_no_plan_and_invalid_executors_are_named(files: list[str], capsys: pytes
     assert "expected `config = parsl.config.Config(...)`" in capsys.readouterr().err
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     st.fixed_dictionaries(
         {},

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
@@ -58,7 +59,7 @@ changes = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(traces(), changes)
 def test_nodes_are_never_idle_where_they_were_not(trace: NodeTrace, how: Perturbation) -> None:
     changed = perturbed(trace, how)
@@ -72,7 +73,7 @@ def test_nodes_are_never_idle_where_they_were_not(trace: NodeTrace, how: Perturb
         assert not len(changed)
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(traces(), st.integers(0, 2**32), st.tuples(st.floats(0, 1), st.floats(0, 1)))
 def test_what_a_smaller_share_drops_a_larger_one_drops_too(
     trace: NodeTrace, seed: int, shares: tuple[float, float]
@@ -82,7 +83,7 @@ def test_what_a_smaller_share_drops_a_larger_one_drops_too(
     assert not (idle_at(more, instants) & ~idle_at(less, instants)).any()
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(traces(), st.floats(0, 1))
 def test_thinned_fragments_lose_their_share_to_the_nanosecond(trace: NodeTrace, share: float) -> None:
     thinned = perturbed(trace, Perturbation(thin=share))

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
@@ -59,7 +60,6 @@ row_lists = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 4), st.booleans
 )
 
 
-@settings(deadline=None)
 @given(row_lists)
 def test_changes_equal_those_of_a_dictionary_of_states(rows: list[Row]) -> None:
     trace = make(5, rows)
@@ -67,7 +67,6 @@ def test_changes_equal_those_of_a_dictionary_of_states(rows: list[Row]) -> None:
     assert (trace.start - EPOCH, trace.end - EPOCH) == (rows[0][0], rows[-1][0])
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_the_order_of_rows_within_an_instant_does_not_matter(data: st.DataObject) -> None:
     cells = st.dictionaries(st.tuples(st.integers(0, 5), st.integers(0, 4)), st.booleans(), min_size=1)
@@ -78,7 +77,6 @@ def test_the_order_of_rows_within_an_instant_does_not_matter(data: st.DataObject
     assert (one.start, one.end, one.notes) == (other.start, other.end, other.notes)
 
 
-@settings(deadline=None)
 @given(row_lists)
 def test_offsets_are_consistent_and_no_event_is_empty(rows: list[Row]) -> None:
     trace = make(5, rows)
@@ -173,7 +171,6 @@ def matrix_of(trace: NodeTrace, instants: Sequence[int]) -> list[list[int]]:
     return rows
 
 
-@settings(deadline=None)
 @given(matrices)
 def test_a_matrix_can_be_read_back_from_its_trace(matrix: Matrix) -> None:
     frame = frame_of(matrix)
@@ -181,7 +178,6 @@ def test_a_matrix_can_be_read_back_from_its_trace(matrix: Matrix) -> None:
     assert matrix_of(trace, frame.index.astype("int64").tolist()) == frame.to_numpy().tolist()
 
 
-@settings(deadline=None)
 @given(matrices)
 def test_idle_counts_are_the_row_sums_of_the_matrix(matrix: Matrix) -> None:
     frame = frame_of(matrix)
@@ -191,7 +187,6 @@ def test_idle_counts_are_the_row_sums_of_the_matrix(matrix: Matrix) -> None:
     assert trace.idle_counts().tolist() == rows.tolist()
 
 
-@settings(deadline=None)
 @given(matrices)
 def test_the_resource_integral_is_the_sum_over_rows_of_idle_nodes_times_seconds(matrix: Matrix) -> None:
     frame = frame_of(matrix)
@@ -201,7 +196,6 @@ def test_the_resource_integral_is_the_sum_over_rows_of_idle_nodes_times_seconds(
     assert trace_from_frame(frame).idle_node_seconds() == pytest.approx(exact / 1e9, rel=1e-12)
 
 
-@settings(deadline=None)
 @given(matrices, st.data())
 def test_selecting_nodes_is_slicing_the_matrix(matrix: Matrix, data: st.DataObject) -> None:
     frame = frame_of(matrix)
@@ -214,7 +208,6 @@ def test_selecting_nodes_is_slicing_the_matrix(matrix: Matrix, data: st.DataObje
     assert (selected.start, selected.end) == (sliced.start, sliced.end)
 
 
-@settings(deadline=None)
 @given(matrices, st.data())
 def test_skipping_rows_is_dropping_them_from_the_matrix(matrix: Matrix, data: st.DataObject) -> None:
     frame = frame_of(matrix)
@@ -229,7 +222,7 @@ def test_skipping_rows_is_dropping_them_from_the_matrix(matrix: Matrix, data: st
     assert one.notes == (f"{skipped} first rows skipped", *other.notes)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(matrices, st.sampled_from([".parquet", ".csv"]))
 def test_a_converted_matrix_still_counts_its_rows(matrix: Matrix, suffix: str) -> None:
     frame = frame_of(matrix)
@@ -251,7 +244,6 @@ def test_a_converted_matrix_still_counts_its_rows(matrix: Matrix, suffix: str) -
                 assert one.notes == other.notes
 
 
-@settings(deadline=None)
 @given(matrices, st.data())
 def test_a_sorted_matrix_is_what_sort_makes_of_a_shuffled_one(matrix: Matrix, data: st.DataObject) -> None:
     frame = frame_of(matrix)

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from drawing import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from bft.models import InputError
@@ -25,7 +26,7 @@ from bft.replay.trace.trace_files import read_trace, trace_from_frame, write_tra
 EPOCH = 1_613_000_000_000_000_000
 SUFFIXES = (".parquet", ".csv", ".csv.gz")
 # One folder serves all examples of a property: each writes its own file anew.
-IN_ONE_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+IN_ONE_FOLDER = examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def content(trace: NodeTrace) -> dict[str, Any]:
@@ -206,7 +207,6 @@ def test_the_unit_in_which_times_are_stored_does_not_matter(unit: Any) -> None:
     assert trace_from_frame(stored).times.tolist() == [1612915200 * 10**9, 1612915230 * 10**9]
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 1), min_size=3, max_size=3), min_size=1, max_size=8))
 def test_matrix_and_native_form_of_one_content_give_one_trace(rows: list[list[int]]) -> None:
     frame = matrix(rows)
@@ -285,7 +285,6 @@ def test_skipping_times_starts_from_what_held_then() -> None:
     assert [trace.nodes[n] for n in trace.leaves(1)] == ["b"]
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_skipping_times_does_not_depend_on_the_order_that_sort_mends(data: st.DataObject) -> None:
     cells = data.draw(st.dictionaries(st.tuples(st.integers(0, 5), st.sampled_from("abc")), st.booleans(), min_size=1))

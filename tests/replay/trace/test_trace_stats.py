@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bft.replay.trace.node_trace import NodeTrace, always_idle, from_changes
@@ -53,7 +53,6 @@ def scan(trace: NodeTrace) -> list[tuple[int, int, int, bool]]:
     return found
 
 
-@settings(deadline=None)
 @given(traces())
 def test_fragments_equal_those_of_a_scan_of_every_node(trace: NodeTrace) -> None:
     found = fragments(trace)
@@ -63,13 +62,11 @@ def test_fragments_equal_those_of_a_scan_of_every_node(trace: NodeTrace) -> None
     assert list(told) == scan(trace)
 
 
-@settings(deadline=None)
 @given(traces())
 def test_fragments_together_are_the_resource_integral(trace: NodeTrace) -> None:
     assert fragments(trace).seconds.sum() == pytest.approx(trace.idle_node_seconds(), rel=1e-12)
 
 
-@settings(deadline=None)
 @given(traces())
 def test_statistics_agree_with_the_scan(trace: NodeTrace) -> None:
     found, told = scan(trace), trace_statistics(trace)
@@ -86,7 +83,6 @@ def test_statistics_agree_with_the_scan(trace: NodeTrace) -> None:
     json.dumps(told, allow_nan=False)
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1e5), max_size=20), st.sampled_from([0.0, 30.0, 300.0]))
 def test_the_usable_share_is_what_every_fragment_keeps_after_its_startup(seconds: list[float], startup: float) -> None:
     kept = sum(max(length - startup, 0.0) for length in seconds)
