@@ -5,10 +5,12 @@ BIN := $(VENV)/bin
 PACKAGES := milp models datasets replay
 # pytest-xdist workers
 WORKERS ?= 2
+# How long `make explore` searches
+MINUTES ?= 60
 # Compiled test and source files are kept: the suite starts hundreds of processes, and each would compile all anew.
-test slow: export PYTHONDONTWRITEBYTECODE =
+test slow explore: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-python test-browser slow sandbox lowest check format docs clean
+.PHONY: demo test test-python test-browser slow explore sandbox lowest check format docs clean
 
 ## demo: replay the bundled data set, print a summary, and write a report of it
 demo: $(VENV)/report.stamp
@@ -31,6 +33,10 @@ test-browser: $(VENV)/browser.stamp build/axe/node_modules/axe-core/axe.min.js
 ## slow: run the slow tests, and property tests with all their examples; what `make lowest` runs is among them
 slow: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "slow or (hypothesis and not browser)" --hypothesis-profile=all
+
+## explore: search for inputs that break a property test, all of them with new examples: make explore MINUTES=60
+explore: $(VENV)/dev.stamp
+	$(BIN)/python tests/explore.py --minutes $(MINUTES) --workers $(WORKERS)
 
 ## sandbox: install what slow tests run of other people's programs: Slurm and its data base (Debian, as root); tests
 ## that miss them are skipped
