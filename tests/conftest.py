@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import drawing  # noqa: F401  it registers the profiles
@@ -19,13 +20,28 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+MISSING = "no reference data at"
+
+
 @pytest.fixture(scope="session")
 def reference() -> Path:
     """The folder with published and golden data; a user's clone does not have it."""
     folder = Path(os.environ.get("BFT_REFERENCE", Path(__file__).parents[2] / "shared" / "reference"))
     if not folder.is_dir():
-        pytest.skip(f"no reference data at {folder}: set BFT_REFERENCE to a folder that holds them")
+        pytest.skip(f"{MISSING} {folder}: set BFT_REFERENCE to a folder that holds them")
     return folder
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest's own, whose last line is the count of all tests
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Say last how many tests were skipped for want of the reference data, and how to run them."""
+    yield
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")  # none in the workers of xdist
+    skipped = terminal.stats.get("skipped", []) if terminal else []
+    missed = sum(MISSING in str(report.longrepr) for report in skipped)
+    if missed:
+        line = f"{missed} tests were skipped for want of the reference data; with them: BFT_REFERENCE=FOLDER make test"
+        terminal.write_line(f"{line} (docs/data.md)")
 
 
 @pytest.fixture
