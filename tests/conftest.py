@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import drawing  # noqa: F401  it registers the profiles
 import pytest
+import reference_data
 from hypothesis import settings
 
 # Another one: pytest --hypothesis-profile=all, or explore.
@@ -26,7 +26,7 @@ MISSING = "no reference data at"
 @pytest.fixture(scope="session")
 def reference() -> Path:
     """The folder with published and golden data; a user's clone does not have it."""
-    folder = Path(os.environ.get("BFT_REFERENCE", Path(__file__).parents[2] / "shared" / "reference"))
+    folder = reference_data.folder()
     if not folder.is_dir():
         pytest.skip(f"{MISSING} {folder}: set BFT_REFERENCE to a folder that holds them")
     return folder

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from drawing import examples
 from hypothesis import given
-from published import decisions, posed
+from published import decisions, posed, some_of
 from strategies import magnitude, problems, worth_of
 
 from bft.milp import Job, Problem, SolverProcess
@@ -159,11 +159,10 @@ def test_a_solver_and_the_exact_programme_reach_the_same_value(process, name, pr
     assert answer.bound == pytest.approx(best, rel=1e-6, abs=noise)
 
 
-@pytest.mark.reference
 @each_solver
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_recorded_decisions(process, reference, name, chunk):
-    sample = decisions(reference, "corner-cases")[::4] + decisions(reference, "instances")[::40]
+def test_recorded_decisions(process, name, chunk):
+    sample = some_of(decisions("corner-cases"), 50) + some_of(decisions("instances"), 90)
     for entry in sample[chunk::CHUNKS]:
         problem = posed(entry)
         built = modes.build(problem)

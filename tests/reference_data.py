@@ -1,0 +1,11 @@
+"""Where the published and golden data lie, which a user's clone does not have (docs/data.md)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def folder() -> Path:
+    """The folder that BFT_REFERENCE names; it may not be there."""
+    return Path(os.environ.get("BFT_REFERENCE", Path(__file__).parents[2] / "shared" / "reference"))
