@@ -5,7 +5,7 @@
 | number            | the nearest float64, -0 as 0; text in ASCII digits with a decimal point, spaces around it       |
 | whole number      | exactly, below 2^53; `4.0` and `4e0` are 4                                                      |
 | name              | text without spaces around it, or a whole number by its digits                                  |
-| instant           | date and time in ISO 8601 or a time stamp, UTC where it names no zone                           |
+| instant           | date and time in ISO 8601 or a time stamp, UTC where no row of the column names a zone          |
 | list of numbers   | a list, an array, or JSON text such as `[0, 1, 2]`                                              |
 
 Refused as numbers: truth values, NaN and infinities, `4_0`, digits of other scripts, decimal commas (a file with
@@ -57,6 +57,8 @@ _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DECIMAL_COMMA: Final = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?", re.ASCII)
 # pandas also reads `now`, `2021` and `20210210` as instants, which nobody means in these tables.
 _INSTANT: Final = re.compile(r"(\d{4}-\d\d?-\d\d?|\d{8}(?=T))([T ].*)?", re.ASCII)
+# What states the zone at the end of a time of day.
+_ZONE: Final = re.compile(r"(?:[Zz]|[+-]\d\d(?::?\d\d)?)$", re.ASCII)
 
 _COMPARE: Final[Mapping[str, tuple[Callable[[float, float], bool], str]]] = {
     "min": (operator.ge, ">="),
@@ -288,8 +290,28 @@ class Rows:
         if column not in self._instants:
             cells = self._cells.get(column)
             stamps = getattr(getattr(cells, "dtype", None), "kind", "O") == "M"
-            self._instants[column] = _nanoseconds(cells if stamps else list(map(_as_stamp, self.values(column))))
+            texts = None if stamps else list(map(_as_stamp, self.values(column)))
+            if texts is not None:
+                self._check_zones(column, texts)
+            self._instants[column] = _nanoseconds(cells if texts is None else texts)
         return self._instants[column]
+
+    def _check_zones(self, column: str, texts: list[str | None]) -> None:
+        """Refuse a column in which some instants state a time zone and others do not: hours may lie between them."""
+        first: tuple[int, bool] | None = None
+        for index, text in enumerate(texts):
+            if text is None:
+                continue
+            zoned = _ZONE.search(text, 10) is not None
+            first = first or (index, zoned)
+            if zoned != first[1]:
+                states = ("states no time zone", "states a time zone")
+                other = f"row {first[0] + 1} ({texts[first[0]]}) {states[first[1]]}"
+                raise self[index].error(
+                    column,
+                    f"{text} {states[zoned]}, {other}",
+                    "write the zone in all rows, or in none: then UTC counts",
+                )
 
 
 class Row:

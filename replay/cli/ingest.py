@@ -14,7 +14,7 @@ import click
 from bft.models import InputError
 from bft.models.checks import Name, did_you_mean
 from bft.replay.cli.messages import quiet, say_warning
-from bft.replay.cli.output import drafted, refuse_existing
+from bft.replay.cli.output import drafted, refuse_existing, refuse_inputs
 from bft.replay.cli.parameters import Checked, NamesWholeOption, Seconds
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _about(name: str) -> str:
 @click.option("--tz", metavar="ZONE", help="Zone of times that state none, such as Europe/Berlin. [UTC, with a note]")
 @click.option("--from", "begin", metavar="TIME", help="Begin of the window of observation, in --tz. "
               "[when the first job ended]")  # fmt: skip
-@click.option("--to", "end", metavar="TIME", help="Its end, in --tz. [the last start or end of a job]")
+@click.option("--to", "end", metavar="TIME", help="Its end, in --tz. [the last start of a job]")
 @click.option("--min-gap", "min_gap_s", type=Seconds(zero=True), default=10.0, show_default=True,
               help="Idle gaps shorter than this many seconds do not count as idle.")  # fmt: skip
 @click.option("--fields", metavar="A,B,...", default="", help="Names of the columns of a file without a header line, "
@@ -152,6 +152,10 @@ def ingest(
             raise InputError("walltimes are written as .parquet", file=walltimes)
         if Path(walltimes).absolute() == target.absolute():
             raise InputError("--walltimes and --output name the same file", file=walltimes)
+    read = [*files, *given["nodes"], *given["events"], *given["reservations"]]
+    for written in (output, walltimes):
+        if written is not None:
+            refuse_inputs(written, read)
     given["fields"] = tuple(name.strip() for name in given["fields"].split(",") if name.strip())
     made, diagnosis, coverage, planned = ingested(
         log_format, files, walltimes=walltimes is not None, progress=_progress, **given

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from bft.models import InputError
+from bft.models.instants import strict_instant
 from bft.replay.cli.help import Group
 from bft.replay.cli.messages import say_note, say_warning
 from bft.replay.cli.output import drafted, refuse_existing
@@ -116,6 +117,8 @@ def fit(
         raise click.UsageError("give --units or --max, not both")
     if output and not submit:
         raise click.UsageError("-o needs --submit, such as the start of the trace (bft-replay trace info shows it)")
+    if submit and strict_instant(submit) is None:
+        raise InputError(f"--submit: expected a date and time such as 2021-02-10T20:21:15, not {submit!r}")
     for file in (output, curves):
         if file:
             refuse_existing(file, force=force)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,12 +20,45 @@ def refuse_existing(output: str | Path, *, force: bool) -> None:
         raise InputError("exists; --force replaces it", file=output)
 
 
+def refuse_inputs(output: str | Path, inputs: Iterable[str]) -> None:
+    """Raise InputError when a target is a file that the command reads; called before the work."""
+    for name in inputs:
+        if Path(name).exists() and Path(output).exists() and Path(output).samefile(name):
+            raise InputError("is an input of this command; choose another target", file=output)
+
+
+def _hidden_folder(parent: Path) -> tempfile.TemporaryDirectory[str]:
+    """Make a hidden folder for drafts in `parent`, and remove those that killed processes have left there.
+
+    Its name states host and process, so that only drafts of processes of this host that are gone are removed.
+    """
+    host = re.sub(r"\W", "", platform.node())
+    ours = re.compile(rf"\.part\.{host}\.(\d+)\.\w+")
+    for folder in parent.glob(".part.*"):
+        match = ours.fullmatch(folder.name)
+        if match and not _alive(int(match[1])):
+            shutil.rmtree(folder, ignore_errors=True)
+    prefix = f".part.{host}.{os.getpid()}."
+    return tempfile.TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True)
+
+
+def _alive(process: int) -> bool:
+    """Whether a process of this host is there."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
 @contextmanager
 def drafted(output: str | Path) -> Iterator[Path]:
     """Yield a path of the same name in a hidden folder beside `output`; when the block ends well it becomes `output`.
 
-    Folders that lack are made. When the block raises, the hidden folder goes and `output` is as it was. Only writing
-    belongs into the block: its OSErrors are reported as errors of `output`.
+    Folders that lack are made, and what killed commands left is removed. When the block raises, the hidden folder goes
+    and `output` is as it was. Only writing belongs into the block: its OSErrors are reported as errors of `output`.
     """
     target = Path(output)
     if not target.name or target.is_dir():
@@ -31,7 +67,7 @@ def drafted(output: str | Path) -> Iterator[Path]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         # The same name: gzip writes it into its header.
-        with tempfile.TemporaryDirectory(prefix=".part.", dir=target.parent, ignore_cleanup_errors=True) as folder:
+        with _hidden_folder(target.parent) as folder:
             draft = Path(folder, target.name)
             yield draft
             draft.replace(target)
@@ -57,7 +93,7 @@ def figure_folder(target: Path, *, force: bool) -> Iterator[Path]:
         raise InputError("is a file, expected a folder", file=target)
     try:
         target.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".part.", dir=target, ignore_cleanup_errors=True) as folder:
+        with _hidden_folder(target) as folder:
             yield Path(folder)
             made = sorted(Path(folder).iterdir())
             for file in made:

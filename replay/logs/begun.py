@@ -24,10 +24,14 @@ class Begun:
 
 @dataclass(slots=True)
 class Kept:
-    """Jobs and outages under way by key, and what the end of the last file made of them."""
+    """Jobs and outages under way by key, and what the end of the last file made of them.
+
+    `starts`: whether any record stated a start by itself, so that jobs that still run are known.
+    """
 
     jobs: dict[Hashable, Begun] = field(default_factory=dict)
     outages: dict[Hashable, Begun] = field(default_factory=dict)
     running: int = 0
     counts: tuple[int, int] = (0, 0)  # node-intervals of both that were added at the end of the last file
     last_ns: int = 0
+    starts: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from struct import Struct
 from typing import TypeAlias
 
@@ -13,8 +14,10 @@ import numpy as np
 from bft.models import InputError
 from bft.replay.logs.begun import Kept
 from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.job_times import OPEN as OPEN
+from bft.replay.logs.job_times import JobTimes, Outlier
 from bft.replay.logs.plans import Plans
-from bft.replay.logs.runs import Runs
+from bft.replay.logs.runs import OpenRun, Runs
 from bft.replay.logs.sampling import Snapshots
 from bft.replay.logs.unit_log import UnitLog
 from bft.replay.logs.units import Held
@@ -22,8 +25,6 @@ from bft.replay.trace.node_trace import SECOND_NS, IndexArray, TimeArray
 
 # Node index, start and end of intervals, a row each.
 Columns: TypeAlias = tuple[IndexArray, TimeArray, TimeArray]
-# The end of what is still running when the log ends.
-OPEN = 2**63 - 1
 MIN_GAP_NS = 10 * SECOND_NS
 MOST_NODES = 1_000_000
 # Merged node-intervals: three months of a machine of 4,600 nodes with jobs of an hour. They take some 2 GB in the end.
@@ -121,6 +122,13 @@ class Intervals:
             self._runs.append(merge(columns[0], columns[1], columns[2]))
 
 
+def _next_start(busy: Columns, node: int, after_ns: int) -> int | None:
+    """The first start after an instant on a node, in intervals that are sorted by node and start."""
+    first, stop = np.searchsorted(busy[0], (node, node + 1)).tolist()
+    place: int = first + int(np.searchsorted(busy[1][first:stop], after_ns, side="right"))
+    return int(busy[1][place]) if place < stop else None
+
+
 def _too_many(limit: int) -> InputError:
     what = f"the logs state more than {limit:,} intervals of single nodes (jobs x their nodes)"
     return InputError(what, hint="--max-fragments raises the limit")
@@ -146,12 +154,21 @@ class Collector:
         Node name -> index, in the order in which they were met.
     universe
         Indices of the nodes that belong to the machine; empty as long as no list of them was read.
+    named_beside
+        Indices of the nodes that were first named by what was read `beside` the logs of jobs.
     clusters, owners
         Clusters that rows state, and the one that names a node by its index; see `Clusters`.
     machine, machine_nodes
         Name of the machine and, for logs with counts alone, how many nodes it has; readers may set both.
     first_start, first_end, last, running
         Of the jobs: earliest start, earliest end, latest start or end, and how many had no end yet.
+    job_times, outliers
+        Start and end of each job; and those that stretch the log, with file and line where these are known (`settle`).
+    shown_until
+        Until when the logs show all that happened, where they write it down as it happens; 0: they do not. Readers set
+        it by `shows_until`.
+    only_ended
+        Whether a log has no rows of jobs that were still running when it ended.
     stated, stated_outages
         Window of observation that the log itself states; and the one of its outages, which counts when nothing else is
         known, as a node may be down for years.
@@ -178,6 +195,7 @@ class Collector:
         self._open = 0  # node-intervals of records without an end
         self.names: dict[str, int] = {}
         self.universe: set[int] = set()
+        self.named_beside: set[int] = set()
         self.clusters: dict[str, None] = {}
         self.owners: dict[int, str] = {}
         self.machine = ""
@@ -185,6 +203,10 @@ class Collector:
         self.first_start = self.first_end = OPEN
         self.last = 0
         self.running = 0
+        self.job_times = JobTimes()
+        self.outliers: list[tuple[Outlier, tuple[str, int] | None]] = []
+        self.shown_until = 0
+        self.only_ended = False
         self.stated: tuple[int, int] | None = None
         self.stated_outages: tuple[int, int] | None = None
         self.busy_intervals = Intervals(min_gap_ns, max_fragments)
@@ -204,10 +226,13 @@ class Collector:
     def beside(self, events: bool = True) -> Iterator[None]:
         """What is read meanwhile supplements the logs of jobs: it does not change the window of observation."""
         before, self._beside = self._beside, events
+        known = len(self.names)
         try:
             yield
         finally:
             self._beside = before
+            if events:
+                self.named_beside.update(range(known, len(self.names)))
 
     def indices(self, hosts: Sequence[str]) -> array[int]:
         """Indices of nodes by name, new names included; they stay valid, so that readers may keep them.
@@ -333,17 +358,32 @@ class Collector:
         file
             Where the records are.
         """
-        self._seen(int(starts.min()), int(ends.max()))
-        self._seen(int(starts.min()), int(ends.min()))
+        self._widen(int(starts.min()), int(ends.min()), int(ends.max()))
+        if not self._beside:
+            self.job_times.add_together(starts, ends)
         self.busy_intervals.add_together(nodes, sizes, starts, ends)
         self.job_runs.ended_together(keys, nodes, sizes, starts, ends, file, lines)
 
-    def outage(self, key: Hashable, nodes: array[int], start_ns: int, end_ns: int | None, file: str, line: int) -> None:
-        """A record of an outage that other records may repeat, or close; parameters as `job` has them."""
+    def outage(
+        self,
+        key: Hashable,
+        nodes: array[int],
+        start_ns: int,
+        end_ns: int | None,
+        file: str,
+        line: int,
+        *,
+        reserved: bool = False,
+    ) -> None:
+        """A record of an outage that other records may repeat, or close; parameters as `job` has them.
+
+        An outage without an end in any record ends on each of its nodes when a job starts there. With `reserved` it is
+        a reservation, during which jobs may run.
+        """
         if end_ns is None:
             self.reported |= not self._beside
             self._hold(nodes)
-            self.outage_runs.begun(key, nodes, start_ns, file, line, once=False)
+            self.outage_runs.begun(key, nodes, start_ns, file, line, once=False, reserved=reserved)
             return
         self.outage_runs.ended(key, nodes, start_ns, end_ns, file, line, once=False)
         self.unavailable_nodes(nodes, start_ns, end_ns)
@@ -413,6 +453,11 @@ class Collector:
         else:
             self.stated = start_ns, end_ns
 
+    def shows_until(self, time_ns: int) -> None:
+        """The log writes down what happens as it happens, and was written until this time."""
+        if not self._beside:
+            self.shown_until = max(self.shown_until, time_ns)
+
     def next_start(self, after_ns: int) -> int | None:
         """Earliest start of a job with names of nodes after this time, as far as files were read."""
         starts = self.busy_intervals.merged()[1]
@@ -423,6 +468,9 @@ class Collector:
     def settle(self, diagnosis: Diagnosis) -> None:
         """Resolve records that repeat or close others, when all files were read; further calls change nothing."""
         self.snapshots.settle(self, diagnosis)
+        found = self.job_times.outliers()
+        # The records are forgotten below.
+        self.outliers = self.outliers or [(each, self.job_runs.place_of(each.start_ns)) for each in found]
         self._keep_latest_counts()
         for runs, intervals in (
             (self.job_runs, self.busy_intervals),
@@ -431,6 +479,8 @@ class Collector:
         ):
             repeated, remaining = runs.settle(diagnosis)
             intervals.given -= repeated
+            if runs is self.outage_runs:
+                remaining = self._without_ended(remaining, diagnosis)
             for run in remaining:
                 end = OPEN if run.end_ns is None else run.end_ns
                 if isinstance(run.nodes, int):
@@ -447,8 +497,40 @@ class Collector:
                 diagnosis.note(why, first.file, first.line, "the earliest", count=len(without_end))
             if runs is self.job_runs:
                 self.running += len(without_end)
+                # Outages that have no end look at when jobs start.
+                self.busy_intervals.given += 0 if self.units is None else self.units.settle()
+
+    def _without_ended(self, remaining: list[OpenRun], diagnosis: Diagnosis) -> list[OpenRun]:
+        """End outages that have no end where a job starts on a node; returns those of the other nodes."""
+        if not any(run.end_ns is None and not run.reserved for run in remaining):
+            return remaining
+        busy = self.busy_intervals.merged()
         if self.units is not None:
-            self.busy_intervals.given += self.units.settle()
+            held = self.units.intervals()
+            busy = merge(
+                np.concatenate([busy[0], held[0]]),
+                np.concatenate([busy[1], held[1]]),
+                np.concatenate([busy[2], held[2]]),
+            )
+        left = []
+        for run in remaining:
+            if run.reserved or isinstance(run.nodes, int) or not len(busy[0]):
+                left.append(run)
+                continue
+            standing = array("i")
+            for node in run.nodes:
+                end_ns = _next_start(busy, node, run.start_ns)
+                if end_ns is None:
+                    standing.append(node)
+                else:
+                    self.unavailable_intervals.add(array("i", [node]), run.start_ns, end_ns)
+            ended = len(run.nodes) - len(standing)
+            if ended:
+                why = "an outage has no end, but jobs start on its nodes later: it ends on each node with the first one"
+                diagnosis.note(why, run.file, run.line, count=ended, loud=True)
+            if standing:
+                left.append(replace(run, nodes=standing))
+        return left
 
     def counted(self) -> tuple[TimeArray, TimeArray, TimeArray]:
         """Nodes, start and end of each job without names of nodes."""
@@ -476,22 +558,28 @@ class Collector:
             self._began(start_ns)
             self.running += not self._beside
             return OPEN
+        if not self._beside:
+            self._widen(start_ns, end_ns, end_ns)
+            self.job_times.add(start_ns, end_ns)
+        return end_ns
+
+    def _widen(self, start_ns: int, first_end_ns: int, last_end_ns: int) -> None:
         if self._beside:
-            return end_ns
+            return
         self.reported = True
         if start_ns < self.first_start:
             self.first_start = start_ns
-        if end_ns < self.first_end:
-            self.first_end = end_ns
-        if end_ns > self.last:
-            self.last = end_ns
-        return end_ns
+        if first_end_ns < self.first_end:
+            self.first_end = first_end_ns
+        if last_end_ns > self.last:
+            self.last = last_end_ns
 
     def _began(self, start_ns: int) -> None:
         if not self._beside:
             self.reported = True
             self.first_start = min(self.first_start, start_ns)
             self.last = max(self.last, start_ns)
+            self.job_times.add(start_ns, OPEN)
 
 
 def merge(node: IndexArray, start: TimeArray, end: TimeArray, *, gap_ns: int = 0) -> Columns:

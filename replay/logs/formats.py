@@ -39,6 +39,8 @@ class LogFormat:
         Rows state the GPUs and cores of a job: the reader gives `Collector.job` what it held (`ingest --unit`).
     walltimes
         States time limits and since when jobs waited, which `read` hands over where `Settings.walltimes` asks for them.
+    only_ended
+        Rows exist of jobs that have ended alone: those that ran when the log ended are missing.
     """
 
     about: str
@@ -48,6 +50,7 @@ class LogFormat:
     events: bool = False
     units: bool = False
     walltimes: bool = False
+    only_ended: bool = False
 
     def __post_init__(self) -> None:
         if not callable(self.read):
@@ -110,9 +113,9 @@ BUILT_IN: dict[str, LogFormat] = {
         units=True,
         walltimes=True,
     ),
-    "lsf": LogFormat("LSF: lsb.acct", _module("lsf"), r'"JOB_FINISH" ', units=True),
+    "lsf": LogFormat("LSF: lsb.acct", _module("lsf"), r'"JOB_FINISH" ', units=True, only_ended=True),
     "lsf-events": LogFormat("LSF: lsb.events", _module("lsf_events"), r'"[A-Z_]+[A-Z]" "'),
-    "sge": LogFormat("Grid Engine: accounting file", _module("sge"), r"([^:]*:){30}"),
+    "sge": LogFormat("Grid Engine: accounting file", _module("sge"), r"([^:]*:){30}", only_ended=True),
     "cobalt": LogFormat(
         "Cobalt: job table as CSV (DIM_JOB_COMPOSITE)",
         _module("cobalt"),
@@ -206,6 +209,7 @@ def read_log(name: str, reading: Reading) -> None:
     form = log_format(name)
     with reading.into.beside(reading.settings.events), reading.diagnosis.reading(reading.file):
         form.read(reading)
+        reading.into.only_ended |= form.only_ended
 
 
 def detect(line: str, fields: Sequence[str] = ()) -> str | None:

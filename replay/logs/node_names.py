@@ -46,6 +46,38 @@ def other_forms(names: Sequence[str], listed: Collection[int], owners: Mapping[i
     return forms
 
 
+def unclear_forms(names: Sequence[str], nodes: Collection[int], owners: Mapping[int, str]) -> list[tuple[str, ...]]:
+    """Short names among some nodes whose full forms are among them too, so that it is not clear which node they are.
+
+    Parameters
+    ----------
+    names, owners
+        As `other_forms` has them.
+    nodes
+        Indices of the nodes that are looked at.
+
+    Returns
+    -------
+    list
+        The short name, then its full forms, for each such name.
+
+    Examples
+    --------
+    >>> unclear_forms(["cn1", "cn1.a.org", "cn1.b.org"], nodes=[0, 1, 2], owners={})
+    [('cn1', 'cn1.a.org', 'cn1.b.org')]
+    """
+    index = {names[k]: k for k in sorted(nodes)}
+    full: dict[str, list[str]] = {}
+    for name, k in index.items():
+        short = _short(name)
+        if short == name or short not in index:
+            continue
+        clusters = {owners[node] for node in (k, index[short]) if node in owners}
+        if len(clusters) < 2:
+            full.setdefault(short, []).append(name)
+    return [(short, *forms) for short, forms in full.items()]
+
+
 def difference(names: Iterable[str], listed: Iterable[str]) -> str:
     """Why no name is in a list of nodes, for a message; empty if that is not clear.
 

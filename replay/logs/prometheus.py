@@ -104,6 +104,7 @@ class _Counts:
         while begun:
             self._job(len(begun), begun.pop(), until)
         into.observe(int(times[0]), until)
+        into.shows_until(until)
         into.machine_nodes = max(size, into.machine_nodes or 0)
 
     def _job(self, number: int, start_ns: int, end_ns: int) -> None:

@@ -121,6 +121,7 @@ class Running:
         self._add = add
         self._runs = runs
         self._begun = begun
+        self.any_begun = False
 
     def begin(
         self,
@@ -132,6 +133,7 @@ class Running:
         held: tuple[Held, ...] | None = None,
     ) -> bool:
         """Something begins; True when the same was under way since another time, and lasted until now at the most."""
+        self.any_begun = True
         self._runs.ended(("begin", key), 0, start_ns, start_ns, file, line, once=False)  # so that a copy counts once
         before = self._begun.get(key)
         again = before is not None and before.start_ns != start_ns and self.end(key, start_ns)
@@ -199,6 +201,10 @@ class UnderWay:
             )
             diagnosis.note(why, file, 0, file, loud=True)
         self._kept.last_ns = max(now_ns, self._kept.last_ns)
+        self._kept.starts |= self.jobs.any_begun
+        self._into.only_ended = not self._kept.starts
+        if self._kept.starts:
+            self._into.shows_until(self._kept.last_ns)
         jobs, outages = self.jobs.last_until(now_ns), self.outages.last_until(now_ns)
         # What was under way at the end of the file before has been stated as a whole since, or is now.
         counts = sum(_intervals(begun) for _, begun in jobs), sum(_intervals(begun) for _, begun in outages)

@@ -66,6 +66,8 @@ class OpenRun:
         Whether the job has one run at a time.
     key, held
         As `Collector.job` has them, of jobs that hold some units of their nodes.
+    reserved
+        Whether it is a reservation, during which jobs may run.
     """
 
     nodes: array[int] | int
@@ -76,6 +78,7 @@ class OpenRun:
     once: bool
     key: Hashable = None
     held: Sequence[Held] | None = None
+    reserved: bool = False
 
 
 class Runs:
@@ -99,6 +102,8 @@ class Runs:
         self._open: dict[tuple[Hashable, int], OpenRun] = {}
         # How many records without an end repeat another one, and where the first of them is.
         self._open_again: tuple[int, str, int] = (0, "", 0)
+        # Of jobs that run once at a time: records with an end so far settled, and whether a job has several runs.
+        self.requeues_looked_for, self.requeued = 0, False
         self._clear()
 
     def _clear(self) -> None:
@@ -171,12 +176,13 @@ class Runs:
         *,
         once: bool,
         held: Sequence[Held] | None = None,
+        reserved: bool = False,
     ) -> None:
         """Add a record without an end."""
         if (key, start_ns) in self._open:
             count, first_file, first_line = self._open_again
             self._open_again = (count + 1, first_file, first_line) if count else (1, file, line)
-        self._open[key, start_ns] = OpenRun(nodes, start_ns, None, file, line, once, key, held)
+        self._open[key, start_ns] = OpenRun(nodes, start_ns, None, file, line, once, key, held, reserved)
 
     def open_starts(self) -> Iterable[int]:
         """Starts of the runs that have no end so far."""
@@ -216,12 +222,23 @@ class Runs:
         runs
             Those that no record closes.
         """
+        self._look_for_requeues()
         repeated = self._repeats(diagnosis)
         remaining = self._close(diagnosis)
         self._open.clear()
         self._open_again = (0, "", 0)
         self._clear()
         return repeated, remaining
+
+    def _look_for_requeues(self) -> None:
+        """Find out whether a job that runs once at a time has several runs."""
+        table = self._table()
+        rows = table[table["content"] & _ONCE != 0]
+        self.requeues_looked_for += len(rows)
+        keys, starts = rows["key"], rows["start"]
+        order = np.argsort(keys, kind="stable")
+        again = (np.diff(keys[order]) == 0) & (np.diff(starts[order]) != 0)
+        self.requeued |= bool(again.any())
 
     def _repeats(self, diagnosis: Diagnosis) -> int:
         """Take repeated records back; returns how many node-intervals they had."""
@@ -285,6 +302,13 @@ class Runs:
             for key, start_ns in zip(keys[rows].tolist(), starts[rows].tolist(), strict=True):
                 by_key.setdefault(key, set()).add(start_ns)
         return by_key
+
+    def place_of(self, start_ns: int) -> tuple[str, int] | None:
+        """File and line of the first record with this start, None when there is none."""
+        rows = np.flatnonzero(self._table()["start"] == start_ns)
+        if len(rows):
+            return self._place(int(rows[0]))
+        return next(((run.file, run.line) for run in self._open.values() if run.start_ns == start_ns), None)
 
     def _place(self, row: int) -> tuple[str, int]:
         """File and line of a record."""

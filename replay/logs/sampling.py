@@ -90,6 +90,7 @@ class Snapshots:
                 runs.now(stamp + longest, np.zeros_like(states))
         runs.end(int(stamps[-1]))
         into.observe(int(stamps[0]), int(stamps[-1]))
+        into.shows_until(int(stamps[-1]))
         self._complete = {}
         _say(stamps, period, gaps, runs, diagnosis)
 

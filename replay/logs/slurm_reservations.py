@@ -43,7 +43,7 @@ def read(reading: Reading) -> None:
         if clusters.other(cluster, number):
             diagnosis.leave_out("reservation of another cluster", file, number)
         else:
-            outage(fields[at_nodes], fields[at_start], fields[at_end], number, clusters, cluster=cluster)
+            outage(fields[at_nodes], fields[at_start], fields[at_end], number, clusters, cluster=cluster, reserved=True)
 
 
 def _blocks(lines: Iterable[str], clusters: Clusters) -> None:
@@ -52,7 +52,7 @@ def _blocks(lines: Iterable[str], clusters: Clusters) -> None:
     def use(block: list[str], number: int) -> None:
         pairs = dict(_PAIRS.findall("\n".join(block[:_MOST_LINES])))
         times = pairs.get("StartTime", ""), pairs.get("EndTime", "")
-        outage(pairs.get("Nodes", ""), *times, number, clusters)
+        outage(pairs.get("Nodes", ""), *times, number, clusters, reserved=True)
 
     block: list[str] = []
     begun = 0

@@ -7,8 +7,10 @@ from bft.replay.logs.hostlists import HostListError, expand
 from bft.replay.logs.times import MISSING, no_time
 
 
-def outage(nodes: str, start: str, end: str, line: int, clusters: Clusters, *, cluster: str = "") -> None:
-    """Account for one row: these nodes were unavailable; an end that is missing is still to come."""
+def outage(
+    nodes: str, start: str, end: str, line: int, clusters: Clusters, *, cluster: str = "", reserved: bool = False
+) -> None:
+    """Account for one row: these nodes were down, or reserved; an end that is missing is still to come."""
     reading = clusters.reading
     file, diagnosis, clock = reading.file, reading.diagnosis, reading.clock
     began = clock.parse(start, file, line)
@@ -28,7 +30,7 @@ def outage(nodes: str, start: str, end: str, line: int, clusters: Clusters, *, c
         diagnosis.leave_out("names no nodes", file, line)
     else:
         indices = clusters.indices(hosts, cluster)
-        reading.into.outage(nodes, indices, began, ended, file, line)
+        reading.into.outage(nodes, indices, began, ended, file, line, reserved=reserved)
         if reading.settings.walltimes:
             reading.into.plans.reservation(indices, began, ended)
         diagnosis.used += 1

@@ -15,18 +15,14 @@ from numpy.typing import NDArray
 from bft.models import InputError
 from bft.replay.logs.collector import OPEN, Collector, Columns, merge
 from bft.replay.logs.diagnosis import Diagnosis
-from bft.replay.logs.node_names import difference, other_forms
+from bft.replay.logs.node_names import difference, other_forms, unclear_forms
 from bft.replay.logs.unit_log import UnitLog
 from bft.replay.logs.units import MAX_UNITS
+from bft.replay.logs.window import window_of
 from bft.replay.trace.node_trace import SECOND_NS, IndexArray, NodeTrace, TimeArray, from_fragments
-from bft.replay.trace.trace_statistics import iso
 
 # The idle share is summed in floating point, the others exactly.
 _ROUNDING = 1e-9
-# Share and length of the part of a window outside the logs from which on the window is refused, or noted. Exports are
-# asked for by dates, and the first and last record lie somewhat inside.
-_REFUSED_OUTSIDE, _REFUSED_OUTSIDE_NS = 0.5, 86_400 * SECOND_NS
-_NOTED_OUTSIDE, _NOTED_OUTSIDE_NS = 0.01, 3_600 * SECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +99,8 @@ def node_trace(
         Receives notes on the window and the nodes.
     start_ns, end_ns
         Window of observation. By default what the log states of itself, else from the first *end* of a job to the
-        last start or end: records are kept by the end of jobs, so that of the time before the first end only
-        long jobs are known, and the rest would look idle.
+        last *start*: of the time before the first end only long jobs are known, and after the last start the log may
+        show ends, which are those of jobs it knows, but no jobs that start; the rest would look idle.
     source
         Name of the logs, for messages.
     machine_nodes
@@ -120,14 +116,14 @@ def node_trace(
         When the account does not balance, which is a mistake of ours.
     """
     _settle(collected, diagnosis, machine_nodes, source)
-    start, end = _window(collected, diagnosis, start_ns, end_ns, source)
+    start, end = window_of(collected, diagnosis, start_ns, end_ns, source)
     if not (collected.reported or diagnosis.allow_few):
         raise InputError(
             "no row reports when a node was busy or down: all nodes would look idle",
             file=source or None,
             hint=f"--allow-few accepts that{'; ' if diagnosis.losses() else ''}{diagnosis.losses()}",
         )
-    names, index = _nodes(collected, diagnosis)
+    names, index = _nodes(collected, diagnosis, source)
     units = None if collected.units is None else _Units(collected.units, names, index, diagnosis, source)
     busy, unavailable, idle = collected.busy_intervals, collected.unavailable_intervals, collected.idle_intervals
     busy_read, unavailable_read, idle_read = busy.merged(), unavailable.merged(), idle.merged()
@@ -316,63 +312,19 @@ def _node_ns(columns: Columns) -> int:
     return int((lengths // SECOND_NS).sum()) * SECOND_NS + int((lengths % SECOND_NS).sum())
 
 
-def _window(
-    collected: Collector, diagnosis: Diagnosis, start_ns: int | None, end_ns: int | None, source: str
-) -> tuple[int, int]:
-    start, end = collected.first_end, collected.last
-    if start >= end:  # all jobs ended at once: there is no better guess
-        start = collected.first_start
-    stated = collected.stated or (collected.stated_outages if collected.first_start == OPEN else None)
-    if stated is not None:  # logs of jobs that state none may lie beside those that state it
-        start, end = min(stated[0], start), max(stated[1], end)
-    log = min(start, collected.first_start), end
-    if start_ns is not None:
-        start = start_ns
-    elif stated is None and collected.first_start < start < OPEN:
-        diagnosis.note("the window begins with the first end of a job: of the time before only long jobs are known",
-                       source, 0)  # fmt: skip
-    if end_ns is not None:
-        end = end_ns
-    elif stated is None and collected.last and not collected.running:
-        diagnosis.note("no job was running when the log ended: those that ended later are missing, so that the last "
-                       "hours look idler than they were", source, 0)  # fmt: skip
-    if start >= end:
-        raise InputError(
-            "the window of observation is empty" if start < OPEN else "no job tells when the observation began",
-            file=source or None,
-            hint=f"--from and --to set it{'; ' if diagnosis.losses() else ''}{diagnosis.losses()}",
-        )
-    if log[0] <= log[1]:
-        _check_window(start, end, log, diagnosis, source)
-    return start, end
-
-
-def _check_window(start: int, end: int, log: tuple[int, int], diagnosis: Diagnosis, source: str) -> None:
-    """Refuse a window that hardly overlaps the logs, and note how much of it does not."""
-    outside = (end - start) - max(0, min(end, log[1]) - max(start, log[0]))
-    share = outside / (end - start)
-    where = f"the window is {iso(start)} to {iso(end)}, the logs hold {iso(log[0])} to {iso(log[1])}"
-    none = start >= log[1] or end <= log[0]
-    much = outside > _REFUSED_OUTSIDE_NS and share > _REFUSED_OUTSIDE
-    if (none and log[0] < log[1]) or (much and not diagnosis.allow_few):
-        raise InputError(
-            f"the window of observation lies outside the logs: {where}" if none else
-            f"{share:.0%} of the window of observation lie outside the logs: {where}",
-            file=source or None,
-            hint="check the years in --from and --to, and --tz" + ("" if none else "; --allow-few accepts it"),
-        )  # fmt: skip
-    if outside > _NOTED_OUTSIDE_NS and share > _NOTED_OUTSIDE:
-        diagnosis.note("part of the window lies before the first or after the last record: nodes look idle there", "",
-                       0, f"{share:.1%} of it; {where}", loud=True)  # fmt: skip
-
-
-def _nodes(collected: Collector, diagnosis: Diagnosis) -> tuple[list[str], NDArray[np.int64]]:
+def _nodes(collected: Collector, diagnosis: Diagnosis, source: str) -> tuple[list[str], NDArray[np.int64]]:
     """Names of the machine's nodes, sorted; and for each node collected its place there, or -1."""
     everybody = list(collected.names)
+    _check_names(everybody, collected, diagnosis)
     forms = other_forms(everybody, collected.universe, collected.owners)
-    members = collected.universe or [node for node in range(len(everybody)) if node not in forms]
-    if not collected.universe:
-        diagnosis.note("no list of nodes was given: the machine is taken to have the nodes that the logs name", "", 0)
+    members = collected.universe
+    if not members:
+        only_events = _only_in_events(collected, forms, diagnosis)
+        members = {node for node in range(len(everybody)) if node not in forms and node not in only_events}
+        diagnosis.note("no --nodes: the machine is taken to have the nodes that jobs name; 1 % of nodes that ran none "
+                       "are 1 % of idle time too little", "", 0, loud=not collected.idle_intervals.given)  # fmt: skip
+        if not members:
+            raise InputError("no job names a node", file=source or None, hint=diagnosis.losses() or None)
     # Names that differ in leading zeros alone have one natural order: the name itself decides, not which came first.
     placed = sorted(members, key=lambda node: (_natural(everybody[node]), everybody[node]))
     index = np.full(len(everybody), -1, dtype=np.int64)
@@ -383,6 +335,37 @@ def _nodes(collected: Collector, diagnosis: Diagnosis) -> tuple[list[str], NDArr
         diagnosis.note("nodes go by their short and their full name: taken for the same nodes", "", 0,
                        f"{len(forms)}, such as {everybody[other]} and {everybody[kept]}")  # fmt: skip
     return [everybody[node] for node in placed], index
+
+
+def _check_names(everybody: list[str], collected: Collector, diagnosis: Diagnosis) -> None:
+    """Refuse a list that names a node in two ways; say when the logs do and it is not clear which nodes are meant."""
+    listed = unclear_forms(everybody, collected.universe, collected.owners)
+    if listed:
+        raise InputError(
+            f"the list of nodes has the short name {listed[0][0]} and the full name {', '.join(listed[0][1:4])}: is "
+            "that one node?",
+            hint="list each node by one name; --cluster NAME tells two machines apart where rows state their cluster",
+        )
+    several = [names for names in unclear_forms(everybody, range(len(everybody)), collected.owners) if len(names) > 2]
+    if several:
+        diagnosis.note("short names have several full ones: each counts as a node of its own", "", 0,
+                       f"{len(several)}, such as {_some(list(several[0]))}", loud=True)  # fmt: skip
+
+
+def _only_in_events(collected: Collector, forms: dict[int, int], diagnosis: Diagnosis) -> set[int]:
+    """Nodes that --events or --reservations name and no job: of this machine or not, they would look idle."""
+    kept = {forms[node] for node in forms if node not in collected.named_beside}
+    found = {node for node in collected.named_beside if node not in forms and node not in kept}
+    with_jobs = (collected.busy_intervals.merged()[0], collected.idle_intervals.merged()[0])
+    found.difference_update(*(nodes.tolist() for nodes in with_jobs))
+    if collected.units is not None:
+        found.difference_update(collected.units.intervals()[0].tolist())
+    if found:
+        names = list(collected.names)
+        why = "nodes that only --events or --reservations name are left out: --nodes tells which belong to the machine"
+        diagnosis.note(why, "", 0, f"{len(found)}, such as {_some([names[node] for node in sorted(found)])}",
+                       loud=True)  # fmt: skip
+    return found
 
 
 def _foreign(
@@ -417,6 +400,8 @@ def _foreign(
         diagnosis.note("jobs ran on nodes that are not in the list of nodes: left out", "", 0,
                        f"{len(left_out):,} of {len(with_jobs):,} nodes with jobs, {share:.1%} of the jobs' node-time, "
                        f"such as {_some([everybody[k] for k in left_out])}", loud=True)  # fmt: skip
+    if not collected.universe:  # said in `_nodes`
+        return len(strangers)
     others = np.setdiff1d(strangers, left_out)
     down = np.unique(unavailable[0])
     if len(others):

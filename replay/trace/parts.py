@@ -97,12 +97,14 @@ def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
     """Traces of one machine, one after the other, as one trace.
 
     Where one ends when the next begins, a node idle in both stays idle. Between windows nothing is known, so that no
-    node is idle; a note states how long. The nodes are those of all traces, in order of their first appearance.
+    node is idle; a note states how long. The nodes are those of all traces, in order of their first appearance; a note
+    states how many are not in all of them.
 
     Raises
     ------
     InputError
-        When there is no trace, when windows overlap, or when nodes differ in their number of units.
+        When there is no trace, when windows overlap, when nodes differ in their number of units, or when the traces are
+        of different machines: they state different names, or two that follow one another have no node in common.
 
     Examples
     --------
@@ -116,6 +118,7 @@ def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
     order = sorted(traces, key=lambda trace: (trace.start, trace.end))
     if len({(trace.units_per_node, trace.by_unit) for trace in order}) > 1:
         raise InputError("the traces differ in the units of a node", file=order[0].source or None)
+    _check_machine(order)
     units: dict[str, int] = {}
     for trace in order:
         for name, count in zip(trace.nodes, trace.node_units or (), strict=False):
@@ -151,11 +154,37 @@ def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
     )  # fmt: skip
     notes = tuple(note for trace in order for note in trace.notes)
     if unknown_ns:
-        hours = unknown_ns / 3.6e12
-        notes += (f"{hours:.4g} hours between the windows of the merged traces were not observed: no node is idle",)
+        hours, share = unknown_ns / 3.6e12, unknown_ns / (order[-1].end - order[0].start)
+        notes += (
+            f"{hours:.4g} hours between the windows of the merged traces, {share:.0%} of the whole, were not observed: "
+            "no node is idle",
+        )
+    in_all = len(set(names).intersection(*(trace.nodes for trace in order)))
+    if in_all < len(names):
+        notes += (f"{len(names) - in_all:,} of {len(names):,} nodes are not in all of the merged traces",)
     source = ", ".join(trace.source for trace in order if trace.source)
     altered = "; ".join(dict.fromkeys(trace.altered for trace in order if trace.altered))
     return replace(described(made, order[0]), notes=notes, source=source, altered=altered)
+
+
+def _check_machine(order: Sequence[NodeTrace]) -> None:
+    """Refuse traces that are not of one machine."""
+    named = [trace for trace in order if trace.machine]
+    for trace in named:
+        if trace.machine != named[0].machine:
+            raise InputError(
+                f"is of the machine {trace.machine}, {named[0].source or 'another one'} of {named[0].machine}",
+                file=trace.source or None,
+                hint="traces of one machine are merged; ingest --machine names it",
+            )
+    for before, after in pairwise(order):
+        if before.nodes and after.nodes and not set(before.nodes) & set(after.nodes):
+            raise InputError(
+                f"has no node in common with {before.source or 'the one before it'}: {after.nodes[0]}, ... and "
+                f"{before.nodes[0]}, ...",
+                file=after.source or None,
+                hint="traces of one machine are merged",
+            )
 
 
 def anonymised(trace: NodeTrace, key: bytes) -> NodeTrace:

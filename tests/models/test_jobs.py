@@ -325,6 +325,21 @@ def test_a_submit_time_without_zone_is_utc(text: str, seconds: int) -> None:
     assert job(Tsub=text).tsub_ns == TSUB_NS + seconds * 10**9
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("zone", ["Z", "+01:00", "+0100"])
+def test_submit_times_with_and_without_a_zone_are_not_mixed(tmp_path: Path, order: tuple[int, int], zone: str) -> None:
+    stamps = [f"2021-02-10T20:21:15{zone}", "2021-02-10T20:21:15"]
+    rows = [{**ROW, "name": name, "Tsub": stamps[place]} for name, place in zip("ab", order, strict=True)]
+    path = tmp_path / "jobs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(InputError, match="row 2, column Tsub") as caught:
+        read_jobs(path)
+    assert f"{stamps[order[1]]} states {'a' if order[1] == 0 else 'no'} time zone, row 1" in str(caught.value)
+    pure = [json.dumps({**ROW, "name": name, "Tsub": stamps[0]}) + "\n" for name in "ab"]
+    path.write_text("".join(pure))
+    assert len(read_jobs(path)) == 2
+
+
 @pytest.mark.parametrize("unit", ["s", "us", "ns"])
 def test_a_submit_time_may_be_a_timestamp_of_any_unit(unit: Any) -> None:
     assert job(Tsub=pd.Timestamp(TSUB).as_unit(unit)).tsub_ns == TSUB_NS

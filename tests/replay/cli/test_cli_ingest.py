@@ -13,6 +13,7 @@ from synthetic_logs import interval_table, sacct, sacctmgr_events, stamp
 from synthetic_logs_more import SyntheticJob
 
 from bft.replay.cli.main import run
+from bft.replay.cli.output import drafted
 from bft.replay.logs.recipes import RECIPES, SNAPSHOTS
 from bft.replay.trace.trace_files import read_trace
 
@@ -228,3 +229,59 @@ def test_a_real_log_replays(here: Path, reference: Path, capsys: pytest.CaptureF
     assert run(["-ndmap", "phillips.parquet", "-Tfwd", "120", "--backend", "exact", "--out", "run"]) == 0
     summary = json.loads(Path("run/summary.json").read_text())
     assert summary
+
+
+@pytest.mark.parametrize("option", ["FILE", "--nodes", "--events", "--reservations"])
+def test_a_target_that_is_an_input_is_refused_even_with_force(
+    here: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    log = Path("log.csv")
+    log.write_text("node,start,end\nn1,1612915200,1612918800\n")
+    before = log.read_bytes()
+    named = ["log.csv"] if option == "FILE" else ["jobs.sacct", option, "log.csv"]
+    Path("other").symlink_to(here)
+    assert run(["ingest", "auto", *named, "-o", "other/log.csv", "--force"]) == 2
+    assert "log.csv: is an input of this command; choose another target" in capsys.readouterr().err
+    assert log.read_bytes() == before
+
+
+def test_what_a_killed_command_left_is_removed_by_the_next(here: Path) -> None:
+    script = (
+        "import os, signal\n"
+        "from bft.replay.cli.output import drafted\n"
+        "with drafted('t.parquet') as draft:\n"
+        "    draft.write_text('half')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
+    assert len(list(here.glob(".part*"))) == 1
+    with drafted("other.txt") as draft:
+        draft.write_text("whole")
+        with drafted("second.txt") as second:  # what is still being written stays
+            second.write_text("too")
+    assert sorted(path.name for path in here.iterdir()) == ["jobs.sacct", "other.txt", "second.txt"]
+
+
+def test_a_list_of_nodes_that_is_no_file_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("missing.txt", "lists/nodes"):
+        assert run(["ingest", "slurm", "jobs.sacct", "-o", "t.csv", "--nodes", name]) == 2
+        assert f"{name}: --nodes: there is no such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["10/02/2021", "13/02/2021", "2021-2-10", "20210210", "Feb 10 2021", "2021-02-30"])
+def test_all_commands_read_dates_by_the_same_rule(here: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    Path("points.csv").write_text("model,units,throughput\na,1,10\na,2,19\n")
+    for command in (
+        ["generate", "trace", "--start", text, "-o", "made.parquet"],
+        ["generate", "jobs", "--first-submit", text, "-o", "made.csv"],
+        ["ingest", "slurm", "jobs.sacct", "--from", text, "-o", "made.csv"],
+        ["trace", "slice", "trace.csv", "--to", text, "-o", "made.csv"],
+        ["jobs", "fit", "points.csv", "--submit", text, "-o", "made.csv"],
+    ):
+        run(["ingest", "slurm", "jobs.sacct", "-o", "trace.csv", *WINDOW, "--force"])
+        capsys.readouterr()
+        assert run(command) == 2, command
+        err = capsys.readouterr().err
+        assert text in err
+        assert "2021-02-10T" in err  # how to write it
+    assert not list(here.glob("made*"))

@@ -132,7 +132,8 @@ def test_events_do_not_change_the_window(
     assert (after.start, after.end) == (before.start, before.end)
     assert account["coverage"]["busy"] == plain["coverage"]["busy"]
     down = np.ones((4, 3 * DAY), dtype=bool)
-    down[1, max(0, when[0]) : when[1]] = False
+    until = 289 * 600 if when[1] is None and events != "reservation" else when[1]  # the next job's start on n1
+    down[1, max(0, when[0]) : until] = False
     assert np.array_equal(idle_at(after, 3 * DAY), idle_at(before, 3 * DAY) & down)
 
 
@@ -150,6 +151,7 @@ def test_busy_rows_among_events_do_not_change_the_window(here: Path, capsys: pyt
 def test_intervals_beside_another_log_do_not_replace_its_window(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("jobs").write_text(
         f"{HEADER}\n1|n1|1|{stamp(0)}|{stamp(60)}|COMPLETED\n2|n2|1|{stamp(9)}|{stamp(900)}|COMPLETED\n"
+        f"3|n1|1|{stamp(900)}|{stamp(990)}|COMPLETED\n"
     )
     Path("more.csv").write_text(f"node,start,end\nn3,{stamp(100)},{stamp(200)}\n")
     ingest(capsys, "auto", "jobs", "more.csv")

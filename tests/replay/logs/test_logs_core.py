@@ -246,20 +246,20 @@ def test_idle_time_is_the_time_without_jobs_and_outages() -> None:
     assert (coverage.intervals, coverage.overlaps_merged, coverage.gaps_closed) == (5, 0, 1)
 
 
-def test_the_window_begins_with_the_first_end_as_records_come_at_ends() -> None:
+def test_the_window_begins_with_the_first_end_and_ends_with_the_last_start() -> None:
     diagnosis = Diagnosis()
-    trace, _ = node_trace(collected([("a", 0, 500), ("b", 90, 100), ("b", 130, 200)]), diagnosis)
-    assert (trace.start // S, trace.end // S) == (100, 500)
-    assert idle(trace) == [("b", 100, 130), ("b", 200, 500)]
-    assert len(diagnosis.notes) == 3  # the first end, nobody was running at the end, no list of nodes
+    trace, _ = node_trace(collected([("a", 0, 500), ("b", 90, 100), ("b", 130, 200), ("a", 600, 700)]), diagnosis)
+    assert (trace.start // S, trace.end // S) == (100, 600)
+    assert idle(trace) == [("a", 500, 600), ("b", 100, 130), ("b", 200, 600)]
+    assert len(diagnosis.notes) == 3  # the first end, the last start, no list of nodes
 
 
 def test_jobs_that_run_on_hold_their_nodes_to_the_end() -> None:
     diagnosis = Diagnosis()
-    trace, _ = node_trace(collected([("a", 0, 50), ("a", 100, None), ("b", 0, 400)]), diagnosis)
+    trace, _ = node_trace(collected([("a", 0, 50), ("a", 100, None), ("b", 0, 400), ("c", 400, None)]), diagnosis)
     assert trace.end == 400 * S
-    assert idle(trace) == [("a", 50, 100)]
-    assert not any("running" in note for note in diagnosis.notes)
+    assert idle(trace) == [("a", 50, 100), ("c", 50, 400)]
+    assert not any("ran when the log ended" in note for note in diagnosis.notes)
 
 
 def test_nodes_of_other_machines_are_left_out_with_a_note() -> None:

@@ -196,7 +196,8 @@ def test_vnodes_of_the_list_are_the_hosts_of_the_jobs(tmp_path: Path, monkeypatc
     record = "02/09/2021 20:00:00;E;{0}.srv;exec_vnode=({1}[0]:ncpus=4)+({1}[1]:ncpus=4) start={2} end={3}\n"
     jobs = [(1, "n1", 0, 600), (2, "n2", 300, 900), (3, "n1", 800, 1200)]
     Path("acct").write_text("".join(record.format(k, n, BEGIN_S + a, BEGIN_S + b) for k, n, a, b in jobs))
-    assert run(["ingest", "pbs", "acct", "--nodes", "nodes.txt", "--tz", "UTC", "-o", "t.parquet"]) == 0
+    window = ["--from", str(BEGIN_S + 600), "--to", str(BEGIN_S + 1200)]
+    assert run(["ingest", "pbs", "acct", "--nodes", "nodes.txt", "--tz", "UTC", "-o", "t.parquet", *window]) == 0
     trace = read_trace("t.parquet")
     assert trace.nodes == ("n1", "n2")
     assert trace.idle_node_seconds() == 200 + 300

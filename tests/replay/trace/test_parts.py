@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -137,8 +138,6 @@ def test_what_cannot_be_made_is_refused(
 
 
 def test_traces_of_nodes_with_other_units_are_not_merged(traces: Path) -> None:
-    from dataclasses import replace
-
     one = read_trace(traces / "one.parquet")
     with pytest.raises(InputError, match="differ in the units of a node"):
         merged([one, replace(read_trace(traces / "two.parquet"), units_per_node=4)])
@@ -153,3 +152,28 @@ def test_a_replay_of_an_anonymised_trace_gives_the_same_numbers(traces: Path) ->
         assert run(["-ndmap", f"{name}.parquet", "-Tfwd", "5", "--policy", "equal-share", "--no-u", "--out", name]) == 0
         outcomes.append(json.loads((traces / name / "summary.json").read_text())["metrics"]["outcome"])
     assert outcomes[0] == outcomes[1]
+
+
+def test_traces_of_two_machines_are_not_merged(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, two = (read_trace(traces / f"{name}.parquet") for name in ("one", "two"))
+    write_trace(replace(one, machine="a"), traces / "a.parquet")
+    write_trace(replace(two, machine="b"), traces / "b.parquet")
+    write_trace(replace(two, nodes=("m0", "m1", "m2")), traces / "m.parquet")
+    for other, message in (
+        ("b", "b.parquet: is of the machine b, a.parquet of a"),
+        ("m", "m.parquet: has no node in common with a.parquet"),
+    ):
+        assert run(["trace", "merge", "a.parquet", f"{other}.parquet", "-o", "whole.parquet"]) == 2
+        assert message in capsys.readouterr().err
+        assert not (traces / "whole.parquet").exists()
+
+
+def test_merging_says_how_many_nodes_are_not_in_all_and_how_much_is_unknown(
+    traces: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    later = replace(of_seconds(np.ones((3, 10), dtype=bool), 1_700_000_090), nodes=("n0", "n1", "new"))
+    write_trace(later, traces / "later.parquet")
+    assert run(["trace", "merge", "one.parquet", "later.parquet", "-o", "whole.parquet"]) == 0
+    err = capsys.readouterr().err
+    assert "note: 2 of 4 nodes are not in all of the merged traces" in err
+    assert "80% of the whole, were not observed" in err
