@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from bft.models.cells import Bounds, Row, Rows, read_number, shown
+from bft.models.columns import unknown_columns
 from bft.models.curves import Curve
 from bft.models.errors import InputError
 from bft.models.jobs import JOB_BYTES, MAX_UNITS, Job, JobTable
@@ -37,9 +38,11 @@ POWERS = "powers-of-2"
 BOUNDS = ("Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub")
 CURVES = ("Ns", "Ps", "Os")
 _KNOWN = frozenset((*REQUIRED, *OPTIONAL))
-# Columns that may hold the job name when the file has no index of its own.
+# Columns of `Job.extra` that policies of this package read (docs/formats.md, Further columns).
+FOR_POLICIES = ("estimate_s", "sharing_score", "profiled", "gpu_util", "gmem_util", "gmem", "amp")
 # A curve on units of one kind: the column's name, and the kind.
 KIND_MARK = "@"
+# Columns that may hold the job name when the file has no index of its own.
 NAME_COLUMNS = ("name", "job", "Unnamed: 0", "")
 
 
@@ -49,12 +52,13 @@ def read_jobs(path: str | Path) -> JobTable:
     Columns: name, Jmin, Jmax, Pmax (samples), Tsub (UTC), Tcup, Tcdw (s), Ns, Ps, Os (lists; in CSV as JSON), and
     Ps@KIND and Os@KIND where its curve differs on units of that kind,
     optionally Jreq, weight, model, batch_size, memory_gib, user, vc, deadline (UTC), skew, spread_slowdown, sizes
-    (see `Job.sizes`: a list, or the word powers-of-2), total_memory_gib. What other columns say is kept in `Job.extra`.
+    (see `Job.sizes`: a list, or the word powers-of-2), total_memory_gib. What other columns say is kept in `Job.extra`;
+    a note of the table names those that no policy of this package reads.
 
     Raises
     ------
     InputError
-        Naming file, row, column and job.
+        Naming file, row, column and job; also for a column whose name is a known one misspelt.
 
     Examples
     --------
@@ -96,7 +100,9 @@ def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable
     [('J00001-vgg16', 'vgg16', 4)]
     """
     bound_rows = _rows(read_table(bounds, row_bytes=JOB_BYTES), str(bounds), BOUNDS)
-    curves = _by_name(_rows(read_table(scalability), str(scalability), ("Ns", "Ps"), (*NAME_COLUMNS, "model")))
+    curve_rows = _rows(read_table(scalability), str(scalability), ("Ns", "Ps"), (*NAME_COLUMNS, "model"))
+    notes = dict.fromkeys((*_column_notes(bound_rows), *_column_notes(curve_rows)))
+    curves = _by_name(curve_rows)
     named = not bound_rows.has("model")  # published names carry it: J00001-vgg16
     models = {
         name: name.partition("-")[2] if named else row.name("model", "") for name, row in _by_name(bound_rows).items()
@@ -113,7 +119,7 @@ def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable
     jobs = (
         _job(row, curves.get(row.job) or curves[models[row.job]], known, model=models[row.job]) for row in bound_rows
     )
-    return JobTable(tuple(jobs), str(bounds))
+    return JobTable(tuple(jobs), str(bounds), tuple(notes))
 
 
 def jobs_from_frame(frame: pd.DataFrame, *, source: str = "") -> JobTable:
@@ -129,7 +135,7 @@ def jobs_from_frame(frame: pd.DataFrame, *, source: str = "") -> JobTable:
     Raises
     ------
     InputError
-        Naming file, row, column and job.
+        Naming file, row, column and job; also for a column whose name is a known one misspelt.
 
     Examples
     --------
@@ -141,8 +147,8 @@ def jobs_from_frame(frame: pd.DataFrame, *, source: str = "") -> JobTable:
     [0.0, 10.0, 16.7, 23.3, 30.0]
     """
     rows = _rows(frame, source, REQUIRED)
-    known = {rows.job, *_KNOWN}
-    return JobTable(tuple(_job(row, row, known) for row in rows), source)
+    known, notes = {rows.job, *_KNOWN}, _column_notes(rows)
+    return JobTable(tuple(_job(row, row, known) for row in rows), source, notes)
 
 
 def jobs_to_frame(table: JobTable) -> pd.DataFrame:
@@ -305,6 +311,25 @@ def _rows(frame: pd.DataFrame, file: str, columns: Sequence[str], names: Sequenc
     for row in rows:
         row.name(rows.job)
     return rows
+
+
+def _column_notes(rows: Rows) -> tuple[str, ...]:
+    """Refuse misspelt columns, and report those that are unknown to this package.
+
+    A known column on units of one kind, such as Ps@a100, is compared without the kind.
+    """
+    kinds = {column for column in rows.columns if _kind_of(column) is not None}
+    for column in rows.columns:
+        name, mark, kind = column.partition(KIND_MARK)
+        if mark and column not in kinds and name.lower() in ("ps", "os"):
+            known = f"{name.capitalize()}{mark}{kind or 'KIND'}"
+            raise rows.error(f"no such column; expected {known}", column=column)
+    unknown = unknown_columns(rows, {rows.job, *NAME_COLUMNS, *_KNOWN, *FOR_POLICIES, *kinds})
+    if not unknown:
+        return ()
+    names = f"column{'s' * (len(unknown) > 1)} {', '.join(unknown)}"
+    where = f" of {rows.file}" if rows.file else " of the job table"
+    return (f"{names}{where}: unknown here, without effect unless the policy reads it from Job.extra",)
 
 
 def _by_name(rows: Rows) -> dict[str, Row]:

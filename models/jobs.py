@@ -101,7 +101,8 @@ class Job:
     model, user, vc
         Model, user, and virtual cluster; empty when unknown.
     batch_size, memory_gib, deadline_ns
-        Samples per iteration, memory it takes of a unit, and when it should be done (UTC ns); None when unknown.
+        Samples per iteration, memory it takes of a unit, and when it should be done (UTC ns, not before tsub_ns); None
+        when unknown.
     skew, spread_slowdown
         How uneven its tensors' sizes are (Tiresias' skew; None when unknown), and how many times longer an iteration
         takes when its units lie on more nodes than needed.
@@ -175,6 +176,9 @@ class Job:
                 raise wrong(column, f"expected a finite number >= 0, not {value}")
         if not (np.isfinite(self.spread_slowdown) and self.spread_slowdown >= 1):
             raise wrong("spread_slowdown", f"expected a finite number >= 1, not {self.spread_slowdown}")
+        if self.deadline_ns is not None and self.deadline_ns < self.tsub_ns:
+            submit, due = (_shown_instant(instant) for instant in (self.tsub_ns, self.deadline_ns))
+            raise wrong("deadline", f"expected an instant not before Tsub, {submit}, not {due}")
         if self.scalability.ps[0] != 0:
             raise wrong("Ps", f"expected Ps[0] = 0 (no units, no progress), not {self.scalability.ps[0]:g}")
         for kind, (rates, _) in self.by_kind.items():
@@ -259,6 +263,11 @@ class Job:
         jmin = self.jmin if low <= self.jmin else first
         return replace(self, jmin=jmin, jmax=last, sizes=sizes)
 
+    def submitted_again(self, tsub_ns: int) -> Job:
+        """The same job submitted at another instant; a deadline that has passed by then is that instant."""
+        due = None if self.deadline_ns is None else max(self.deadline_ns, tsub_ns)
+        return replace(self, tsub_ns=tsub_ns, deadline_ns=due)
+
     @property
     def request(self) -> int:
         """Units that a rigid policy asks for."""
@@ -269,6 +278,11 @@ class Job:
         """Smallest size that reaches 80 % of P(Jmax), at least Jmin."""
         enough = np.flatnonzero(self.rates >= REQUEST_SHARE * self.rates[-1])
         return max(int(enough[0]), self.jmin, 1)
+
+
+def _shown_instant(instant_ns: int) -> str:
+    """Return an instant in ISO 8601, with as many decimals as it needs."""
+    return str(np.datetime64(instant_ns, "ns")).rstrip("0").rstrip(".")
 
 
 def shown_sizes(sizes: Sequence[int]) -> str:

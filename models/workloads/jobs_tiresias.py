@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from bft.models.cells import MAX_SECONDS, SECOND_NS, Row, Rows
+from bft.models.columns import unknown_columns
 from bft.models.jobs import JOB_BYTES, Job, JobTable
 from bft.models.tables import read_table
 from bft.models.workloads.rigid_jobs import jobs_of_rows, rigid_job
@@ -47,6 +48,7 @@ def read_tiresias_jobs(path: str | Path) -> JobTable:
     """
     frame = read_table(path, row_bytes=JOB_BYTES)
     rows = Rows(frame, path, job="job_id").require(REQUIRED, OPTIONAL)
+    unknown_columns(rows, (*REQUIRED, *OPTIONAL))  # further ones are Job.extra, misspelt ones are refused
     return jobs_of_rows(rows, _job, {"Jmax": "num_gpu", "model": "model_name"})
 
 

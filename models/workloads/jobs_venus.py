@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from bft.models.cells import MAX_SECONDS, Row, Rows
+from bft.models.columns import unknown_columns
 from bft.models.errors import InputError
 from bft.models.jobs import JOB_BYTES, Job, JobTable
 from bft.models.sharing.xi_table import Measurement, XiTable
@@ -66,6 +67,7 @@ def read_venus_jobs(path: str | Path, *, origin: str = ORIGIN) -> JobTable:
     """
     frame = read_table(path, row_bytes=JOB_BYTES)
     rows = Rows(frame, path, job="job_id").require(REQUIRED, OPTIONAL)
+    unknown_columns(rows, (*REQUIRED, *OPTIONAL))  # further ones are Job.extra, misspelt ones are refused
     begin_ns = Rows.of([{"origin": origin}])[0].instant("origin", None)
     if begin_ns is None:
         raise InputError(f"expected a date such as {ORIGIN} as origin, not {origin!r}")

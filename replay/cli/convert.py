@@ -51,6 +51,8 @@ def convert(sources: tuple[str, ...], output: str, sort: bool, force: bool) -> N
         elif trace is not None:
             write_trace(trace, draft)
     if jobs is not None:
+        for note in jobs.notes:
+            say_note(note)
         click.echo(f"{target}: {len(jobs)} jobs")
     elif trace is not None:
         for note in trace.notes:

@@ -75,7 +75,7 @@ class Steering:
             orders: object = self._asked("on", event)
             if not isinstance(orders, Orders):
                 raise self._refusal(f"it answered {orders!r:.100}; expected Orders")
-            submit = [replace(job, tsub_ns=max(job.tsub_ns, earliest)) for job in orders.submit]
+            submit = [job.submitted_again(max(job.tsub_ns, earliest)) for job in orders.submit]
             for job in submit:
                 self._join(job)
             for name in orders.cancel:

@@ -90,6 +90,8 @@ def load(options: Options, notes: NoteTaker, given: Given = Given(), files: File
         raise InputError("no node is ever idle in this trace, so there is nothing to give", file=trace.source or None)
     if options.job_bounds is not None and options.job_curves is not None:
         jobs = files.once(read_published_jobs, options.job_bounds, options.job_curves)
+        for note in jobs.notes:
+            notes.note(note)
     elif options.jobs is not None:
         jobs = _read_jobs(options, notes, given, files)
     elif options.node_trace is None:

@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 
 from bft import milp
 from bft.models import Curve, InputError, Job, JobTable, jobs_from_frame, jobs_to_frame, read_jobs, read_published_jobs
+from bft.models.columns import is_misspelt
 from bft.models.job_files import write_jobs
+from bft.models.job_tables import FOR_POLICIES
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
 from bft.replay.options.options import Options
@@ -240,9 +242,10 @@ def jobs(draw: st.DrawFn, name: str) -> Job:
     jmin = draw(st.integers(0, 5))
     jmax = draw(st.integers(max(jmin, 1), 12))
     sizes = draw(strategies.sizes(jmin, jmax))
+    tsub_ns = TSUB_NS + draw(st.sampled_from([0, 1, 10**6, 10**12]))
     return Job(
         name=name,
-        tsub_ns=TSUB_NS + draw(st.sampled_from([0, 1, 10**6, 10**12])),
+        tsub_ns=tsub_ns,
         jmin=jmin,
         jmax=jmax,
         pmax=draw(st.floats(1e-9, 1e12)),
@@ -257,7 +260,7 @@ def jobs(draw: st.DrawFn, name: str) -> Job:
         vc=draw(words),
         batch_size=draw(st.none() | st.integers(1, 512).map(float)),
         memory_gib=draw(st.none() | st.floats(0, 80)),
-        deadline_ns=draw(st.none() | st.just(TSUB_NS + 7)),
+        deadline_ns=draw(st.none() | st.sampled_from([tsub_ns, tsub_ns + 7])),
         sizes=sizes,
         total_memory_gib=draw(st.none() | st.floats(0, 640)),
     )
@@ -434,6 +437,72 @@ def test_a_name_that_appears_twice_is_named() -> None:
 def test_a_missing_column_is_named(column: str) -> None:
     with pytest.raises(InputError, match=rf"j\.csv: missing column {column};"):
         jobs_from_frame(table({}).drop(columns=column), source="j.csv")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("jreq", "Jreq"),
+        ("Weight", "weight"),
+        ("Deadline", "deadline"),
+        ("VC", "vc"),
+        ("wieght", "weight"),  # swapped
+        ("dedline", "deadline"),  # missing
+        ("skeww", "skew"),  # added
+        ("Jrec", "Jreq"),  # changed
+        ("batch size", "batch_size"),
+        ("estimates_s", "estimate_s"),  # read by policies
+        ("ps@a100", "Ps@a100"),
+    ],
+)
+def test_a_misspelt_column_is_named_beside_the_one_that_was_meant(written: str, meant: str) -> None:
+    with pytest.raises(InputError, match="no such column") as error:
+        jobs_from_frame(table({written: 1}), source="jobs.csv")
+    assert (error.value.file, error.value.column) == ("jobs.csv", written)
+    assert meant in error.value.what
+
+
+def test_a_similar_column_beside_the_known_one_means_something_else() -> None:
+    made = jobs_from_frame(table({"weight": 2, "Weight": 3, "Jmid": 2}))
+    assert (made.jobs[0].weight, made.jobs[0].extra) == (2, {"Weight": 3, "Jmid": 2})
+    assert made.notes
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.sampled_from(["weight", "deadline", "memory_gib"]), st.text("aeghidlntw_", max_size=10))
+def test_a_column_is_misspelt_exactly_if_one_edit_of_a_letter_makes_it_known(known: str, name: str) -> None:
+    letters = "abcdefghijklmnopqrstuvwxyz_"
+    cuts = [(known[:k], known[k:]) for k in range(len(known) + 1)]
+    missing = {a + b[1:] for a, b in cuts if b}
+    changed = {a + letter + b[1:] for a, b in cuts if b for letter in letters}
+    added = {a + letter + b for a, b in cuts for letter in letters}
+    swapped = {a + b[1] + b[0] + b[2:] for a, b in cuts if len(b) > 1}
+    near = missing | changed | added | swapped
+    assert all(is_misspelt(each, known) for each in near)
+    assert is_misspelt(name, known) == (name in near)
+
+
+def test_columns_that_no_policy_reads_are_noted_and_kept() -> None:
+    made = jobs_from_frame(table({"colour": "red", "estimate_s": 7.0, "Ps@a100": [0, 1, 2, 3], "Ts": 4}))
+    assert [note.partition(":")[0] for note in made.notes] == ["columns colour, Ts of the job table"]
+    assert made.jobs[0].extra == {"colour": "red", "estimate_s": 7.0, "Ts": 4}
+
+
+def test_columns_that_policies_read_are_those_of_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text("utf-8")
+    rows = page.partition("### Further columns")[2].partition("###")[0]
+    named = [name for row in re.findall(r"^\| (`.+?) \|", rows, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)]
+    assert tuple(named) == FOR_POLICIES
+
+
+def test_a_deadline_before_the_submission_is_named() -> None:
+    frame = table({}, {"deadline": "2021-02-10T20:21:14.5Z"})
+    with pytest.raises(InputError) as error:
+        jobs_from_frame(frame, source="jobs.csv")
+    assert str(error.value) == (
+        "jobs.csv, row 2, column deadline, job job1: expected an instant not before Tsub, 2021-02-10T20:21:15, not "
+        "2021-02-10T20:21:14.5"
+    )
 
 
 def test_missing_columns_are_all_named() -> None:

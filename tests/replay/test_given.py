@@ -331,6 +331,22 @@ def test_an_option_without_effect_gets_a_note(
     assert Said([*INPUT, *args], capsys).everywhere(expected)
 
 
+def test_a_misspelt_column_ends_the_command_and_an_unknown_one_gets_a_note(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give([elastic("a")])
+    frame = pd.read_parquet("jobs.parquet")
+    frame.assign(jreq=2).to_parquet("jobs.parquet")
+    said = Said(INPUT, capsys)
+    assert said.code == 2
+    assert said.err.startswith("Error: jobs.parquet, column jreq: no such column; it differs from 'Jreq' by upper and")
+    frame.assign(colour="red").to_parquet("jobs.parquet")
+    assert Said(INPUT, capsys).everywhere("column colour of jobs.parquet: unknown here")
+    # Of a published pair too.
+    pair = [*INPUT[:2], "-bdfn", "jobs.parquet", "-scfn", "jobs.parquet", *INPUT[4:]]
+    assert Said(pair, capsys).everywhere("column colour of jobs.parquet: unknown here")
+
+
 def test_options_that_have_an_effect_get_no_note(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     give([elastic("a"), elastic("b", at=30, deadline_ns=START_NS + DAY_NS)])
     args = ["--backend", "exact", "-Tfwd", "60", "--deadline-boost", "2", "--deadline-horizon", "600", "-nN", "4"]

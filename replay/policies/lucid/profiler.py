@@ -210,7 +210,8 @@ def profile_first(
             if instant is None or shortened[job.name].pmax == job.pmax:
                 continue
             extra = MappingProxyType({**job.extra, PROFILED: True})
-            remaining.append(replace(job, tsub_ns=job.tsub_ns if compat else instant, extra=extra))
+            again = job.submitted_again(job.tsub_ns if compat else instant)
+            remaining.append(replace(again, extra=extra))
         else:
             remaining.append(job)
         if compat:

@@ -147,7 +147,7 @@ def test_who_is_refused_on_two_units_of_ten_samples_a_second() -> None:
     assert refused([a, b, c], admission_units=3) == []
     assert refused([a, b], admission_units=1) == ["b"]
     assert refused([simple("a", 0, 4)]) == ["a"]  # 100 samples in 4 s on 2 units
-    assert refused([simple("late", 20, 10, work=1.0)]) == ["late"]
+    assert refused([simple("late", 20, 20, work=1.0)]) == ["late"]
     # A rigid job takes both units for 5 s: the third of them is done after 15 s.
     assert refused([a, b, simple("c", 0, 14)], rigid=True) == ["c"]
     assert refused([a, b, simple("c", 0, 15)], rigid=True) == []
