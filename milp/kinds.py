@@ -195,8 +195,8 @@ def hopeful(tables: Sequence[KindsTable], kept: Sequence[Choice]) -> list[KindsT
 
 
 def kinds_value(tables: Sequence[KindsTable], choices: Sequence[Choice]) -> float:
-    """Sum of the values, always added in the same order, so that equal choices give equal bits."""
-    return float(sum(table.at(choice) for table, choice in zip(tables, choices, strict=True)))
+    """Sum of the values, correctly rounded: equal choices give equal bits, in any order and on any Python."""
+    return math.fsum(table.at(choice) for table, choice in zip(tables, choices, strict=True))
 
 
 def kinds_complaint(problem: KindsProblem, tables: Sequence[KindsTable], choices: Sequence[Choice]) -> str:

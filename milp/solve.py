@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -260,7 +261,7 @@ def _alone(problem: Problem, asked: _Asked) -> Solution:
     highest = {id(table): float(table.max()) for table in tables}
     known = Known(
         kept,
-        sum(highest[id(table)] for table in tables),
+        math.fsum(highest[id(table)] for table in tables),
         largest_value(tables),
         lambda counts: total_value(tables, counts),
         lambda counts: complaint(posed, tables, counts),

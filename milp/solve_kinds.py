@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from bft.milp.checking import Checked, Known, checked
@@ -33,7 +34,7 @@ def solver_answer(
     values = [table.points()[2] for table in tables]
     known = Known(
         tuple(units if kind == place else 0 for place, units in kept for kind in range(width)),
-        sum(float(mine.max()) for mine in values),
+        math.fsum(float(mine.max()) for mine in values),
         max((float(abs(mine).max()) for mine in values), default=0.0),
         lambda counts: kinds_value(tables, choices_of(counts)),
         complaint,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -193,16 +194,16 @@ def value_points(problem: Problem, j: int) -> tuple[IntArray, FloatArray]:
 
 def objective(problem: Problem, counts: Sequence[int]) -> float:
     """Like `total_value`, bit by bit, without the tables."""
-    return float(sum(float(values_at(problem, j, np.array([n]))[0]) for j, n in enumerate(counts)))
+    return math.fsum(float(values_at(problem, j, np.array([n]))[0]) for j, n in enumerate(counts))
 
 
 def total_value(tables: Sequence[FloatArray], counts: Sequence[int]) -> float:
-    """Sum of v_j(n_j), always added in the same order, so that equal counts give equal bits.
+    """Sum of v_j(n_j), correctly rounded: equal counts give equal bits, in any order and on any Python.
 
     >>> total_value([np.array([0.0, 10.0]), np.array([0.0, 5.0, 7.0])], (1, 2))
     17.0
     """
-    return float(sum(float(table[n]) for table, n in zip(tables, counts, strict=True)))
+    return math.fsum(float(table[n]) for table, n in zip(tables, counts, strict=True))
 
 
 def tamed(problem: Problem) -> Problem:

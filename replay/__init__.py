@@ -16,7 +16,6 @@ objects; `help("bft._replay.replay")` lists its parameters.
 
 from __future__ import annotations
 
-import inspect
 import sys
 from importlib import import_module
 from types import ModuleType
@@ -62,6 +61,8 @@ class _Called(ModuleType):
 
     @property
     def __signature__(self) -> Any:
+        import inspect  # here: the command line need not wait for it
+
         return inspect.signature(import_module("bft._replay").replay)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -199,9 +200,9 @@ def merge(pools: Sequence[Pool], outcomes: Sequence[Outcome], jobs: JobTable) ->
         steps=pd.concat(steps).sort_values("time", kind="stable", ignore_index=True),
         allocations=pd.concat(held).sort_values(["job", "start_ns", "end_ns", "first_unit"], ignore_index=True),
         idle_unit_seconds=trace.idle_unit_seconds(),
-        used_unit_seconds=sum(outcome.used_unit_seconds for outcome in outcomes),
-        extra_gain=sum(outcome.extra_gain for outcome in outcomes),
-        paid=sum(outcome.paid for outcome in outcomes),
+        used_unit_seconds=math.fsum(outcome.used_unit_seconds for outcome in outcomes),
+        extra_gain=math.fsum(outcome.extra_gain for outcome in outcomes),
+        paid=math.fsum(outcome.paid for outcome in outcomes),
         decision_seconds=tuple(seconds for outcome in outcomes for seconds in outcome.decision_seconds),
         interrupted=any(outcome.interrupted for outcome in outcomes),
     )

@@ -8,8 +8,10 @@ the next row), log.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +38,11 @@ STEP_LOG_COLUMNS = (
     "PreCost",  # samples
 )
 NOBODY = -1
+
+
+def _added(terms: Iterable[float]) -> float:
+    """Add terms one after the other, as the published replayer did: from Python 3.12 on `sum` rounds less."""
+    return reduce(operator.add, terms, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +87,7 @@ class ReferenceRun:
     @property
     def total_progress(self) -> float:
         """Samples done by all jobs."""
-        return sum(self.progress)
+        return _added(self.progress)
 
 
 def replay_reference(
@@ -215,7 +222,7 @@ class _Reference:
         self.advance(elapsed_s)
         preemption = self.leave(left)
         self.finish()
-        gained = sum(self.gain.values())
+        gained = _added(self.gain.values())
         self.join(joined)
         self.admit()
         over = not self.play and not self.waiting
@@ -226,7 +233,7 @@ class _Reference:
         else:
             if self.play and self.owner:
                 rescale = self.charge(self.decide())
-            self.rate = sum(self.rate_of(j) for j in self.play)
+            self.rate = _added(self.rate_of(j) for j in self.play)
             if self.play or not self.owner:
                 # Counts jobs with any node at all, also below Jmin. Quirk: with nobody in play the number is stale,
                 # until a row without idle nodes makes it 0.
@@ -234,7 +241,7 @@ class _Reference:
         nodes_held = sum(self.held[j] for j in self.play)
         counts = (len(self.play), len(self.owner), self.running, nodes_held)
         changes = (len(left), len(preemption), len(joined))
-        self.log.append((instant, gained, self.rate, rescale, len(self.log) + 1, *changes, *counts, sum(preemption)))
+        self.log.append((instant, gained, self.rate, rescale, len(self.log) + 1, *changes, *counts, _added(preemption)))
         return not over
 
     # --- stages of a row, in order --------------------------------------------------------------------------------
@@ -297,7 +304,7 @@ class _Reference:
             if self.held[j] != units:
                 seconds = self.jobs[j].tcup_s if self.held[j] > units else self.jobs[j].tcdw_s
                 self.owed[j] = seconds * self.rate_of(j, units)
-        return sum(self.owed.values())
+        return _added(self.owed.values())
 
     # --- deciding -------------------------------------------------------------------------------------------------
 

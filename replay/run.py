@@ -31,6 +31,7 @@ from bft.replay.policies import Kind, MilpPolicy, Policy, PolicyError, make_poli
 from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools, merge
 from bft.replay.reference import replay_reference, write_step_log
 from bft.replay.results import run_directory as results
+from bft.replay.results.advice import advice
 from bft.replay.results.bounds.bounds import Bounds, beside_bounds, bounds_of, unit_time_of
 from bft.replay.results.costs import Rates, costs
 from bft.replay.results.dedicated import dedicated_traces
@@ -360,21 +361,18 @@ def _several_kinds(pools: Sequence[Pool]) -> bool:
 
 
 def _say_what_is_left(options: Options, inputs: Inputs, pools: Sequence[Pool], outcome: Outcome, notes: Notes) -> None:
-    """A note where the options leave much that idle nodes are enough for, and the preset would not."""
+    """A note where the options leave much that idle nodes are enough for: what it was lost to, and what to set."""
     if _several_kinds(pools):
         return
     bound = unit_time_of([(pool.trace, pool.jobs) for pool in pools], inputs.never_run)
+    if not bound or outcome.work >= (1 - MUCH_LEFT) * bound:
+        return
     # The backend changes no result.
     best = {name: value for name, value in PRESETS["best"].items() if name != "backend"}
-    given = [flag for name, flag in options.changed().items() if name in best]
-    if not bound or outcome.work >= (1 - MUCH_LEFT) * bound or all(options.flat()[name] == best[name] for name in best):
-        return
-    place = f" in place of {' and '.join(given)}" if given and options.preset is None else ""
-    less = f", without {' and '.join(given)}" if given and options.preset is not None else ""
-    notes.note(
-        f"the outcome is {outcome.work / bound:.1%} of what the idle nodes are enough for; to leave less, try the same "
-        f"command with --preset best{place}{less} (docs/beyond.md)"
-    )
+    is_best = all(options.flat()[name] == value for name, value in best.items())
+    text = advice(outcome, bound, max_jobs=options.rules.max_jobs, is_best=is_best)
+    if text is not None:
+        notes.note(text)
 
 
 def _verified(policies: Sequence[Policy]) -> dict[str, int]:
@@ -520,8 +518,9 @@ def _peak_mib() -> float:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the packages on which a result may depend, by name."""
-    return {name: _version(name) for name in ("bft-replay", "mip", "numba", "numpy", "pandas", "pyarrow")}
+    """Versions of Python and of the packages on which a result may depend, by name."""
+    packages = {name: _version(name) for name in ("bft-replay", "mip", "numba", "numpy", "pandas", "pyarrow")}
+    return {**packages, "python": platform.python_version()}
 
 
 @cache  # a process has one version of a package, and its metadata takes milliseconds to read

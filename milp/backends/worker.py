@@ -64,7 +64,9 @@ def end_with_parent(pipe: Connection) -> None:
 
 def main() -> None:
     """Answer requests (backend name, LinearModel, Limits) with ("answer", LinearAnswer, bytes grown since start)."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C; this process ends when the pipe closes
+    # The parent handles Ctrl-C and a lost terminal; this process ends when the pipe closes.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     pipe = Connection(int(sys.argv[1]))
     end_with_parent(pipe)
     # Output of a C library must not mix with results on the user's standard output.

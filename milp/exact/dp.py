@@ -220,7 +220,7 @@ class _Posed:
             problem.tfwd,
             stall,
         )
-        return float(sum(values.tolist()))
+        return math.fsum(values.tolist())
 
     def _of_each(self, method: Callable[[Job, int], int], kind: type[np.generic]) -> NDArray[Any]:
         """What a method of a class's jobs says of the units that they hold; most hold none."""

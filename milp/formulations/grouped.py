@@ -8,6 +8,7 @@ the best choice of items can be carried out without migration.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,7 +77,7 @@ class Items:
         self._off = [float(table[0]) for table in self._alone]
         self._of: list[int] = self.classes.of.tolist()
         self.sizes: list[int] = self.classes.sizes.tolist()
-        self.base = float(sum(m * off for m, off in zip(self.sizes, self._off, strict=True)))
+        self.base = math.fsum(m * off for m, off in zip(self.sizes, self._off, strict=True))
         now = [pair for pair in problem.pairs if pair.shared]
         self._now = {j: (at, pair) for at, pair in enumerate(now) for j in (pair.a, pair.b)}
         self._first_now = 1 + len(self.sizes)
@@ -161,7 +162,7 @@ class Items:
 
     def worth(self, choice: Choice) -> float:
         """What a choice is worth, migrations not looked at."""
-        return self.base + float(sum(self.all[i].table[units] for i, units in choice))
+        return self.base + math.fsum(self.all[i].table[units] for i, units in choice)
 
     def named(self, choice: Choice) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
         """Counts and shares of the jobs themselves: of a class, those that come first have most."""

@@ -8,6 +8,7 @@ cross. If no choice is better at that price, no price gives a lower bound (Kelle
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -115,7 +116,7 @@ class _Market:
 
     def nothing(self) -> _Choice:
         """The choice when a unit is too expensive for every job."""
-        return _Choice((), 0, sum(float(table[0]) for table in self.solo))
+        return _Choice((), 0, math.fsum(float(table[0]) for table in self.solo))
 
     def choose(self, price: float) -> _Choice:
         """The best choice when a unit costs `price`: a matching."""
@@ -136,7 +137,7 @@ class _Market:
             if worth > base[a] + base[b]:
                 gain = worth - base[a] - base[b]
                 graph.add_edge(a, b, weight=gain, units=units, item=len(off) + index)
-        total, wanted = sum(base), 0
+        total, wanted = math.fsum(base), 0
         structure: list[int] = []
         matched: set[int] = set()
         for a, b in sorted(nx.max_weight_matching(graph)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise, repeat
@@ -82,7 +83,7 @@ class Chosen:
 
     def units(self, x: FloatArray) -> int:
         """Units in a solution `x`."""
-        return round(sum(float(x[index]) * units for index, units in self.parts))
+        return round(math.fsum(float(x[index]) * units for index, units in self.parts))
 
     def counts(self, x: FloatArray, members: int) -> list[int]:
         """Units of each member of a class in a solution `x`, in descending order.
@@ -92,7 +93,7 @@ class Chosen:
         counts: list[int] = []
         for binary, first, segments in self.runs:
             mine = [first] * round(float(x[binary]))
-            left = round(sum(float(x[segment]) for segment, _ in segments))
+            left = round(math.fsum(float(x[segment]) for segment, _ in segments))
             for _, length in segments:
                 for member in range(len(mine)):
                     filled = min(left, length)

@@ -72,7 +72,7 @@ def highest(problem: Problem) -> float:
     for pair in problem.pairs:  # sharing makes an objective smaller in size, so a negative one larger
         for j in (pair.a, pair.b):
             best[classes.of[j]] = max(best[classes.of[j]], float(table_of(problem, j, pair).max()))
-    return float(sum(best[c] for c in classes.of.tolist()))
+    return math.fsum(best[c] for c in classes.of.tolist())
 
 
 def keep_answer(problem: Problem, note: str) -> SharingAnswer:

@@ -54,7 +54,7 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
         comparison = compared_runs([Path(run) for run in runs], split=given["split"])
     else:
         plan = plan_of(given, bound=not given["no_bound"])
-        with study_progress() as onlooker:
+        with study_progress(again=given["again"]) as onlooker:
             comparison = compared(
                 Study(Path(given["out"])),
                 plan,

@@ -10,7 +10,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
@@ -51,6 +51,10 @@ COMPLETION = "_BFT_REPLAY_COMPLETE"
 GIVEN = "bft.replay.given"  # where click's context keeps the arguments
 # Two interrupts closer than this are one: programs such as timeout signal the process and then its group.
 DOUBLE_S = 0.3
+# Ctrl-C, a batch system's end of the job, a lost connection: what can be kept is kept.
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Standard streams that were a terminal when the program began.
+_terminals: list[int] = []
 
 
 class _Dispatcher(Group):
@@ -108,9 +112,36 @@ def cli() -> None:
         raise click.ClickException(problem)
 
 
-def command_line() -> str:
-    """The running command as it would be typed into a shell."""
-    return shlex.join(["bft-replay", *click.get_current_context().meta[GIVEN]])
+def command_line(*, without: Sequence[str] = ()) -> str:
+    """The running command as it would be typed into a shell; `without` are flags to leave out."""
+    given = [word for word in click.get_current_context().meta[GIVEN] if word not in without]
+    return shlex.join(["bft-replay", *given])
+
+
+def on_interrupts(handler: Callable[[int, FrameType | None], None]) -> dict[signal.Signals, Any]:
+    """Handle the interrupts that are not ignored, as nohup and a shell's background job ignore some.
+
+    Returns
+    -------
+    dict
+        The handlers that were there before, by signal.
+    """
+    heard = [number for number in INTERRUPTS if signal.getsignal(number) is not signal.SIG_IGN]
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            _leave_terminals()
+        handler(number, frame)
+
+    return {number: signal.signal(number, handle) for number in heard}
+
+
+def _leave_terminals() -> None:
+    """Let what would be shown on a terminal go nowhere: once it is gone, each message would be an error."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in _terminals:
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
 
 
 def _interrupt() -> Callable[[int, FrameType | None], None]:
@@ -127,11 +158,8 @@ def _interrupt() -> Callable[[int, FrameType | None], None]:
 
 
 def main(args: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 2 bad input, 3 degraded, 130 interrupted (Ctrl-C or SIGTERM)."""
-    interrupt = _interrupt()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as a shell's background job is born
-            signal.signal(number, interrupt)
+    """Run the command line and exit: 0 done, 2 bad input, 3 degraded, 130 interrupted (Ctrl-C, SIGTERM, SIGHUP)."""
+    on_interrupts(_interrupt())
     for descriptor in range(3):  # closed by the caller, as in <&-: a file of ours must not get its number
         with contextlib.suppress(OSError):
             os.fstat(descriptor)
@@ -140,6 +168,7 @@ def main(args: list[str] | None = None) -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller, as in >&-
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open as long as we are
+    _terminals[:] = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without our block characters is no reason to fail
     sys.exit(run(args))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bft.replay.cli.main import DOUBLE_S, EXIT_DEGRADED, EXIT_INTERRUPTED, command_line
+from bft.replay.cli.main import DOUBLE_S, EXIT_DEGRADED, EXIT_INTERRUPTED, command_line, on_interrupts
 from bft.replay.cli.messages import quiet, say_error
 from bft.replay.cli.parameters import NamesWholeOption
 from bft.replay.cli.replay_options import replay_options
@@ -115,12 +115,13 @@ def _watching(log: io.StringIO | None, *, as_live: bool) -> Bar | PlainLines | L
 
 @contextlib.contextmanager
 def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """Yield a function that says whether to stop: Ctrl-C or SIGTERM came since it was first asked.
+    """Yield a function that says whether to stop: Ctrl-C, SIGTERM or SIGHUP came since it was first asked.
 
     Before that nothing has been replayed that could be kept, and an interrupt ends the program as any; so does a second
     one. What follows within DOUBLE_S counts as the same.
     """
     pressed: float | None = None
+    asked = False
     before: dict[signal.Signals, Any] = {}
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -132,8 +133,10 @@ def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
 
     def should_stop() -> bool:
-        if not before:
-            before.update({number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)})
+        nonlocal asked
+        if not asked:
+            asked = True
+            before.update(on_interrupts(handle))
         return pressed is not None
 
     try:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
-from bft.replay.cli.messages import quiet, say_progress, say_warning
+import click
+
+from bft.replay.cli.main import EXIT_INTERRUPTED, command_line
+from bft.replay.cli.messages import quiet, say_error, say_progress, say_warning
 from bft.replay.cli.progress import bar
 
 
@@ -61,9 +66,20 @@ class StudyBar(StudyLines):
         self._progress.update(self._task, advance=1, text=label)
 
 
-def study_progress() -> StudyLines:
-    """Who shows how far a study has come."""
-    return StudyBar() if sys.stderr.isatty() and not quiet() else StudyLines()
+@contextmanager
+def study_progress(*, again: bool) -> Iterator[StudyLines]:
+    """Show how far a study has come while the block runs; an interrupt ends the command, saying how to go on.
+
+    `again`: the command has --again, which would repeat what has been done.
+    """
+    try:
+        with StudyBar() if sys.stderr.isatty() and not quiet() else StudyLines() as lines:
+            yield lines
+    except KeyboardInterrupt:
+        same = "the same command without --again" if again else "the same command"
+        say_error(f"Interrupted: replays that were done are kept, and {same} goes on from there:")
+        click.echo(command_line(without=("--again",)), err=True)
+        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
 
 
 def _span(seconds: float) -> str:

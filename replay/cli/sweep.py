@@ -167,7 +167,7 @@ def _run(study: Study, planned: Plan, keys: list[str], given: dict[str, Any]) ->
     from bft.replay.studies.carry_out import carry_out
 
     only = given.get("index")
-    with study_progress() as onlooker:
+    with study_progress(again=given["again"]) as onlooker:
         account = carry_out(
             study,
             planned,

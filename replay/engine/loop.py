@@ -8,6 +8,7 @@ then one decision.
 from __future__ import annotations
 
 import json
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -264,7 +265,7 @@ class Replay:
         if self._profiled:
             self._ask_rates()
         self._conserve()
-        rise = sum([running.rate - earlier for running, earlier in before]) if before else 0.0
+        rise = math.fsum([running.rate - earlier for running, earlier in before]) if before else 0.0
         self.ledger.decided(now, self._stands(), rise, decision.solution)
         if self._steering is not None:
             self._obey(self._steering, now + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from array import array
 from collections.abc import Callable
@@ -72,7 +73,7 @@ class Coverage:
         shares = {name: getattr(self, name) for name in ("busy", "unavailable", "idle", "short_gaps")}
         if not all(-_ROUNDING <= share <= 1 + _ROUNDING for share in shares.values()):
             raise RuntimeError(f"a share of the node-time is not between 0 and 1: {shares}")
-        if not abs(sum(shares.values()) - 1) <= _ROUNDING:
+        if not abs(math.fsum(shares.values()) - 1) <= _ROUNDING:
             raise RuntimeError(f"the shares of the node-time do not add up to 1: {shares}")
 
     def as_dict(self) -> dict[str, Any]:

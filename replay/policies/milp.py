@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -271,7 +272,7 @@ def measured_first(problem: milp.Problem, targets: Mapping[int, int]) -> tuple[m
     ]
     # One unit more of anything is worth less than that, rescale costs, which are at most Tfwd or T, included.
     longest = max((max(job.tcup, job.tcdw) for job in problem.jobs), default=0.0)
-    worth = 2.0 * sum(others) * (1.0 + longest / problem.tfwd) + 1.0
+    worth = 2.0 * math.fsum(others) * (1.0 + longest / problem.tfwd) + 1.0
     jobs = list(problem.jobs)
     for position, units in targets.items():
         curve = np.array([0.0, max(units, 1)]), np.array([0.0, worth if units else -1.0])

@@ -102,7 +102,7 @@ class MilpSharingPolicy(MilpPolicy):
         return (
             0.0
             if sides is None
-            else sum(1 / side.of(state.jobs[j].job.request) for side, j in zip(sides, (a, b), strict=True))
+            else math.fsum(1 / side.of(state.jobs[j].job.request) for side, j in zip(sides, (a, b), strict=True))
         )
 
     def _priced_pair(self, state: State, a: int, b: int, *, now: bool) -> tuple[Priced, Priced] | None:

@@ -84,7 +84,7 @@ class YarnCapacity:
     def _capacity(self, queues: set[str]) -> dict[str, float]:
         """Share of the units of each queue that has jobs in play, > 0."""
         others = [queue for queue in queues if queue not in self._stated]
-        rest = max(1 - sum(self._stated.values()), 0.0)
+        rest = max(1 - math.fsum(self._stated.values()), 0.0)
         each = rest / len(others) if others else 0.0
         # A queue without a share goes behind all others.
         return {queue: self._stated.get(queue, each) or 1e-9 for queue in queues}
@@ -102,6 +102,6 @@ def _shares(text: str) -> dict[str, float]:
         if not colon or not 0 < share <= 1 or queue in shares:
             raise ValueError(f"capacities: expected NAME:SHARE with a share in (0, 1], each name once, not {part!r}")
         shares[queue] = share
-    if sum(shares.values()) > 1 + 1e-9:
-        raise ValueError(f"capacities add up to {sum(shares.values()):g}, expected at most 1")
+    if math.fsum(shares.values()) > 1 + 1e-9:
+        raise ValueError(f"capacities add up to {math.fsum(shares.values()):g}, expected at most 1")
     return shares

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -185,7 +186,7 @@ def _jain_of_groups(outcome: Outcome, records: Sequence[JobRecord], of: Callable
             there += max(0, end - max(begin, until))
             until = max(until, end)
         if there:
-            held.append(sum(record.unit_seconds for record in members) / (there / SECOND_NS))
+            held.append(math.fsum(record.unit_seconds for record in members) / (there / SECOND_NS))
     return jain_fairness(np.array(held))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,7 +65,7 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
         **({"kinds": kinds} if kinds else {}),
         "eq_nodes": equivalent_nodes(outcome),
         **usefulness(outcome, dedicated),
-        **{f"{book}_cost": float(sum(getattr(record, f"lost_to_{book}") for record in records)) for book in BOOKS},
+        **{f"{book}_cost": math.fsum(getattr(record, f"lost_to_{book}") for record in records) for book in BOOKS},
         "return_on_rescale": outcome.extra_gain / outcome.paid if outcome.paid else None,
         "decisions": len(decisions),
         "decisions_by_status": {str(status): int(count) for status, count in sorted(statuses.items())},

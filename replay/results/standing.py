@@ -66,7 +66,7 @@ class Figures:
                 self._by_status[self._decision["status"]] += 1
         self._steps_read = len(steps)
         times = seconds.since(self._answers)["seconds"]
-        self._seconds += sum(times)
+        self._seconds += math.fsum(times)
         self._max_s = max([self._max_s, *times])
         self._answers = len(seconds)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -54,7 +55,7 @@ class Run:
 
     def losses(self) -> float:
         """Samples lost, to whatever."""
-        return sum(self.metric(cost) or 0.0 for cost in COSTS)
+        return math.fsum(self.metric(cost) or 0.0 for cost in COSTS)
 
     def waiting_p999_s(self) -> float | None:
         """The time without units that one in a thousand of the jobs submitted exceeds."""

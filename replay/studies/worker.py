@@ -90,10 +90,11 @@ def _attempt(task: Task, should_stop: Callable[[], bool] | None) -> str | None:
 
 
 def prepare(stopped: Event) -> None:
-    """Make this process a local worker: it ignores Ctrl-C, and ends with its parent."""
+    """Make this process a local worker: it ignores Ctrl-C and a lost terminal, and ends with its parent."""
     global _stopped
     _stopped = stopped
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -86,7 +87,7 @@ class ForecastTable:
         if first == last:
             return Expected(float("inf"), 0.0, until)
         rows = last - first
-        return Expected(sum(jobs[first:last]) / rows, sum(units[first:last]) / rows, until)
+        return Expected(math.fsum(jobs[first:last]) / rows, math.fsum(units[first:last]) / rows, until)
 
     @cached_property
     def _lists(self) -> tuple[list[int], list[float], list[float]]:

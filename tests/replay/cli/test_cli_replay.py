@@ -553,8 +553,16 @@ def endless(rows: int = 20_000) -> None:
     to_csv(job_frame(pmax=1e12), Path("jobs.csv"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("options", [["--policy", "fifo"], ["--backend", "cbc"]], ids=["fifo", "cbc"])
+@pytest.mark.parametrize(
+    ("number", "options"),
+    [
+        (signal.SIGINT, ["--policy", "fifo"]),
+        (signal.SIGINT, ["--backend", "cbc"]),
+        (signal.SIGTERM, ["--policy", "fifo"]),
+        (signal.SIGTERM, ["--backend", "cbc"]),
+        (signal.SIGHUP, ["--backend", "cbc"]),
+    ],
+)
 def test_an_interrupted_replay_keeps_what_it_has(here: Path, number: signal.Signals, options: list[str]) -> None:
     endless()
     process = result_of([*signalled([(20, number)]), *FILES, *options])
@@ -568,6 +576,61 @@ def test_an_interrupted_replay_keeps_what_it_has(here: Path, number: signal.Sign
     assert 0 < metrics["decisions"] <= len(steps) <= 21
     assert metrics["duration_s"] < 20_000
     assert [path.name for path in here.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_replay_whose_terminal_is_gone_keeps_what_it_has(here: Path) -> None:
+    endless()
+    # At step 20 it says so and waits for the signal that the kernel sends when the terminal is closed.
+    waiting = (
+        "def waiting(self):\n"
+        "    step(self)\n"
+        "    if steps == 20:\n"
+        "        os.write(2, b'step 20')\n"
+        "        while not os.path.exists('closed'):\n"
+        "            time.sleep(0.01)\n"
+        "engine.Replay.step = waiting\n"
+    )
+    command = [*signalled([], more=waiting), *FIFO, "--checkpoint-every", "1e6"]
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execv(command[0], command)  # noqa: S606 - no shell is wanted
+    shown = b""
+    while b"step 20" not in shown:
+        shown += os.read(terminal, 1000)
+    os.close(terminal)
+    Path("closed").touch()
+    _, status = os.waitpid(process, 0)
+    assert os.waitstatus_to_exitcode(status) == 130
+    assert summary()["metrics"]["interrupted"] is True
+    assert sorted(path.name for path in here.iterdir() if "debug-itrOut" in path.name) == [
+        "debug-itrOut",
+        "debug-itrOut.checkpoint.json",
+    ]
+
+
+def test_a_replay_that_is_to_outlive_its_terminal_does(here: Path) -> None:
+    more = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n"  # as nohup does
+    process = result_of([*signalled([(20, signal.SIGHUP)], more=more), *FIFO])
+    assert process.returncode == 0, process.stderr
+    assert summary()["metrics"]["interrupted"] is False
+
+
+def test_an_interrupt_while_modules_are_imported_is_no_traceback() -> None:
+    pressed = (
+        "import builtins, os, signal\n"
+        "plain = builtins.__import__\n"
+        "def pressed(name, *args):\n"
+        "    if name == 'click':\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return plain(name, *args)\n"
+        "builtins.__import__ = pressed\n"
+        "from bft.replay.cli import main; main()\n"
+    )
+    process = result_of([sys.executable, "-c", pressed, "backends"])
+    assert (process.returncode, process.stdout, process.stderr) == (-signal.SIGINT, "", "")
+    # What is imported before main() is called: of other packages nothing, so that there is hardly a time before it.
+    before = "import sys; from bft.replay.cli import main; print({'click', 'numpy', 'inspect'} & set(sys.modules))"
+    assert result_of([sys.executable, "-c", before]).stdout == "set()\n"
 
 
 def test_an_interrupt_that_arrives_twice_is_one(here: Path) -> None:

@@ -23,7 +23,7 @@ from drawing import examples
 from dying import dies
 from hypothesis import given
 from hypothesis import strategies as st
-from processes import AMPLE_S, SCRIPT
+from processes import AMPLE_S, SCRIPT, result_of, signalled
 
 from bft.datasets import load_bundled
 from bft.models import Curve, Job, JobTable, write_jobs
@@ -44,6 +44,22 @@ GRID = ["-Tfwd", "10,30,60,120,300,600", "-maxJ", "2,5,10,0"]
 
 def bytes_of(study: str) -> bytes:
     return Path(study, "results.parquet").read_bytes()
+
+
+@pytest.mark.parametrize("command", ["sweep", "compare"])
+def test_an_interrupted_study_prints_the_command_that_goes_on(files: list[str], command: str) -> None:
+    args = [command, *files, *HERE, "-Tfwd", "30,600"]
+    # The first replay has fewer steps than this, so that it is the second one that is interrupted.
+    steps = len(pd.read_parquet(files[1])) + 20
+    process = result_of([*signalled([(steps, signal.SIGINT)]), *args, "--again"])
+    assert process.returncode == 130, process.stderr
+    *_, told, again = process.stderr.splitlines()
+    assert told == (
+        "Interrupted: replays that were done are kept, and the same command without --again goes on from there:"
+    )
+    assert again == f"bft-replay {' '.join(args)}"
+    last = result_of([*SCRIPT, *again.split()[1:]])
+    assert (last.returncode, "2 replays, 1 done before" in last.stderr) == (0, True), last.stderr
 
 
 def test_a_grid_is_done_point_by_point(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
