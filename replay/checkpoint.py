@@ -28,7 +28,7 @@ from bft.replay.results.run_directory import DRAFT, hidden
 logger = logging.getLogger(__name__)
 
 FORMAT = "bft-replay checkpoint"
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 # Bytes of changes that a file may always hold.
 SPARE_BYTES = 1_000_000
 

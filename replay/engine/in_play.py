@@ -9,6 +9,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
+from bft.replay.engine.intervals import RunInterval
 from bft.replay.engine.port import Jobs, JobView
 from bft.replay.engine.running import Running
 from bft.replay.engine.sums import ExactSum
@@ -175,13 +176,15 @@ class Window(Jobs):
 
     _kept: Jobs | None = None
 
-    def __init__(self, in_play: InPlay, now: int, clairvoyant: bool, used: int) -> None:
-        self._in_play, self._now, self._clairvoyant, self._used = in_play, now, clairvoyant, used
+    def __init__(self, in_play: InPlay, now: int, asked_ns: int, clairvoyant: bool, used: int) -> None:
+        self._in_play, self._now, self._asked_ns = in_play, now, asked_ns
+        self._clairvoyant, self._used = clairvoyant, used
         self._seen: dict[int, JobView] = {}  # of running jobs, by position in the table
 
     def keep(self) -> None:
         """Make all views."""
-        self._kept, self._in_play = Jobs(self), InPlay()
+        present = {position: interval for position in self.running if (interval := self.present(position))}
+        self._kept, self._in_play = Jobs(self, present), InPlay()
 
     def __len__(self) -> int:
         return len(self._in_play) if self._kept is None else len(self._kept)
@@ -236,6 +239,12 @@ class Window(Jobs):
     def used(self) -> int:
         """Units that they hold, shared ones counted once."""
         return self._used
+
+    def present(self, position: int) -> RunInterval | None:
+        """What a job holds now, since the policy was last asked or its rate last changed; None if it has only begun."""
+        if self._kept is not None:
+            return self._kept.present(position)
+        return self._in_play[position].interval(self._now, self._asked_ns, "decision")
 
     def _see(self, running: Running) -> JobView:
         seen = running.waiting_view or self._seen.get(running.index)

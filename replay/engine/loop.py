@@ -22,6 +22,7 @@ from bft.replay.engine.asking import asking
 from bft.replay.engine.columns import Columns
 from bft.replay.engine.holdings import Holdings
 from bft.replay.engine.in_play import InPlay, Window
+from bft.replay.engine.intervals import Ending
 from bft.replay.engine.ledger import ConservationError, Ledger, Outcome, Standing
 from bft.replay.engine.memory import kept, remember
 from bft.replay.engine.motion import Motion
@@ -252,6 +253,7 @@ class Replay:
         window = self._window()
         if window is not None:  # somebody keeps the state: it shows what was to be seen then
             window.keep()
+        self._motion.asked()
         place, self._next, now = self._place, None, self._motion.now
         if place.finished:
             place.finished = []
@@ -297,6 +299,7 @@ class Replay:
             "policy": self._memory(),
             "steering": None if self._steering is None else {**self._steering.state(), "queue": self._queue},
             "held": self._held.state(),
+            "motion": self._motion.state(),
             "ledger": self.ledger.state(),
             "in_play": {str(running.index): running.state() for running in self._in_play},
         }
@@ -323,7 +326,7 @@ class Replay:
             running = self._new(int(name), turns[int(name)])
             running.restore(entry)
             self._in_play.restored(running)
-        self._motion.restored(state["now"])
+        self._motion.restored(state["now"], state["motion"])
         self._network.restored()
 
     def _memory(self) -> dict[str, Any] | None:
@@ -401,7 +404,7 @@ class Replay:
             self.ledger.corrected(running.record, running.job.pmax - running.progress)
             running.progress = running.job.pmax
             self.ledger.finished(running.record, self.now)
-            self._end(running)
+            self._end(running, "finish")
             self._place.finished.append(running.index)
             if self._steering is not None:
                 self._steering.finished(running)
@@ -432,7 +435,7 @@ class Replay:
                 gone.append(running)
                 beside.update(running.partners)
                 self._motion.settle(running)
-                self._end(running)
+                self._end(running, "cancel")
                 self.ledger.cancelled(running.record, self.now, running.progress)
             if index in self._queue[place.admitted :]:
                 position = self._queue.index(index, place.admitted)
@@ -444,11 +447,11 @@ class Replay:
         self._network.refresh(gone)
         return bool(gone)
 
-    def _end(self, running: Running) -> None:
+    def _end(self, running: Running, ended: Ending) -> None:
         """A settled job leaves the play for good."""
         self._release(running, running.units)
         self._motion.end_run(running)
-        self._motion.set_rate(running)
+        self._motion.set_rate(running, ended)
         self._in_play.remove(running)
 
     def _leave_and_join(self) -> None:
@@ -491,7 +494,7 @@ class Replay:
                 self._motion.charge(running, running.job.tcdw_s, "preemption")
             if not running.units:
                 self._motion.end_run(running)
-            self._motion.set_rate(running)
+            self._motion.set_rate(running, "leave")
         self._partners.refresh(losers, beside)
         self._network.refresh(losers)
 
@@ -571,11 +574,12 @@ class Replay:
         return answer
 
     def _state(self, now: int) -> State:
-        held, finished = self._held, self._place.finished
-        jobs = Window(self._in_play, now, self._traits.clairvoyant, held.used)
+        held, motion, finished = self._held, self._motion, self._place.finished
+        jobs = Window(self._in_play, now, motion.asked_ns, self._traits.clairvoyant, held.used)
         self._window = ref(jobs)
         ended = tuple([finished_view(self.ledger.records[index]) for index in finished]) if finished else ()
-        return State(now, held.idle, jobs, self._machine, ended)
+        intervals = {name: tuple(of) for name, of in motion.ended.items()} if motion.ended else {}
+        return State(now, held.idle, jobs, self._machine, ended, intervals)
 
     def _stands(self) -> Standing:
         held, play = self._held, self._in_play

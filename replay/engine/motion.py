@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from bft.replay.engine.agenda import Agenda
 from bft.replay.engine.in_play import InPlay
+from bft.replay.engine.intervals import Ending, RunInterval
 from bft.replay.engine.ledger import Ledger, Loss
 from bft.replay.engine.moves import Traits
 from bft.replay.engine.rules import Rules
@@ -33,6 +34,10 @@ class Motion:
         The instant up to which time has passed.
     agenda
         When jobs finish or are to be asked.
+    asked_ns
+        When the policy was last asked.
+    ended
+        The intervals of each job, by name, that have ended since then, in order.
     """
 
     def __init__(
@@ -47,19 +52,32 @@ class Motion:
     ) -> None:
         self.now = now
         self.agenda = Agenda(in_play.active)
+        self.asked_ns = now
+        self.ended: dict[str, list[RunInterval]] = {}
         self._in_play, self._ledger, self._rigid = in_play, ledger, traits.rigid
         self._stalls = rules.cost_model == "stall"  # what changes cost is time
         self._units_per_node, self._kinds = units_per_node, kinds
         self._save_every_ns = round(rules.checkpoint_interval_s * SECOND_NS)
         self._stalled: dict[int, Running] = {}  # jobs with stalls that are not charged yet, by position
 
-    def restored(self, now: int) -> None:
-        """The jobs in play are restored to their state at an instant."""
-        self.now = now
+    def state(self) -> dict[str, Any]:
+        """What jobs have held since the policy was last asked, for a checkpoint."""
+        return {"asked_ns": self.asked_ns, "ended": {name: list(map(list, of)) for name, of in self.ended.items()}}
+
+    def restored(self, now: int, state: Mapping[str, Any]) -> None:
+        """The jobs in play are restored to their state at an instant; so is what `state` has stored."""
+        self.now, self.asked_ns = now, state["asked_ns"]
+        self.ended = {name: [RunInterval(*one) for one in of] for name, of in state["ended"].items()}
         for running in self._in_play:
             self.agenda.put(running)
             if running.stalls:
                 self._stalled[running.index] = running
+
+    def asked(self) -> None:
+        """The policy knows what jobs have held until now."""
+        self.asked_ns = self.now
+        if self.ended:
+            self.ended = {}
 
     def pass_to(self, instant: int, idle: int, used: int) -> None:
         """Let time pass up to an instant, with these numbers of idle and used units."""
@@ -136,8 +154,12 @@ class Motion:
             if saved > running.saved:
                 running.saved = saved
 
-    def set_rate(self, running: Running) -> None:
-        """Set rate and finish time of a settled job from the units that it holds."""
+    def set_rate(self, running: Running, ended: Ending = "rate") -> None:
+        """Set rate and finish time of a settled job from the units that it holds; `ended`: why what it did ends."""
+        if running.rated_units and running.rated_ns < self.now:
+            interval = running.interval(self.now, self.asked_ns, ended)
+            if interval is not None:
+                self.ended.setdefault(running.job.name, []).append(interval)
         running.ask_ns, before, rate = NEVER, running.rate, 0.0
         if running.units:
             if self._rigid and before:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from bft.milp import Solution, Transfer
 from bft.models import Dynamics, Job
 from bft.replay.engine.holdings import Holdings
+from bft.replay.engine.intervals import RunInterval
 from bft.replay.engine.places import Places
 from bft.replay.trace.outlook import Outlook
 
@@ -101,8 +102,10 @@ class Jobs(Sequence[JobView]):
     (0, [], {})
     """
 
-    def __init__(self, views: Iterable[JobView] = ()) -> None:
-        self._all = tuple(views)
+    def __init__(
+        self, views: Iterable[JobView] = (), present: Mapping[int, RunInterval] = MappingProxyType({})
+    ) -> None:
+        self._all, self._present = tuple(views), present
 
     def __len__(self) -> int:
         return len(self._all)
@@ -162,6 +165,10 @@ class Jobs(Sequence[JobView]):
     def sized(self) -> Sequence[int]:
         """Positions of the jobs that run on some sizes between the fewest and the most only, ascending."""
         return tuple(position for position, view in enumerate(self) if view.job.sizes is not None)
+
+    def present(self, position: int) -> RunInterval | None:
+        """What a job holds now, since the policy was last asked or its rate last changed; None if it has only begun."""
+        return self._present.get(position)
 
     @property
     def used(self) -> int:
@@ -272,6 +279,9 @@ class State:
         The idle and free units; for policies that place jobs.
     finished
         Jobs that have finished since the policy was last asked.
+    ended
+        What jobs have held since then and hold no longer, by name, also of jobs that have finished: the intervals in
+        order, each with the reason why it ended. `intervals` adds what a job holds now.
 
     Examples
     --------
@@ -288,6 +298,7 @@ class State:
     jobs: Sequence[JobView]
     machine: Machine = field(default=_NO_MACHINE, compare=False)
     finished: tuple[JobView, ...] = ()
+    ended: Mapping[str, Sequence[RunInterval]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if Jobs not in type(self.jobs).__mro__:  # isinstance, which takes longer where a class is abstract
@@ -323,6 +334,15 @@ class State:
     def sized(self) -> Sequence[int]:
         """Positions in `jobs` of those that run on some sizes between these only (`Job.sizes`), ascending."""
         return self._looked_up.sized
+
+    def intervals(self, position: int) -> tuple[RunInterval, ...]:
+        """All that a job has held since the policy was last asked, in order: sizes, seconds, rates, and why each ended.
+
+        A change between two decisions, such as a node that left, so loses nothing of what was seen before it.
+        """
+        present = self._looked_up.present(position)
+        before = tuple(self.ended.get(self.jobs[position].job.name, ())) if self.ended else ()
+        return before if present is None else (*before, present)
 
     @property
     def free(self) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bft.models import Dynamics, Job
+from bft.replay.engine.intervals import Ending, RunInterval
 from bft.replay.engine.ledger import JobRecord
 from bft.replay.engine.memory import NOT_KEPT, kept, remember
 from bft.replay.engine.port import JobView
@@ -46,6 +47,8 @@ class Running:
         How many times longer they take because of the network that it shares with others.
     saved, begun_ns, rated_ns
         Progress at its last checkpoint, when it was started, and when its present rate was set.
+    rated_units, rated_shared, rated_stall_ns
+        The number of its units then, whether it shared any, and until when it was to stall.
     since_ns
         When its units last changed.
     rungs, passed
@@ -72,6 +75,9 @@ class Running:
     saved: float = 0.0
     begun_ns: int = 0
     rated_ns: int = 0
+    rated_units: int = 0
+    rated_shared: bool = False
+    rated_stall_ns: int = 0
     since_ns: int | None = None
     rungs: list[float] = field(default_factory=list)
     passed: int = 0
@@ -104,6 +110,11 @@ class Running:
     def set_rate(self, rate: float, now: int) -> None:
         """Run at `rate` from now on, an instant up to which its amounts are settled; compute its finish."""
         self.rate, self.rated_ns = rate, now
+        self.rated_units, self.rated_shared, self.rated_stall_ns = (
+            len(self.units),
+            bool(self.partners),
+            self.stalled_until,
+        )
         self.finish_ns = self.due_ns = NEVER
         if rate <= 0:
             return
@@ -118,6 +129,15 @@ class Running:
             lacking = work * _NEARLY - done
             early = begin + math.ceil(lacking / rate * SECOND_NS) if lacking > 0 else now
             self.due_ns = early if early < finish_ns else finish_ns
+
+    def interval(self, now: int, asked_ns: int, ended: Ending) -> RunInterval | None:
+        """What it has held since its rate was set, or since the policy was last asked; None if it held nothing."""
+        begin = max(self.rated_ns, asked_ns)
+        if not self.rated_units or now <= begin:
+            return None
+        stalled_ns = max(0, min(self.rated_stall_ns, now) - begin)
+        seconds, stalled_s = (now - begin) / SECOND_NS, stalled_ns / SECOND_NS
+        return RunInterval(self.rated_units, seconds, stalled_s, self.rate, self.rated_shared, ended)
 
     def _reaches(self, samples: float) -> int:
         """When it will have done so many samples at the rate that has just been set, NEVER beyond the calendar."""

@@ -99,8 +99,7 @@ class MilpPolicy:
     _terms: dict[str, milp.Job] = field(default_factory=dict, init=False, repr=False, metadata=NOT_KEPT)
     _steady: dict[str, range] = field(default_factory=dict, init=False, repr=False, metadata=NOT_KEPT)
     _learned: dict[str, OnlineCurve] = field(default_factory=dict, init=False, repr=False)
-    _seen_ns: int = field(default=0, init=False, repr=False)
-    _advisor: Advisor = field(init=False, repr=False)
+    _advisor: Advisor = field(init=False, repr=False, metadata=NOT_KEPT)
 
     def __post_init__(self) -> None:
         for option, low in (("profile_s", 1e-3), ("profile_sizes", 1)):
@@ -117,9 +116,8 @@ class MilpPolicy:
         if self.curves != "known":
             self._learn(state)
         targets: dict[int, int] = {}
-        stall = self.cost_model == "stall"
         if self.curves == "profile":
-            targets = self._advisor.targets(state, self._learned, stall)
+            targets = self._advisor.targets(state, self._learned)
         if kinds := state.machine.idle_by_kind():
             return Decision.solved(self.solver.solve(self.kinds_problem(state, kinds)))
         problem, certain = measured_first(self.problem(state), targets)
@@ -133,7 +131,9 @@ class MilpPolicy:
                 bound=max(solution.bound, solution.objective) - certain,
             )
         decision = Decision.solved(solution)
-        return decision.waking(self._advisor.wake_ns(state, targets, self._learned, stall)) if targets else decision
+        if not targets:
+            return decision
+        return decision.waking(self._advisor.wake_ns(state, targets, self._learned, self.cost_model == "stall"))
 
     def state(self) -> dict[str, Any]:
         """Counts of verified and invalid answers, and the learned curves."""
@@ -235,15 +235,14 @@ class MilpPolicy:
         return Standing(left, age_s)
 
     def _learn(self, state: State) -> None:
-        """Note at which rate each job has run on its present units since the last decision, or since it got them."""
-        for view in state.jobs:
-            runs = view.job.runs_on(view.units) and not view.partners  # with partners its rate depends on xi too
-            if runs and view.since_ns is not None:
-                seconds = (state.time_ns - max(view.since_ns, self._seen_ns)) / SECOND_NS
-                self._learned.setdefault(view.job.name, OnlineCurve()).observe(view.units, view.rate, seconds)
+        """Note at which rates each job has run on the units that it has held since the last decision."""
+        for position, view in enumerate(state.jobs):
+            for interval in state.intervals(position):
+                if view.job.runs_on(interval.units) and not interval.shared:  # with partners xi changes its rate too
+                    curve = self._learned.setdefault(view.job.name, OnlineCurve())
+                    curve.observe(interval.units, interval.rate, interval.progressed_s)
         for view in state.finished:
             self._learned.pop(view.job.name, None)
-        self._seen_ns = state.time_ns
 
     def _believed(self, job: Job) -> Curve:
         """The estimated objective curve of a job; where curves are only learned, its speed-up over one unit."""

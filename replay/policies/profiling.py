@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from bft.models import Job, OnlineCurve
-from bft.replay.engine.memory import kept, remember
-from bft.replay.engine.port import State
+from bft.replay.engine.port import JobView, State
 from bft.replay.trace.node_trace import SECOND_NS
 
 Order = Literal["growing", "inverse"]
@@ -17,15 +16,16 @@ Order = Literal["growing", "inverse"]
 ROUNDING_S = 1e-6
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Advisor:
     """Which jobs are to be measured now, and on how many units.
 
-    A job is measured on its smallest size, about twice that, and so on, `count` of its sizes, each for `seconds` in
-    all. Meanwhile it trains: what measuring costs are the rescales, and that its size is not the best. `growing` goes
-    from the smallest size up, `inverse` from the largest down, as published: one growth, and then shrinks, of which
-    each takes Tcdw and not Tcup seconds. No job is measured on more than its equal share of the idle units, unless its
-    smallest size is larger; the sizes beyond are left out.
+    A job is measured on its smallest size, about twice that, and so on, `count` of its sizes. Each is measured for
+    `seconds` of progress in total, over all interruptions. Meanwhile it trains: what measuring costs are the rescales,
+    and that its size is not the best. `growing` goes from the smallest size up, `inverse` from the largest down, as
+    published: one growth, and then shrinks, of which each takes Tcdw and not Tcup seconds. No job is measured on more
+    than its equal share of the idle units, unless its smallest size is larger; a larger size waits until it fits, and
+    meanwhile the job is scheduled by the sizes that are measured.
 
     Parameters
     ----------
@@ -40,7 +40,6 @@ class Advisor:
     seconds: float
     count: int
     order: Order
-    _done: set[str] = field(default_factory=set, init=False)
 
     def sizes(self, job: Job) -> list[int]:
         """The sizes at which a job is to be measured, ascending.
@@ -53,8 +52,10 @@ class Advisor:
         first = max(job.jmin, 1)
         return sorted({job.at_most(min(first * 2**k, job.jmax)) for k in range(self.count)})
 
-    def targets(self, state: State, learned: Mapping[str, OnlineCurve], stall: bool) -> dict[int, int]:
-        """Units for each job that is not scheduled by its curve yet, 0 while it must wait; by position in `state.jobs`.
+    def targets(self, state: State, learned: Mapping[str, OnlineCurve]) -> dict[int, int]:
+        """Units for each job that is measured now, 0 while it must wait for that; by position in `state.jobs`.
+
+        A job of which nothing fits now is scheduled by what is measured of it, and measured further once it fits.
 
         Parameters
         ----------
@@ -62,50 +63,49 @@ class Advisor:
             The moment.
         learned
             What has been measured of each job.
-        stall
-            Whether a change stops a job for Tcup or Tcdw seconds, in which nothing can be measured.
         """
-        self._done.difference_update(view.job.name for view in state.finished)
         left, targets = state.idle, {}
         share = state.idle // max(len(state.jobs), 1)
         for position, view in enumerate(state.jobs):
-            name = view.job.name
-            if name in self._done:
-                continue
-            curve = learned.get(name, OnlineCurve())
+            curve = learned.get(view.job.name, OnlineCurve())
             sizes = self.sizes(view.job)
-            open_ = [n for n in sizes if self._lacks(view.job, curve, n, stall) > 0]
-            fits = [n for n in open_ if n <= min(left, max(share, sizes[0]))]
+            most = min(left, max(share, sizes[0]))
+            fits = [n for n in sizes if n <= most and self._lacks(curve, n) > 0]
             if fits:
                 targets[position] = max(fits) if self.order == "inverse" else min(fits)
                 left -= targets[position]
-            elif curve.sizes:
-                self._done.add(name)
-            else:
+            elif not curve.sizes:
                 targets[position] = 0
         return targets
 
     def wake_ns(
         self, state: State, targets: Mapping[int, int], learned: Mapping[str, OnlineCurve], stall: bool
     ) -> int | None:
-        """When the next of these will have been measured for long enough, if nothing happens before."""
-        seconds = [
-            self._lacks(state.jobs[position].job, learned.get(state.jobs[position].job.name, OnlineCurve()), n, stall)
-            for position, n in targets.items()
-            if n
-        ]
+        """When the next of these will have been measured for long enough, if nothing happens before.
+
+        Parameters
+        ----------
+        state, targets, learned
+            As for `targets`, and its answer.
+        stall
+            Whether a change stops a job for Tcup or Tcdw seconds, in which nothing can be measured.
+        """
+        seconds = []
+        for position, units in targets.items():
+            if units:
+                view = state.jobs[position]
+                lacks = self._lacks(learned.get(view.job.name, OnlineCurve()), units)
+                seconds.append(lacks + (_change_s(view, units) if stall else 0.0))
         return state.time_ns + max(math.ceil(min(seconds) * SECOND_NS), 1) if seconds else None
 
-    def _lacks(self, job: Job, curve: OnlineCurve, units: int, stall: bool) -> float:
+    def _lacks(self, curve: OnlineCurve, units: int) -> float:
         """For how many seconds more a job is to be measured on so many units."""
-        wanted = self.seconds + (max(job.tcup_s, job.tcdw_s) if stall else 0.0)
-        lacking = wanted - curve.seconds(units)
+        lacking = self.seconds - curve.seconds(units)
         return lacking if lacking > ROUNDING_S else 0.0
 
-    def state(self) -> dict[str, Any]:
-        """Which jobs are scheduled by their curves."""
-        return kept(self, inner=True)
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
-        remember(self, state, inner=True)
+def _change_s(view: JobView, units: int) -> float:
+    """Seconds for which a change to so many units stops a job."""
+    if units == view.units:
+        return 0.0
+    return view.job.tcup_s if units > view.units else view.job.tcdw_s

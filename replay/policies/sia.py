@@ -86,11 +86,13 @@ class Sia:
 
     def decide(self, state: State) -> Decision:
         """Choose a configuration for every job at a round; between rounds they keep their units."""
-        for view in state.finished:
-            self._largest.pop(view.job.name, None)
+        for name, intervals in state.ended.items():
+            self._largest[name] = max(self._largest.get(name, 0), *(interval.units for interval in intervals))
         for position in state.running:
             view = state.jobs[position]
             self._largest[view.job.name] = max(self._largest.get(view.job.name, 0), view.units)
+        for view in state.finished:
+            self._largest.pop(view.job.name, None)
         wake_ns = next_round(state.time_ns, self.interval_s)
         if not is_round(state.time_ns, self.interval_s) or not (state.idle and state.jobs):
             return keep_what_is_left(state, wake_ns=wake_ns)
