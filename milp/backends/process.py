@@ -19,7 +19,7 @@ from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 
 logger = logging.getLogger(__name__)
 
-# A worker that has grown by this much is replaced: python-mip leaks about 10-90 kB per solve.
+# A worker that has grown by this much is replaced: python-mip leaks about 10-90 kB per solve. Imports do not count.
 RECYCLE_BYTES = 64 * 2**20
 # A solver that is silent for this many seconds after its time limit counts as hanging.
 GRACE_S = 10.0
@@ -57,7 +57,7 @@ class SolverProcess:
     Parameters
     ----------
     recycle_bytes
-        The worker is replaced when its resident memory has grown by this much.
+        The worker is replaced when its resident memory has grown by this much, solvers that it has imported apart.
     grace_s
         The worker is killed when it is silent for this long after the time limit.
     """

@@ -347,6 +347,17 @@ def test_a_worker_that_does_not_grow_enough_is_kept(process: SolverProcess) -> N
     assert process.started == 1
 
 
+def test_a_worker_that_imports_another_solver_is_kept() -> None:
+    """The import of SciPy takes more memory than a worker may grow by."""
+    process = SolverProcess(recycle_bytes=8 * 2**20)
+    try:
+        for backend in ("cbc", "scipy", "cbc", "scipy"):
+            assert solve(PROBLEM, backend=backend, ties="solver", process=process).status == "optimal"
+        assert process.started == 1
+    finally:
+        process.close()
+
+
 def test_restarts_leak_no_descriptor_and_leave_no_zombie() -> None:
     always = SolverProcess(recycle_bytes=-1, grace_s=0.1)
     workers = []
