@@ -33,6 +33,7 @@ from bft.replay.reference import replay_reference, write_step_log
 from bft.replay.results import run_directory as results
 from bft.replay.results.advice import advice
 from bft.replay.results.bounds.bounds import Bounds, beside_bounds, bounds_of, unit_time_of
+from bft.replay.results.census import Census
 from bft.replay.results.costs import Rates, costs
 from bft.replay.results.dedicated import dedicated_traces
 from bft.replay.results.metrics import summarise
@@ -296,7 +297,8 @@ def _replay(
         metrics["costs"] = figures
     if options.bound:
         began = time.perf_counter()
-        metrics |= beside_bounds(done, _bounds(options, inputs, pools, staged=stage is not None))
+        refused = [record.job.name for record in Census.of(done).group("refused")]
+        metrics |= beside_bounds(done, _bounds(options, inputs, pools, refused, staged=stage is not None))
         timing["bound_s"] = time.perf_counter() - began
     if options.policy == "milp" and player.failed is None and not stopped and stage is None and not options.workload:
         _say_what_is_left(options, inputs, pools, done, notes)
@@ -307,8 +309,8 @@ def _replay(
 
 def _admitted(outcome: Outcome, notes: Notes) -> dict[str, Any]:
     """How many jobs with deadlines came, and which were refused; with a note."""
-    came = [record for record in outcome.records if record.job.deadline_ns is not None]
-    came = [record for record in came if record.job.tsub_ns <= outcome.end_ns]
+    census = Census.of(outcome)
+    came = [record for record in census.group("submitted") if record.job.deadline_ns is not None]
     refused = [record.job.name for record in came if record.refused_ns is not None]
     if refused:
         named = ", ".join(refused[:MAX_NAMED]) + (" and others" if len(refused) > MAX_NAMED else "")
@@ -343,16 +345,19 @@ def _on_dedicated_nodes(
 def bounds_by(options: Options, watcher: Watcher) -> tuple[Bounds, Inputs]:
     """Upper bounds for any policy on the inputs that the options name, and these inputs."""
     inputs = load(options, Notes(watcher))
-    return _bounds(options, inputs, inputs.pools), inputs
+    refused = None if options.rules.admission == "deadline" else ()  # that depends on the policy
+    return _bounds(options, inputs, inputs.pools, refused), inputs
 
 
-def _bounds(options: Options, inputs: Inputs, pools: Sequence[Pool], *, staged: bool = False) -> Bounds:
+def _bounds(
+    options: Options, inputs: Inputs, pools: Sequence[Pool], refused: Sequence[str] | None, *, staged: bool = False
+) -> Bounds:
     if staged:
         return Bounds(why_none=f"--policy {options.policy} runs jobs on further nodes first: no bound is known")
     if options.workload is not None:
         return Bounds(why_none="which jobs --workload submits and stops depends on what is decided: no bound is known")
     worlds = [(pool.trace, pool.jobs) for pool in pools]
-    return bounds_of(worlds, options.rules.max_jobs, inputs.interference, inputs.never_run)
+    return bounds_of(worlds, options.rules.max_jobs, inputs.interference, inputs.never_run, refused)
 
 
 def _several_kinds(pools: Sequence[Pool]) -> bool:

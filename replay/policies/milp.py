@@ -119,11 +119,9 @@ class MilpPolicy:
         if self.curves == "profile":
             targets = self._advisor.targets(state, self._learned)
         if kinds := state.machine.idle_by_kind():
-            return Decision.solved(self.solver.solve(self.kinds_problem(state, kinds)))
+            return Decision.solved(self._solved(self.kinds_problem(state, kinds)))
         problem, certain = measured_first(self.problem(state), targets)
-        solution = self.solver.solve(problem)
-        self.verified += solution.verified is not None
-        self.mismatches += solution.verified is False
+        solution = self._solved(problem)
         if certain:
             solution = replace(
                 solution,
@@ -134,6 +132,13 @@ class MilpPolicy:
         if not targets:
             return decision
         return decision.waking(self._advisor.wake_ns(state, targets, self._learned, self.cost_model == "stall"))
+
+    def _solved(self, problem: milp.Problem | milp.KindsProblem) -> milp.Solution:
+        """The solver's answer; counts whether it was checked, and whether it was proved invalid."""
+        solution = self.solver.solve(problem)
+        self.verified += solution.verified is not None
+        self.mismatches += solution.verified is False
+        return solution
 
     def state(self) -> dict[str, Any]:
         """Counts of verified and invalid answers, and the learned curves."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bft.replay.engine.ledger import Outcome
+from bft.replay.results.census import Census
 from bft.replay.trace.node_trace import NodeTrace, always_idle
 from bft.replay.trace.trace_statistics import iso_exact
 
@@ -71,7 +72,8 @@ def _few(nodes: float) -> bool:
 
 def _all_finished_ns(outcome: Outcome) -> int | None:
     """The last end if all jobs submitted by then have finished or been cancelled, without those left out; or None."""
-    comes = [record for record in outcome.records if record.job.tsub_ns <= outcome.end_ns and not record.left_out]
+    census = Census.of(outcome)
+    comes = [*census.group("in_system"), *census.group("submitted_at_the_end")]
     finishes = [record.ended_ns for record in comes]
     if not finishes or None in finishes:
         return None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bft.models import Job
 from bft.replay.engine.ledger import JobRecord, Outcome
+from bft.replay.results.census import Census
 from bft.replay.results.spreads import spread_to
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
@@ -22,27 +23,27 @@ WAIT_FACTORS = (1, 3, 10)
 _PROFILER = "profiler"
 
 
-def fairness(outcome: Outcome) -> dict[str, Any]:
+def fairness(outcome: Outcome, census: Census) -> dict[str, Any]:
     """Starvation, fairness and deadlines of a replay, by the names in summary.json; None where a value has no meaning.
 
-    Jobs that were left out, or are submitted after the end, do not count.
+    Each counts the jobs that the census states for it.
 
     References
     ----------
     Finish-time fairness: Mahajan et al., Themis: Fair and Efficient GPU Cluster Scheduling, NSDI 2020, section 3.
     """
-    came = [record for record in outcome.records if record.job.tsub_ns <= outcome.end_ns and not record.left_out]
-    ratios = list(_finish_time_fairness(outcome, came))
-    longest_s, job = longest_wait(outcome)
+    ratios = list(_finish_time_fairness(outcome, census.group("in_system")))
+    longest_s, job = longest_wait(outcome, census)
+    users, clusters = "jain_fairness_of_users", "jain_fairness_of_virtual_clusters"
     return {
         "longest_wait_s": longest_s,
         "longest_wait_job": job,
-        "waiting_over_length": _waiting_over_length(came, outcome.end_ns),
+        "waiting_over_length": _waiting_over_length(census.counted_by("waiting_over_length"), outcome.end_ns),
         "finish_time_fairness": spread_to("largest", ratios),
         "finish_time_unfair_share": sum(rho > 1 for rho in ratios) / len(ratios) if ratios else None,
-        "jain_fairness_of_users": _jain_of_groups(outcome, came, lambda job: job.user),
-        "jain_fairness_of_virtual_clusters": _jain_of_groups(outcome, came, lambda job: job.vc),
-        "deadlines": _deadlines(came, outcome.end_ns),
+        users: _jain_of_groups(outcome, census.counted_by(users), lambda job: job.user),
+        clusters: _jain_of_groups(outcome, census.counted_by(clusters), lambda job: job.vc),
+        "deadlines": _deadlines(census.counted_by("deadlines"), outcome.end_ns),
     }
 
 
@@ -58,8 +59,9 @@ def without_units_s(record: JobRecord, end_ns: int) -> float:
     return (until - record.job.tsub_ns) / SECOND_NS - record.run_seconds
 
 
-def longest_wait(outcome: Outcome) -> tuple[float | None, str | None]:
-    """The longest stretch, in seconds, in which a submitted job held no units, and the first job with that stretch."""
+def longest_wait(outcome: Outcome, census: Census) -> tuple[float | None, str | None]:
+    """The longest stretch, in seconds, in which a counted job held no units, and the first job with that stretch."""
+    counted = {id(record) for record in census.counted_by("longest_wait_s")}
     held = outcome.allocations.sort_values(["job", "start_ns"], kind="stable")
     jobs = held["job"].to_numpy(dtype=np.int64)
     starts = held["start_ns"].to_numpy(dtype=np.int64)
@@ -67,7 +69,7 @@ def longest_wait(outcome: Outcome) -> tuple[float | None, str | None]:
     until = held.groupby("job", sort=False)["end_ns"].cummax().to_numpy(dtype=np.int64)
     longest, name = None, None
     for index, record in enumerate(outcome.records):
-        if record.left_out or record.job.tsub_ns > outcome.end_ns:
+        if id(record) not in counted:
             continue
         rows = slice(*np.searchsorted(jobs, (index, index + 1)))
         end = outcome.end_ns if record.ended_ns is None else record.ended_ns
@@ -191,7 +193,10 @@ def _jain_of_groups(outcome: Outcome, records: Sequence[JobRecord], of: Callable
 
 
 def _deadlines(records: Sequence[JobRecord], end_ns: int) -> dict[str, Any] | None:
-    """How many jobs met their deadlines, missed them, or may still meet them, and how late the late jobs were."""
+    """How many jobs met their deadlines, missed them, or may still meet them, and how late the late jobs were.
+
+    Jobs that a workload has cancelled did neither.
+    """
     due = [(record, record.job.deadline_ns) for record in records if record.job.deadline_ns is not None]
     if not due:
         return None
@@ -204,6 +209,7 @@ def _deadlines(records: Sequence[JobRecord], end_ns: int) -> dict[str, Any] | No
         "jobs": len(due),
         "met": met,
         "missed": len(late),
-        "open": len(due) - met - len(late),
+        "open": sum(deadline >= end_ns for deadline in under_way),
+        "cancelled": sum(record.cancelled_ns is not None for record, _ in due),
         "late_s": spread_to("longest", late),
     }

@@ -43,7 +43,7 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
     ):
         if always or metrics.get(key):
             yield label, f"{metrics[key]:,.0f} samples{_share(metrics[key], outcome)}"
-    yield "jobs finished", f"{metrics['jobs_finished']} of {metrics['jobs']}"
+    yield "jobs finished", f"{metrics['jobs_finished']} of {metrics['jobs']}" + _apart(metrics.get("census", {}))
     for key, label in (("jct_s", "job completion time"), ("queueing_s", "queueing time")):
         if metrics.get(key):
             spread = metrics[key]
@@ -65,6 +65,13 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
         yield "verified", f"{metrics['verified']} by the exact dynamic programme, {metrics['verify_mismatches']} differ"
     if "preemptions" in metrics:
         yield "preemptions, rescales", f"{metrics['preemptions']}, {metrics['rescales']}"
+
+
+def _apart(census: dict[str, Any]) -> str:
+    """The jobs that could not finish, and why; empty where there are none."""
+    counts = {"left out": "left_out", "refused": "refused", "cancelled": "cancelled"}
+    apart = [f"{census[group]} {what}" for what, group in counts.items() if census.get(group)]
+    return f" ({', '.join(apart)})" if apart else ""
 
 
 def _searched(search: dict[str, Any] | None) -> Iterator[tuple[str, str]]:

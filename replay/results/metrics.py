@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bft.replay.engine.ledger import BOOKS, JobRecord, Outcome
+from bft.replay.results.census import Census
 from bft.replay.results.dedicated import equivalent_nodes, usefulness
 from bft.replay.results.fairness import fairness, jain_fairness, without_units_s
 from bft.replay.results.kinds import units_by_kind
@@ -48,9 +49,7 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
     steps = outcome.steps
     decisions = steps[steps["status"] != "end"]
     end = outcome.end_ns
-    submitted = [record for record in records if record.job.tsub_ns <= end]
-    finished = [record for record in records if record.finish_ns is not None]
-    started = [record for record in records if record.start_ns is not None]
+    census = Census.of(outcome)
     statuses = decisions["status"].value_counts()
     integral, kinds = outcome.idle_unit_seconds, units_by_kind(outcome)
     return {
@@ -71,22 +70,25 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
         "decisions_by_status": {str(status): int(count) for status, count in sorted(statuses.items())},
         "preemptions": sum(record.preemptions for record in records),
         "rescales": sum(record.rescales for record in records),
-        "jobs": len(records),
-        "jobs_submitted": len(submitted),
-        "jobs_started": len(started),
-        "jobs_finished": len(finished),
-        "jct_s": spread([_seconds(record.finish_ns, record.job.tsub_ns) for record in finished]),
-        "queueing_s": spread([_seconds(record.start_ns, record.job.tsub_ns) for record in started]),
+        "census": census.figures,
+        **{name: len(census.counted_by(name)) for name in ("jobs", "jobs_submitted", "jobs_started", "jobs_finished")},
+        "jct_s": spread([_seconds(r.finish_ns, r.job.tsub_ns) for r in census.counted_by("jct_s")]),
+        "queueing_s": spread([_seconds(r.start_ns, r.job.tsub_ns) for r in census.counted_by("queueing_s")]),
         "without_units_s": spread_to(
-            "longest", [without_units_s(record, end) for record in submitted if not record.left_out]
+            "longest", [without_units_s(record, end) for record in census.counted_by("without_units_s")]
         ),
-        "makespan_s": _makespan(finished) if finished and len(finished) == len(records) else None,
-        "restarts_per_job": _mean([record.starts - 1 for record in started]),
+        "makespan_s": _makespan(census.counted_by("makespan_s")),
+        "restarts_per_job": _mean([record.starts - 1 for record in census.counted_by("restarts_per_job")]),
         "unit_hours": outcome.used_unit_seconds / 3600,
         "jain_fairness_of_mean_units": jain_fairness(
-            np.array([mean_units(record, outcome.start_ns, outcome.end_ns) for record in submitted])
+            np.array(
+                [
+                    mean_units(record, outcome.start_ns, outcome.end_ns)
+                    for record in census.counted_by("jain_fairness_of_mean_units")
+                ]
+            )
         ),
-        **fairness(outcome),
+        **fairness(outcome, census),
         **_fragments(outcome),
         "interrupted": outcome.interrupted,
     }
@@ -110,8 +112,12 @@ def _fragments(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _makespan(finished: list[JobRecord]) -> float:
-    return _seconds(max(record.finish_ns or 0 for record in finished), min(record.job.tsub_ns for record in finished))
+def _makespan(records: Sequence[JobRecord]) -> float | None:
+    """Seconds from the first submission to the last finish; None unless all jobs have finished."""
+    finishes = [record.finish_ns for record in records if record.finish_ns is not None]
+    if not finishes or len(finishes) < len(records):
+        return None
+    return _seconds(max(finishes), min(record.job.tsub_ns for record in records))
 
 
 def _seconds(later: int | None, earlier: int) -> float:

@@ -217,6 +217,8 @@ def jobs_frame(outcome: Outcome) -> pd.DataFrame:
     if outcome.scores is not None:  # a workload may have stopped some
         cancelled = pd.Series([record.cancelled_ns for record in records], dtype="Int64")
         columns["cancelled"] = pd.to_datetime(cancelled, unit="ns", utc=True)
+    if any(record.left_out for record in records):
+        columns["left_out"] = [record.left_out for record in records]
     return pd.DataFrame(columns)
 
 

@@ -74,7 +74,8 @@ class Figures:
         """The state since the last step."""
         records = self._ledger.records
         finished = sum(record.finish_ns is not None for record in records)
-        waiting, to_come = step["jobs"] - step["running"], max(len(records) - finished - step["jobs"], 0)
+        apart = sum(record.left_out or record.cancelled_ns is not None for record in records)  # they never finish
+        waiting, to_come = step["jobs"] - step["running"], max(len(records) - finished - apart - step["jobs"], 0)
         yield "units", f"{step['idle']} idle, {step['used']} of them used"
         yield "jobs", f"{step['running']} running, {waiting} waiting, {finished} finished, {to_come} not in play yet"
         yield "rate", f"{step['rate']:,.0f} samples/s; {self._ledger.work:,.0f} samples done"

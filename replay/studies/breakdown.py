@@ -109,7 +109,7 @@ def _columns(jobs: pd.DataFrame, runs: int) -> dict[str, Any]:
         "waiting_mean_s": _of(jobs["waiting_s"].dropna(), np.mean),
         "waiting_p999_s": _of(jobs["waiting_s"].dropna(), p999),
         "restarts_per_job": _of(started["restarts"], np.mean),
-        "longest_wait_s": _of(jobs["longest_wait_s"], np.max),
+        "longest_wait_s": _of(jobs["longest_wait_s"].dropna(), np.max),
         "unit_hours": float(jobs["unit_seconds"].sum()) / 3600 / runs,
     }
 

@@ -42,7 +42,7 @@ def jobs_of(folder: Path, end_ns: int) -> pd.DataFrame:
     """Per job, by name: jobs.parquet, and the time without units, of which the longest stretch.
 
     `waiting_s` and `longest_wait_s` are of what lies between its submission and its finish, or the end; `waiting_s` is
-    missing where that came before the submission.
+    missing where that came before the submission; both are missing for jobs that were left out or refused.
     """
     jobs = _frame(folder, JOBS)
     jobs["waiting_s"], jobs["longest_wait_s"] = _waits_s(jobs, _frame(folder, ALLOCATIONS), end_ns)
@@ -72,7 +72,10 @@ def _waits_s(jobs: pd.DataFrame, held: pd.DataFrame, end_ns: int) -> tuple[Array
         reached[job[k]] = max(reached[job[k]], end[k])
     last = np.maximum(until - reached, 0)
     total_s = np.where(_instants(jobs["submit"]) <= until, (total + last) / SECOND_NS, np.nan)
-    return total_s, np.maximum(longest, last) / SECOND_NS
+    longest_s = np.maximum(longest, last) / SECOND_NS
+    if "left_out" in jobs:
+        total_s[jobs["left_out"]] = longest_s[jobs["left_out"]] = np.nan
+    return total_s, longest_s
 
 
 def _instants(column: pd.Series[Any]) -> NDArray[np.int64]:

@@ -17,6 +17,7 @@ from bft.replay.results.bounds.times import completion_bound, last_completion_bo
 from bft.replay.results.bounds.unit_time import unit_time_bound
 from bft.replay.results.bounds.unit_time_by_kind import unit_time_by_kind
 from bft.replay.results.bounds.work import Work, work_of
+from bft.replay.results.census import Census
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 
@@ -38,7 +39,8 @@ class Bounds:
     shared
         With two jobs allowed on a unit.
     jct_mean_s
-        Mean seconds from submission to completion; for a job not done at the trace's end, up to that end.
+        Mean seconds from submission to completion; for a job not done at the trace's end, up to that end. Jobs that
+        admission refuses do not count; None where it is not known which these are.
     makespan_s
         Seconds from the first submission to the last completion; also None where not all jobs can be done.
     why_none
@@ -60,6 +62,7 @@ def bounds_of(
     max_jobs: int = 0,
     interference: Interference | None = None,
     without: Collection[str] = (),
+    refused: Collection[str] | None = (),
 ) -> Bounds:
     """Bounds for jobs on nodes.
 
@@ -73,6 +76,9 @@ def bounds_of(
         How much two jobs on one unit slow each other down; None: no sharing.
     without
         Names of jobs that are left out.
+    refused
+        Names of jobs that admission refuses, which count in all but the completion times: another policy may have them
+        admitted. None: these are not known.
     """
     pools = [
         (trace, replace(jobs, jobs=tuple(job for job in jobs if job.name not in without))) for trace, jobs in pools
@@ -81,9 +87,10 @@ def bounds_of(
     if measured:
         who, of = (f"{measured} jobs follow", "them") if measured > 1 else ("1 job follows", "it")
         return Bounds(why_none=f"{who} a measured profile, not a curve: no bound is known for {of}")
-    parts = [_of_pool(trace, jobs, max_jobs, interference) for trace, jobs in pools]
+    parts = [_of_pool(trace, jobs, max_jobs, interference, refused or ()) for trace, jobs in pools]
     jobs_of_all = [job for _, jobs in pools for job in jobs]
-    counted = sum(part.jobs for part in parts)
+    counted, admitted = sum(part.jobs for part in parts), sum(part.admitted for part in parts)
+    known = refused is not None and admitted > 0
     first = min((job.tsub_ns for job in jobs_of_all), default=0)
     last = max((part.last_ns for part in parts), default=math.inf)
     unit_time = _sum([part.unit_time for part in parts])
@@ -95,7 +102,7 @@ def bounds_of(
         fluid=fluid,
         fluid_attained=_sum([part.attained for part in parts]),
         shared=shared,
-        jct_mean_s=math.fsum(part.completions_s for part in parts) / counted if counted else None,
+        jct_mean_s=math.fsum(part.completions_s for part in parts) / admitted if known else None,
         makespan_s=(last - first) / SECOND_NS if 0 < counted == len(jobs_of_all) and math.isfinite(last) else None,
     )
 
@@ -126,9 +133,10 @@ def _unit_time(idle: Supply, kinds: Mapping[str, Supply], work: Work) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The bounds of one pool: samples, the sum of completion times, and the last completion."""
+    """The bounds of one pool: samples, the sum of completion times of admitted jobs, and the last completion."""
 
     jobs: int
+    admitted: int
     completions_s: float
     last_ns: float
     unit_time: float | None
@@ -137,7 +145,9 @@ class _Part:
     shared: float | None
 
 
-def _of_pool(trace: NodeTrace, jobs: JobTable, max_jobs: int, interference: Interference | None) -> _Part:
+def _of_pool(
+    trace: NodeTrace, jobs: JobTable, max_jobs: int, interference: Interference | None, refused: Collection[str]
+) -> _Part:
     idle, kinds = idle_units(trace), _by_kind(trace)
     work = work_of(trace, jobs, idle, None if interference is None else interference.kind, kinds)
     unit_time = fluid = attained = shared = None
@@ -153,8 +163,12 @@ def _of_pool(trace: NodeTrace, jobs: JobTable, max_jobs: int, interference: Inte
         pairs = pairs_of(work, jobs, interference)
         shared, speed = shared_bound(idle, work, pairs).bound, pairs.speed(work.per_unit)
     last_ns = trace.start + last_completion_bound(idle, work, speed) * SECOND_NS
-    completions_s = completion_bound(idle, work, speed)
-    return _Part(len(work.submit), completions_s, last_ns, unit_time, fluid, attained, shared)
+    admitted = work
+    if refused:
+        some = replace(jobs, jobs=tuple(job for job in jobs if job.name not in refused))
+        admitted = work_of(trace, some, idle, None if interference is None else interference.kind, kinds)
+    completions_s = completion_bound(idle, admitted, speed)
+    return _Part(len(work.submit), len(admitted.submit), completions_s, last_ns, unit_time, fluid, attained, shared)
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
@@ -165,10 +179,11 @@ def _sum(values: Sequence[float | None]) -> float | None:
 def beside_bounds(outcome: Outcome, bounds: Bounds) -> dict[str, Any]:
     """The metrics of an outcome relative to its bounds: `bound`, `share_of_bound`, `bounds`, `jct_to_end_mean_s`.
 
-    An interrupted replay has no share.
+    The last one counts a job that a workload has cancelled until then, and one that is not done to the end. An
+    interrupted replay has no share.
     """
-    comes = [record for record in outcome.records if not record.left_out and record.job.tsub_ns < outcome.end_ns]
-    ends = [outcome.end_ns if record.finish_ns is None else record.finish_ns for record in comes]
+    comes = Census.of(outcome).counted_by("jct_to_end_mean_s")
+    ends = [outcome.end_ns if record.ended_ns is None else record.ended_ns for record in comes]
     spans = [(end - record.job.tsub_ns) / SECOND_NS for end, record in zip(ends, comes, strict=True)]
     whole = not outcome.interrupted
     return {

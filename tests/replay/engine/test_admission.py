@@ -183,5 +183,22 @@ def test_refused_jobs_are_counted_and_said(here: Path, capsys: pytest.CaptureFix
     assert said in summary["notes"]
     assert summary["metrics"]["admission"] == {"with_deadlines": 3, "refused": ["c"]}
     assert (summary["metrics"]["jobs_finished"], summary["metrics"]["jobs"]) == (3, 4)
+    census = summary["metrics"]["census"]
+    names = ("jobs", "submitted", "refused", "left_out", "in_system", "finished", "cancelled")
+    assert [census[name] for name in names] == [4, 4, 1, 0, 3, 3, 0]
+    assert census["counted"]["jobs_submitted"] == "submitted"
     assert run([*args[:-2], "--admission-units", "3", "--out", "other"]) == 2
     assert "--admission-units has no effect without --admission deadline" in capsys.readouterr().err
+
+
+def test_a_replay_that_refuses_a_job_does_not_beat_its_own_bounds(here: Path) -> None:
+    """One unit of 10 samples/s: a is done after 1,000 s, b could be after 2,000 s at best, and has 500 s."""
+    write_jobs(JobTable((simple("a", 0, None, work=1e4, jmax=1), simple("b", 0, 500, work=1e4, jmax=1))), "j.csv")
+    command = ["--cluster", "1x1", "--jobs", "j.csv", "--policy", "equal-share", "--admission", "deadline", "--bound"]
+    assert run([*command, "--out", "run"]) == 0
+    metrics = json.loads(Path("run/summary.json").read_text())["metrics"]
+    assert metrics["jct_to_end_mean_s"] == pytest.approx(1000)
+    assert metrics["bounds"]["jct_mean_s"] == pytest.approx(1000)
+    assert metrics["bound"] == pytest.approx(2e4)  # b counts here: another policy may have it admitted
+    assert metrics["census"]["counted"]["bounds.jct_mean_s"] == metrics["census"]["counted"]["jct_to_end_mean_s"]
+    assert metrics["jain_fairness_of_mean_units"] == pytest.approx(1.0)  # of a alone

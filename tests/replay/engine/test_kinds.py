@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.models import Curve, Job, JobTable, Objective, jobs_from_frame, jobs_to_frame
 from bft.replay import Decision, Kind, MilpPolicy, Policy, Replay, Rules, SolverOptions, State, always_idle
 from bft.replay.cli.main import run
@@ -176,6 +179,31 @@ def test_from_the_command_line(files: Path, capsys: pytest.CaptureFixture[str]) 
     assert json.loads((files / "out" / "summary.json").read_text())["metrics"]["outcome"] < aware
     assert run([*given, "--force"]) == 0
     assert "have no effect without --kinds" in capsys.readouterr().err
+
+
+class GivesNothing:
+    """A solver process whose solver claims that it is optimal to give nobody anything."""
+
+    def solve(self, model: LinearModel, backend: str, limits: Limits) -> LinearAnswer:
+        return LinearAnswer("optimal", np.zeros(len(model.objective)), 0.0, 0.0)
+
+
+@pytest.mark.parametrize("ties", ["canonical", "solver"])
+def test_decisions_by_kind_are_verified_and_counted(
+    files: Path, ties: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verify = ["--verify"] if ties == "solver" else []
+    command = [*ARGS, "--backend", "scipy", "--kinds", "kinds.csv", "--no-u", "--ties", ties, *verify]
+    assert run(command) == 0
+    metrics = json.loads((files / "out" / "summary.json").read_text())["metrics"]
+    assert metrics["verified"] == metrics["decisions"] > 1
+    assert metrics["verify_mismatches"] == 0
+    monkeypatch.setattr(sys.modules["bft.milp.solve"], "shared_process", GivesNothing)  # the package hides the module
+    assert run([*command, "--force"]) == 3
+    wrong = json.loads((files / "out" / "summary.json").read_text())["metrics"]
+    # The second answer is worse than keeping everything, which needs no verification.
+    assert (wrong["verify_mismatches"], wrong["decisions_by_status"]["fallback"]) == (1, 2)
+    assert "fell back or failed verification" in capsys.readouterr().err
 
 
 def test_a_missing_curve_is_said_once_with_what_it_means(files: Path, capsys: pytest.CaptureFixture[str]) -> None:

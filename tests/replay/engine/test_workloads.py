@@ -23,6 +23,7 @@ from bft.models.searches.successive_halving import SuccessiveHalving
 from bft.replay import EqualShare, Outcome, Policy, Replay, Rules, always_idle
 from bft.replay.engine.steering import WorkloadError
 from bft.replay.policies.fifo import Fifo
+from bft.replay.results.metrics import summarise
 
 SECOND = 10**9
 HOUR = 3600 * SECOND
@@ -122,6 +123,16 @@ def test_what_a_start_causes_happens_a_nanosecond_later() -> None:
     assert by_name["a"].work == pytest.approx(1e-8)
     assert (by_name["c"].job.tsub_ns, by_name["c"].start_ns) == (1, 1)
     assert outcome.end_ns == by_name["c"].finish_ns == 81 * SECOND + 1  # nobody waits for d
+
+
+def test_a_job_that_is_cancelled_before_it_comes_was_never_submitted() -> None:
+    workload = Scripted((), {("start", "a"): Orders(cancel=["b"])})
+    jobs = JobTable((trial("a"), trial("b", at=50)))  # a runs for 81 s
+    metrics = summarise(Replay(always_idle(1, 0, HOUR), jobs, Fifo(), workload=workload).run())
+    census = metrics["census"]
+    assert (census["jobs"], census["submitted"], census["in_system"], census["cancelled"]) == (2, 1, 1, 1)
+    assert metrics["without_units_s"]["mean"] == 0.0
+    assert metrics["jain_fairness_of_mean_units"] == 1.0
 
 
 def test_a_job_submitted_for_later_comes_then_and_in_order() -> None:

@@ -20,6 +20,7 @@ from test_engine_oracle import SECOND, START, Whimsical, WhimsicalRigid, rules, 
 from test_engine_sharing import interference, world
 
 from bft.models import Curve, Job, JobTable, read_published_jobs
+from bft.models.searches.successive_halving import SuccessiveHalving
 from bft.replay.cli.main import run
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
@@ -35,6 +36,7 @@ from bft.replay.results.bounds.mixes import best_mixes
 from bft.replay.results.bounds.supply import Supply, idle_units
 from bft.replay.results.bounds.times import completion_bound, last_completion_bound
 from bft.replay.results.bounds.work import Work, work_of
+from bft.replay.results.census import Census
 from bft.replay.results.metrics import summarise
 from bft.replay.trace.node_trace import NodeTrace, always_idle
 from bft.replay.trace.trace_files import read_trace
@@ -100,6 +102,42 @@ def test_no_built_in_policy_beats_them(name: str, seed: int) -> None:
     outcome = Replay(made.trace, made.jobs, policy, made.rules, made.interference).run()
     assert outcome.work > 0
     nobody_beats(bounds_in(seed, heavy=heavy, shares="interference" in constants_of(name)), outcome)
+
+
+@pytest.mark.parametrize("name", ["equal-share", "fifo", "milp", "tiresias-l"])
+def test_no_policy_that_refuses_jobs_beats_them(name: str) -> None:
+    """Refused jobs count in the bound of the outcome, as another policy may have them admitted; and in no time."""
+    some = 0
+    for seed in range(6):
+        made = checked_world(seed, heavy=True)
+        policy = make_policy(name, made.settings() | {"solver": SolverOptions("exact")})
+        outcome = Replay(made.trace, made.jobs, policy, replace(made.rules, admission="deadline")).run()
+        census = Census.of(outcome)
+        refused = [record.job.name for record in census.group("refused")]
+        some += len(refused)
+        bounds = bounds_of([(made.trace, made.jobs)], made.rules.max_jobs, refused=refused)
+        nobody_beats(bounds, outcome)
+        assert bounds.outcome == bounds_in(seed, heavy=True, shares=False).outcome
+        assert beside_bounds(outcome, bounds)["jct_to_end_mean_s"] > 0
+    assert some > 10
+
+
+def test_no_search_beats_the_outcome_of_all_jobs_that_it_submitted() -> None:
+    """Stopped trials did a part of their work; no bound on times is known, as it depends on who is stopped."""
+    stopped = 0
+    for seed in range(6):
+        made = checked_world(seed, heavy=False)
+        search = SuccessiveHalving(eta=2, levels=2)
+        outcome = Replay(made.trace, made.jobs, EqualShare(), made.rules, workload=search).run()
+        jobs = JobTable(tuple(record.job for record in outcome.records))
+        bound = bounds_of([(made.trace, jobs)], made.rules.max_jobs).outcome
+        assert bound is not None
+        assert outcome.work <= bound * (1 + ROUNDING)
+        sizes = Census.of(outcome).figures
+        apart = sizes["left_out"] + sizes["refused"] + sizes["submitted_at_the_end"] + sizes["in_system"]
+        assert apart == sizes["submitted"]
+        stopped += sizes["cancelled"]
+    assert stopped > 5
 
 
 @dataclass

@@ -161,7 +161,7 @@ def test_deadlines_are_met_missed_or_open() -> None:
     jobs = [rigid(name, 0, 10, deadline_ns=at * SECOND) for name, at in due]
     found = summarise(replay(always_idle(1, 0, 50 * SECOND - 1), *jobs, policy=Fifo()))["deadlines"]
     late = found.pop("late_s")
-    assert found == {"jobs": 6, "met": 2, "missed": 3, "open": 1}
+    assert found == {"jobs": 6, "met": 2, "missed": 3, "open": 1, "cancelled": 0}
     assert late["longest"] == pytest.approx(9)
     assert late["mean"] == pytest.approx((1 + 9 + 5) / 3)
     assert summarise(replay(always_idle(1, 0, 50 * SECOND), rigid("a", 0, 10), policy=Fifo()))["deadlines"] is None
