@@ -248,10 +248,10 @@ def _by_kind(row: Row, ns: list[float], rates: Curve, values: Curve) -> dict[str
     """P and O on each kind that a row has columns for; without Os@KIND the objective changes as the rate does."""
     found = {}
     for kind in dict.fromkeys(kind for column in row.further(_KNOWN) if (kind := _kind_of(column)) is not None):
-        if not row.has(f"Ps{KIND_MARK}{kind}"):
+        if not row.given(f"Ps{KIND_MARK}{kind}"):
             raise row.error(f"Os{KIND_MARK}{kind}", f"expected Ps{KIND_MARK}{kind} beside it: the rate on that kind")
         on = _curve(row, ns, f"Ps{KIND_MARK}{kind}", min=0)
-        if row.has(f"Os{KIND_MARK}{kind}"):
+        if row.given(f"Os{KIND_MARK}{kind}"):
             worth = _curve(row, ns, f"Os{KIND_MARK}{kind}")
         else:
             ratio = np.divide(on.ps, rates.ps, out=np.zeros_like(on.ps), where=rates.ps > 0)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from bft.models.curves import Curve, FloatArray
 from bft.models.errors import InputError
+from bft.models.rounding import lowered
 
 # A rigid policy asks for the smallest size that reaches this share of the rate at Jmax (docs/formats.md, Jreq).
 REQUEST_SHARE = 0.8
@@ -276,7 +277,7 @@ class Job:
     @cached_property
     def default_request(self) -> int:
         """Smallest size that reaches 80 % of P(Jmax), at least Jmin."""
-        enough = np.flatnonzero(self.rates >= REQUEST_SHARE * self.rates[-1])
+        enough = np.flatnonzero(self.rates >= lowered(REQUEST_SHARE * float(self.rates[-1])))
         return max(int(enough[0]), self.jmin, 1)
 
 

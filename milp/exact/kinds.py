@@ -99,7 +99,8 @@ class _Line:
     """The choices of a job in order of preference (their rank), with their scores; jobs that are alike share one.
 
     Scores are values in whole quanta S / 2^60 below the job's best, less a charge for a change: see `scores`. S is the
-    larger of the largest value and the sum over jobs of best less worst, rounded up to a power of two.
+    larger of the largest value and the sum over jobs of best less worst, rounded up to a power of two. Values of a job
+    that differ by at most the charge are equal.
     """
 
     kinds: IntArray
@@ -139,10 +140,25 @@ def _lines(tables: Sequence[KindsTable], now: Sequence[Choice]) -> tuple[float, 
     lines = []
     for (kinds, units, values), (kind, held) in zip(each, now, strict=True):
         changes = (kinds != kind) | (units != held)
-        scores = np.rint((values - values.max()) / quantum).astype(np.int64) - CHARGE * changes
+        scores = _levelled(np.rint((values - values.max()) / quantum).astype(np.int64)) - CHARGE * changes
         key = b"".join(part.tobytes() for part in (kinds, units, scores))
         lines.append(known.setdefault(key, _Line(kinds, units, scores)))
     return quantum, lines
+
+
+def _levelled(scores: IntArray) -> IntArray:
+    """Return the scores with those that only rounding tells apart raised to the highest of them.
+
+    Choices of a job that are worth the same, such as two kinds on which it is equally fast, are computed on different
+    ways, so their values may differ in the last bits. Then these bits, and not the rule, would name the optimum.
+    """
+    order = np.argsort(-scores, kind="stable")
+    falling = scores[order]
+    begins = np.concatenate([[True], falling[:-1] - falling[1:] > CHARGE])
+    level = np.cumsum(begins) - 1
+    levelled = np.empty_like(scores)
+    levelled[order] = falling[begins][level]
+    return levelled
 
 
 def _relaxed(lines: Sequence[_Line], capacity: IntArray) -> tuple[IntArray, dict[int, _Priced]]:

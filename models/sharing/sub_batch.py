@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bft.models.jobs import Job
+from bft.models.rounding import lowered
 from bft.models.sharing.unit_memory import UnitMemory
 
 # Smallest share of its goodput with which a newcomer may start on shared units.
@@ -104,7 +105,7 @@ def fit_beside(
         needed = _memory(newcomer, batch, memory)
         if needed is None:
             return None
-        if margin * (needed + beside) <= unit_memory_gib:
+        if lowered(margin * (needed + beside)) <= unit_memory_gib:
             return SubBatch(batch, accumulation, needed, share)
         if batch is None or batch % 2:
             return None

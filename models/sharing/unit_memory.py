@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from bft.models.cells import Rows
+from bft.models.rounding import lowered
 from bft.models.tables import read_table
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class UnitMemory:
         bounds = self.bound_gib(*a), self.bound_gib(*b)
         if bounds[0] is None or bounds[1] is None:
             return None
-        return margin * (bounds[0] + bounds[1]) <= unit_memory_gib
+        return lowered(margin * (bounds[0] + bounds[1])) <= unit_memory_gib
 
 
 def read_unit_memory(path: str | Path) -> UnitMemory:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from bft.models import InputError, Job, JobTable
+from bft.models.rounding import whole_above
 from bft.replay.engine.watcher import NoteTaker
 from bft.replay.inputs.oversized import capped
 from bft.replay.options.effects import constants_of
@@ -123,7 +123,7 @@ def _fitting(job: Job, gib: float, source: str) -> Job:
     """The job with those of its sizes that have the memory it needs, on units of `gib` each."""
     needed = job.total_memory_gib or 0.0
     try:
-        large = job.between(math.ceil(needed / gib), job.jmax)
+        large = job.between(whole_above(needed / gib), job.jmax)
     except InputError as error:
         raise InputError(
             f"{error.what}: {needed:g} GiB of memory in all, --unit-memory {gib:g} a unit",

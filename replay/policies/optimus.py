@@ -11,6 +11,7 @@ from zlib import crc32
 import numpy as np
 
 from bft.models import InputError, Job, JobTable
+from bft.models.rounding import rounded
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.speed.loss_curve import LEAST_LOSSES, LossCurve, fit_loss
 from bft.replay.engine.memory import kept, remember
@@ -176,7 +177,7 @@ def share(state: State, work_left: Sequence[float] | None = None) -> list[int]:
             work = None if work_left is None else work_left[position]
             saved = remaining_s(view, count, per, work) - remaining_s(view, after, per, work)
             if saved > 0:
-                heapq.heappush(heap, (-saved / (after - count), position))
+                heapq.heappush(heap, (-rounded(saved / (after - count)), position))
 
     for position in range(len(counts)):
         offer(position)

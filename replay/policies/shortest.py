@@ -9,6 +9,7 @@ from heapq import merge
 from typing import ClassVar, Literal
 
 from bft.models import Job
+from bft.models.rounding import rounded
 from bft.replay.engine.port import Decision, JobView, Kind, State
 from bft.replay.policies.rigid import run, run_by_quota, start
 
@@ -133,10 +134,13 @@ class ShortestRemainingFirst:
         if self.by == "units":
             return units, not view.units, 0
         seconds = seconds_at_request(view.job, view.remaining)
-        return (seconds, not view.units, 0) if self.by == "time" else (seconds * units, not view.units, units)
+        return (seconds, not view.units, 0) if self.by == "time" else (rounded(seconds * units), not view.units, units)
 
 
 def seconds_at_request(job: Job, work: float) -> float:
-    """Seconds that so many samples take on the units that a job asks for; infinite where it makes no progress."""
+    """Seconds that so many samples take on the units that a job asks for; infinite where it makes no progress.
+
+    Rounded, so that jobs which need equally long are equal, however their rates and their work are written.
+    """
     rate = float(job.rates[job.request])
-    return work / rate if rate else float("inf")
+    return rounded(work / rate) if rate else float("inf")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from bft.models import Job
+from bft.models.rounding import lowered, rounded
 from bft.replay.engine.port import Decision, Kind, State
 
 
@@ -63,10 +64,10 @@ class YarnCapacity:
         limit = self.max_share * state.idle
         placed: dict[int, tuple[int, ...]] = {}
         while queues and len(places):
-            queue = min(queues, key=lambda name: (used[name] / capacity[name], order[name]))
+            queue = min(queues, key=lambda name: (rounded(used[name] / capacity[name]), order[name]))
             head = queues[queue][0]
             request = state.jobs[head].job.request
-            within = used[queue] + request <= limit or not used[queue]
+            within = lowered(used[queue] + request) <= limit or not used[queue]
             units = places.take(request, spread=not self.consolidate) if within else None
             if units is None:
                 del queues[queue]

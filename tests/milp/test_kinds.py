@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from drawing import examples
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import allowed, curves, interpolated, problems, sizes
 
@@ -125,6 +126,56 @@ def canonical(problem: KindsProblem) -> Allocation:
 def test_the_exact_answer_is_the_one_that_enumeration_names(problem: KindsProblem) -> None:
     solution = solve(problem, backend="exact")
     assert tuple(zip(solution.kinds, solution.counts, strict=True)) == canonical(problem)
+
+
+def worth_exactly(problem: KindsProblem, job: Mapping[str, Job], choice: tuple[str | None, int]) -> Fraction:
+    """What a waiting job's choice is worth in decimals, as its table states them, and not in doubles."""
+    kind, n = choice
+    if kind is None:
+        return Fraction(0)
+    points = [(int(x), Fraction(str(y))) for x, y in zip(job[kind].ns, job[kind].os, strict=True)]
+    if n >= points[-1][0]:
+        return points[-1][1] * Fraction(problem.tfwd)
+    (x0, y0), (x1, y1) = next((low, high) for low, high in itertools.pairwise(points) if low[0] <= n <= high[0])
+    return (y0 + (y1 - y0) * Fraction(n - x0, x1 - x0)) * Fraction(problem.tfwd)
+
+
+@st.composite
+def tenths(draw: st.DrawFn) -> KindsProblem:
+    """A waiting job whose objectives are tenths, so that choices are often worth the same, and rounded differently."""
+    units = {kind: draw(st.integers(0, 6)) for kind in "ab"}
+    job = {}
+    for kind in "ab":
+        ns = [0, *sorted(draw(st.sets(st.integers(1, 6), min_size=1, max_size=3)))]
+        os = [0.0, *(draw(st.integers(0, 6)) / 10 for _ in ns[1:])]
+        job[kind] = Job("j", 1, draw(st.integers(1, 6)), ns, os, 0.0, 0.0)
+    return KindsProblem(units, draw(st.sampled_from([64.0, 120.0])), (job,), (None,))
+
+
+@given(tenths())
+@example(
+    KindsProblem(
+        {"a": 6, "b": 6},
+        64.0,
+        ({kind: Job("j", 1, 6, [0, top], [0.0, 0.6], 0.0, 0.0) for kind, top in (("a", 6), ("b", 5))},),
+        (None,),
+    )
+)
+def test_choices_that_are_worth_the_same_but_for_rounding_are_taken_by_the_rule(problem: KindsProblem) -> None:
+    job = problem.jobs[0]
+    choices: list[tuple[str | None, int]] = [(None, 0)]
+    choices += [(kind, n) for kind in "ab" for n in range(1, min(problem.units[kind], job[kind].jmax) + 1)]
+    first = min(choices, key=lambda c: (-worth_exactly(problem, job, c), c[0] is not None, c[1], c[0] or ""))
+    solution = solve(problem, backend="exact")
+    assert (solution.kinds[0], solution.counts[0]) == first
+
+
+@pytest.mark.parametrize("backend", ["exact", *BACKENDS])
+def test_a_job_gets_no_units_that_are_worth_nothing_to_it(backend: str) -> None:
+    flat = {kind: Job("flat", 1, 4, [0, 2, 4], [0.0, 0.3, 0.3], 0.0, 0.0, 3.0) for kind in "ab"}
+    steep = {kind: Job("steep", 1, 4, [0, 3, 4], [0.0, 0.7, 0.1 * 7], 0.0, 0.0, 0.1) for kind in "ab"}
+    solution = solve(KindsProblem({"a": 4, "b": 4}, 120.0, (flat, steep), (None, None)), backend=backend)
+    assert list(zip(solution.kinds, solution.counts, strict=True)) == [("b", 2), ("a", 3)]
 
 
 @given(kinds_problems())

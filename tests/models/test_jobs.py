@@ -468,7 +468,7 @@ def test_a_similar_column_beside_the_known_one_means_something_else() -> None:
     assert made.notes
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(st.sampled_from(["weight", "deadline", "memory_gib"]), st.text("aeghidlntw_", max_size=10))
 def test_a_column_is_misspelt_exactly_if_one_edit_of_a_letter_makes_it_known(known: str, name: str) -> None:
     letters = "abcdefghijklmnopqrstuvwxyz_"

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
-from bft.models import Curve, Job, JobTable, Objective, jobs_from_frame, jobs_to_frame
+from bft.models import Curve, Job, JobTable, Objective, jobs_from_frame, jobs_to_frame, read_jobs
 from bft.replay import Decision, Kind, MilpPolicy, Policy, Replay, Rules, SolverOptions, State, always_idle
 from bft.replay.cli.main import run
 from bft.replay.engine.port import PolicyError
@@ -142,6 +142,18 @@ def test_columns_of_kinds_are_read_and_written() -> None:
     assert again.on("other") is again
     efficiency = Objective.of("efficiency")
     assert efficiency.curve_on(again, "fast").ps.tolist() == [3 * p for p in efficiency.curve(again).ps.tolist()]
+
+
+def test_a_row_without_an_objective_by_kind_has_the_one_that_the_page_states(tmp_path: Path) -> None:
+    head = "name,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os,Ps@fast,Os@fast\n"
+    row = '{},1,2,100,2021-01-01T00:00:00Z,1,1,"[0, 2]","[0, 20]","[0, 10]","[0, 40]",{}\n'
+    (tmp_path / "jobs.csv").write_text(head + row.format("own", '"[0, 30]"') + row.format("default", ""))
+    own, default = read_jobs(tmp_path / "jobs.csv")
+    assert own.by_kind["fast"][1].ps.tolist() == [0, 30]
+    assert default.by_kind["fast"][1].ps.tolist() == [0, 20]  # twice as fast, worth twice as much
+    (tmp_path / "jobs.csv").write_text(head + row.format("a", "").replace('"[0, 40]"', "") + row.format("b", ""))
+    first, second = read_jobs(tmp_path / "jobs.csv")
+    assert (dict(first.by_kind), list(second.by_kind)) == ({}, ["fast"])
 
 
 @pytest.fixture
