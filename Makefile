@@ -10,7 +10,7 @@ MINUTES ?= 60
 # Compiled test and source files are kept: the suite starts hundreds of processes, and each would compile all anew.
 test slow explore: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-python test-browser slow explore sandbox lowest check format docs clean
+.PHONY: demo test test-python test-browser slow explore sandbox lowest check format audit dist docs clean
 
 ## demo: replay the bundled data set, print a summary, and write a report of it
 demo: $(VENV)/report.stamp
@@ -60,6 +60,18 @@ format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+## audit: licences of all files (REUSE), dangerous calls (Bandit), known vulnerabilities of what we depend on (pip-audit)
+audit: $(VENV)/release.stamp
+	$(BIN)/reuse lint
+	$(BIN)/bandit -q -r $(PACKAGES) api -c pyproject.toml
+	$(BIN)/pip-audit --progress-spinner off .
+
+## dist: build sdist and wheel into dist/ and check them
+dist: $(VENV)/release.stamp
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+
 ## docs: write the documentation site to docs/_build/html; a warning is an error
 docs: $(VENV)/dev.stamp
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
@@ -83,6 +95,10 @@ $(VENV)/report.stamp: pyproject.toml | $(VENV)/bin/python
 	@echo 'Installing into $(VENV): some 380 MB come down, half of it CBC; docs/install.md has a smaller set'
 	$(BIN)/python -m pip install --disable-pip-version-check -e '.[report]'
 	touch $@ $(VENV)/core.stamp
+
+$(VENV)/release.stamp: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[release]'
+	touch $@
 
 $(VENV)/browser.stamp: pyproject.toml $(VENV)/dev.stamp
 	$(BIN)/python -m pip install --disable-pip-version-check -e '.[browser]'

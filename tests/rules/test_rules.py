@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from rules.queues import fifo, sjf, srtf, yarn_cs
 from rules.shares import Sia, equal_share, optimus
@@ -215,7 +216,7 @@ def same(trace: NodeTrace, jobs: JobTable, rules: Rules, policy: Policy, plain: 
 
 
 @pytest.mark.parametrize("kind", [Whimsical, WhimsicalRigid, WhimsicalMover])
-@settings(max_examples=400)
+@examples(400)
 @given(trace=traces(), jobs=tables(), rules=options, seed=st.integers(0, 9))
 def test_costs_events_and_units_are_those_of_the_page(
     kind: type[Whimsical], trace: NodeTrace, jobs: JobTable, rules: Rules, seed: int
@@ -271,7 +272,7 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=200)
+@examples(200)
 @given(trace=traces(), jobs=tables(), rules=options, data=st.data())
 def test_decisions_are_those_of_the_rules(
     family: str, trace: NodeTrace, jobs: JobTable, rules: Rules, data: st.DataObject
@@ -291,7 +292,7 @@ SIA = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(trace=traces(leaves=False), jobs=tables(), rules=options, constants=SIA)
 def test_sia_takes_the_best_sum_of_utilities(
     trace: NodeTrace, jobs: JobTable, rules: Rules, constants: dict[str, Any]
