@@ -1,6 +1,6 @@
 """Whether the tests find out when the code is wrong. A mutant is a small mistake; tests that pass beside it miss it.
 
-    python tests/mutants/run.py [engine] [exact] [intake] [--workers 2] [--only TEXT]
+    python tests/mutants/run.py [engine] [exact] [intake] [--workers 2] [--only TEXT] [--nearest]
 
 Each of the `.toml` files beside this one lists mutants: a file, a piece of its text that stands there once, what a
 mistake would make of it, and why that is wrong. Each mutant is tried in a copy of the tree below the temporary
@@ -41,15 +41,23 @@ def copied(folder: Path) -> Path:
     return folder
 
 
-def tried(mutant: dict[str, Any], tests: list[str], copy: Path) -> str:
+def tried(mutant: dict[str, Any], nearest: list[str], tests: list[str], copy: Path) -> str:
     """What becomes of a mutant: killed and by which test, SURVIVED, or why it could not be tried."""
     path, old = copy / mutant["file"], mutant["old"]
     whole = path.read_text("utf-8")
     if whole.count(old) != 1:
         return f"STALE: its text stands {whole.count(old)} times in {mutant['file']}"
+    path.write_text(whole.replace(old, mutant["new"]), "utf-8")
+    try:
+        return asked(nearest, copy) or (asked(tests, copy) if tests else "") or "SURVIVED"
+    finally:
+        path.write_text(whole, "utf-8")
+
+
+def asked(tests: list[str], copy: Path) -> str:
+    """Which of these tests finds out, or why they cannot be run; nothing when all pass."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-rf", "-n", "0", "-p", "no:cacheprovider", *tests]
     environment = os.environ | {"PYTHONPATH": str(copy / "build" / "typing"), "PYTHONDONTWRITEBYTECODE": "1"}
-    path.write_text(whole.replace(old, mutant["new"]), "utf-8")
     try:
         ran = subprocess.run(
             [*command, "-m", "not slow and not browser"],
@@ -62,11 +70,11 @@ def tried(mutant: dict[str, Any], tests: list[str], copy: Path) -> str:
         )
     except subprocess.TimeoutExpired:
         return "killed: endless"
-    finally:
-        path.write_text(whole, "utf-8")
     failed = [line.split()[1] for line in ran.stdout.splitlines() if line.startswith("FAILED ")]
     if ran.returncode == 0:
-        return "SURVIVED"
+        return ""
+    if ran.returncode < 0:
+        return "killed: the process crashed"
     if ran.returncode != FAILED or not failed:
         return f"BROKEN: no test could run\n{ran.stdout[-2000:]}"
     return f"killed by {failed[0]}"
@@ -77,15 +85,18 @@ def main() -> int:
     parser.add_argument("areas", nargs="*", default=["engine", "exact", "intake"], help="lists of mutants; all")
     parser.add_argument("--workers", type=int, default=2, help="mutants at a time")
     parser.add_argument("--only", default="", help="mutants whose reason has this text")
+    parser.add_argument("--nearest", action="store_true", help="ask the nearest tests alone")
     given = parser.parse_args()
     lists = {area: tomllib.loads((HERE / f"{area}.toml").read_text("utf-8")) for area in given.areas}
     todo = [(area, each) for area, known in lists.items() for each in known["mutant"] if given.only in each["why"]]
     free: SimpleQueue[Path] = SimpleQueue()
 
     def try_one(one: tuple[str, dict[str, Any]]) -> str:
-        copy = free.get()
+        copy, (area, mutant) = free.get(), one
         try:
-            return tried(one[1], lists[one[0]]["tests"], copy)
+            return tried(
+                mutant, lists[area]["nearest"][mutant["file"]], [] if given.nearest else lists[area]["tests"], copy
+            )
         finally:
             free.put(copy)
 

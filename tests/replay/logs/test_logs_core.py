@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bft.models import InputError
@@ -192,6 +192,8 @@ def brute(rows: list[tuple[int, int, int]], gap: int) -> list[tuple[int, int, in
 
 @given(rows=INTERVALS, gap=st.integers(0, 12), unit=st.sampled_from([1, 10**6, S, 10**16, 7 * 10**15]),
        stretch=st.sampled_from([1, 50_000, 900_000]))  # fmt: skip
+@example(rows=[(0, 0, 5), (0, 10, 3)], gap=5, unit=S, stretch=1)  # a gap of exactly that length stays
+@example(rows=[(0, 0, 9), (0, 1, 1), (0, 4, 2), (9, 0, 1)], gap=0, unit=10**16, stretch=900_000)  # a long one over two
 def test_merging_is_the_union(rows: list[tuple[int, int, int]], gap: int, unit: int, stretch: int) -> None:
     scaled = [(node * stretch, start * unit, end if end == OPEN else (start + end) * unit) for node, start, end in rows]
     node, start, end = (np.array(column) for column in zip(*scaled, strict=True))
@@ -244,6 +246,19 @@ def test_idle_time_is_the_time_without_jobs_and_outages() -> None:
     shares = (coverage.busy, coverage.unavailable, coverage.idle, coverage.short_gaps)
     assert [round(900 * share) for share in shares] == [100 + 95 + 30 + 110, 50, 300 + 100 + 20 + 50 + 40, 5]
     assert (coverage.intervals, coverage.overlaps_merged, coverage.gaps_closed) == (5, 0, 1)
+
+
+@pytest.mark.parametrize(("length", "found"), [(9, []), (10, [("a", 50, 60)])])
+def test_a_gap_of_the_shortest_length_is_idle_and_a_shorter_one_is_not(length: int, found: list[object]) -> None:
+    into = collected([("a", 0, 50), ("a", 50 + length, 400)])
+    trace, _ = node_trace(into, Diagnosis(), start_ns=0, end_ns=400 * S)
+    assert idle(trace) == found
+
+
+def test_jobs_that_all_end_at_once_are_observed_from_the_first_start() -> None:
+    trace, _ = node_trace(collected([("a", 0, 100), ("b", 40, 100)]), Diagnosis())
+    assert (trace.start, trace.end) == (0, 100 * S)
+    assert idle(trace) == [("b", 0, 40)]
 
 
 def test_the_window_begins_with_the_first_end_and_ends_with_the_last_start() -> None:
