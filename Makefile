@@ -10,7 +10,7 @@ MINUTES ?= 60
 # Compiled test and source files are kept: the suite starts hundreds of processes, and each would compile all anew.
 test slow explore: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-python test-browser slow explore sandbox lowest check format audit dist docs clean
+.PHONY: demo test test-python test-browser slow explore mutants sandbox lowest check format audit dist docs clean
 
 ## demo: replay the bundled data set, print a summary, and write a report of it
 demo: $(VENV)/report.stamp
@@ -37,6 +37,10 @@ slow: $(VENV)/dev.stamp
 ## explore: search for inputs that break a property test, all of them with new examples: make explore MINUTES=60
 explore: $(VENV)/dev.stamp
 	$(BIN)/python tests/explore.py --minutes $(MINUTES) --workers $(WORKERS)
+
+## mutants: put small mistakes into engine, exact programme and intake, one at a time; the tests must find out all
+mutants: $(VENV)/dev.stamp
+	$(BIN)/python tests/mutants/run.py --workers $(WORKERS)
 
 ## sandbox: install what slow tests run of other people's programs: Slurm and its data base (Debian, as root); tests
 ## that miss them are skipped

@@ -444,6 +444,17 @@ def test_a_bound_at_the_time_limit_holds() -> None:
     assert stopped.objective <= whole.objective <= stopped.bound
 
 
+def test_a_search_that_ends_before_it_begins_has_a_bound_that_holds() -> None:
+    """Jobs that run on 6 units of 10, or on 5: what is given out first is 6 and nothing, the best is 5 and 5."""
+    ns, os = np.array([0.0, 5.0, 6.0]), np.array([0.0, 50.0, 61.0])
+    problem = Problem(10, 1.0, tuple(Job(name, 5, 6, ns, os, 0.0, 0.0) for name in "ab"), (0, 0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bft.milp.exact.dp.PLAIN_STEPS", -1)
+        stopped, whole = optimum(problem, 1e-9), optimum(problem)
+    assert (stopped.proven, whole.proven, whole.counts) == (False, True, (5, 5))
+    assert stopped.objective < whole.objective <= stopped.bound
+
+
 @pytest.mark.parametrize("formulation", ["items", "flow"])
 def test_objectives_below_zero_share_rightly(formulation: str, process: SolverProcess) -> None:
     """F6: at 1/xi of its rate a job with an objective below 0 has more, and the bound must know."""

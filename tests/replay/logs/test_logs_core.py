@@ -269,6 +269,23 @@ def test_the_window_begins_with_the_first_end_and_ends_with_the_last_start() -> 
     assert len(diagnosis.notes) == 3  # the first end, the last start, no list of nodes
 
 
+def test_of_several_records_of_a_counted_job_the_latest_end_counts() -> None:
+    into = Collector()
+    for line, end in enumerate((10, 30, 20), 1):
+        into.job("1", 3, 0, end * S, "log", line)
+    into.settle(Diagnosis())
+    assert [column.tolist() for column in into.counted()] == [[3], [0], [30 * S]]
+
+
+def test_a_job_that_runs_again_is_not_closed_by_its_earlier_run() -> None:
+    into = Collector()
+    nodes = into.indices(["a"])
+    into.job("1", nodes, 0, 10 * S, "log", 1)
+    into.job("1", nodes, 40 * S, None, "log", 2)
+    into.settle(Diagnosis())
+    assert [column.tolist() for column in into.busy_intervals.merged()] == [[0, 0], [0, 40 * S], [10 * S, OPEN]]
+
+
 def test_jobs_that_run_on_hold_their_nodes_to_the_end() -> None:
     diagnosis = Diagnosis()
     trace, _ = node_trace(collected([("a", 0, 50), ("a", 100, None), ("b", 0, 400), ("c", 400, None)]), diagnosis)

@@ -27,6 +27,7 @@ what is this
 """
 
 
+@pytest.mark.slow
 def test_the_documented_format_is_installed_and_used(tmp_path: Path) -> None:
     call = installed(OWN, tmp_path)
     assert re.search(
