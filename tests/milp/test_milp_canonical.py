@@ -444,6 +444,12 @@ def test_a_bound_at_the_time_limit_holds() -> None:
     assert stopped.objective <= whole.objective <= stopped.bound
 
 
+def test_a_job_on_its_fewest_units_pays_for_a_change() -> None:
+    job = Job("a", 2, 4, np.array([0.0, 2.0, 4.0]), np.array([0.0, 20.0, 22.0]), 5.0, 0.0)
+    problem = Problem(4, 10.0, (job,), (2,))  # 200 where it is; 220 less 5 s at 20 on all four
+    assert optimum(problem).counts == solve_core(problem) == solve_plain(problem) == (2,)
+
+
 def test_a_search_that_ends_before_it_begins_has_a_bound_that_holds() -> None:
     """Jobs that run on 6 units of 10, or on 5: what is given out first is 6 and nothing, the best is 5 and 5."""
     ns, os = np.array([0.0, 5.0, 6.0]), np.array([0.0, 50.0, 61.0])

@@ -129,6 +129,13 @@ def test_the_stalling_cost_model_is_the_same_in_both(process):
     assert answered(process, problem) == ("optimal", solve_exact(problem)) == ("optimal", (8, 2))
 
 
+def test_a_stall_longer_than_the_horizon_loses_the_horizon_and_no_more(process):
+    # Off is worth -5 a second: a stall of twice the horizon must not turn that into a gain.
+    job = Job("a", 1, 2, np.array([0, 1, 2]), np.array([-5, -1, 1]), 0.0, 20.0)
+    problem = Problem(2, 10.0, (job,), (2,), "stall")
+    assert answered(process, problem) == ("optimal", solve_exact(problem)) == ("optimal", (2,))
+
+
 def test_no_job_pretends_to_grow_or_shrink(process):
     # At a negative rate a rescale earns: a would like to be up without gaining, b to be down without losing.
     a = Job("a", 1, 1, np.array([0, 1]), np.array([0, -1]), 12.0, 0.0)

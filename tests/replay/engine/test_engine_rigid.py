@@ -355,8 +355,10 @@ def test_a_job_may_share_with_several_partners_and_runs_at_the_slowest_rate() ->
 
 
 def test_a_spread_placement_slows_a_job_down_that_minds() -> None:
-    for slowdown, spread, expected in ((1.5, (0, 2), 1500), (1.5, (0, 1), 1000), (1.0, (0, 2), 1000)):
-        job = replace(rigid_job(), spread_slowdown=slowdown)
+    cases = ((1.5, (0, 2), 1500), (1.5, (0, 1), 1000), (1.0, (0, 2), 1000))
+    fewest = (1.5, (0, 1, 2), 1000)  # three units need two nodes
+    for slowdown, spread, expected in (*cases, fewest):
+        job = replace(rigid_job(units=len(spread)), spread_slowdown=slowdown)
         outcome = clustered(2, 2, [job], Scripted(lambda s, spread=spread: Decision.placed({0: spread})))
         assert finish_s(outcome) == expected
 

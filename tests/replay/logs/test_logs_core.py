@@ -190,10 +190,12 @@ def brute(rows: list[tuple[int, int, int]], gap: int) -> list[tuple[int, int, in
     return [(node, start, end) for node, start, end in found]
 
 
-@given(rows=INTERVALS, gap=st.integers(0, 12), unit=st.sampled_from([1, 10**6, S, 10**16, 7 * 10**15]),
+@given(rows=INTERVALS, gap=st.integers(0, 12), unit=st.sampled_from([1, 10**6, S, 10**16, 7 * 10**15, 10**16 + 1]),
        stretch=st.sampled_from([1, 50_000, 900_000]))  # fmt: skip
 @example(rows=[(0, 0, 5), (0, 10, 3)], gap=5, unit=S, stretch=1)  # a gap of exactly that length stays
-@example(rows=[(0, 0, 9), (0, 1, 1), (0, 4, 2), (9, 0, 1)], gap=0, unit=10**16, stretch=900_000)  # a long one over two
+@example(
+    rows=[(0, 0, 9), (0, 1, 1), (0, 4, 2), (3, 0, 1)], gap=0, unit=10**16 + 1, stretch=50_000
+)  # a long one over two
 def test_merging_is_the_union(rows: list[tuple[int, int, int]], gap: int, unit: int, stretch: int) -> None:
     scaled = [(node * stretch, start * unit, end if end == OPEN else (start + end) * unit) for node, start, end in rows]
     node, start, end = (np.array(column) for column in zip(*scaled, strict=True))
