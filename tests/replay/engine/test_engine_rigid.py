@@ -115,9 +115,12 @@ def test_a_job_stopped_by_its_policy_loses_nothing_but_pays_for_the_restart() ->
         return replace(start_all(state), wake_ns=START + 450 * SECOND if seconds < 450 else None)
 
     rules = Rules(checkpoint_interval_s=300, restart_overhead=((1, 10.0), (4, 40.0)), start_overhead_s=5)
-    outcome = replayed([(0, "ab", 1)], 5000, [rigid_job()], Scripted(pause, kind=Kind(rigid=True)), rules)
+    policy = Scripted(pause, kind=Kind(rigid=True))
+    outcome = replayed([(0, "ab", 1)], 5000, [rigid_job()], policy, rules)
     record = outcome.records[0]
     assert finish_s(outcome) == pytest.approx(5 + 1000 + 50 + 40)
+    # A stop is no rescale in the policy's eyes.
+    assert [(view.starts, view.rescales) for state in policy.seen for view in state.jobs] == [(0, 0), (1, 0), (1, 0)]
     assert record.lost_to_preemption == 0
     assert (record.lost_to_start, record.lost_to_restart) == (pytest.approx(5), pytest.approx(40))
     assert record.lost_to_rescale == 0
