@@ -458,6 +458,16 @@ class Collector:
         if not self._beside:
             self.shown_until = max(self.shown_until, time_ns)
 
+    def states_outages(self) -> bool:
+        """Whether what was read so far states when nodes were unavailable, or idle."""
+        intervals = (self.unavailable_intervals, self.idle_intervals)
+        runs = (self.outage_runs, self.idle_runs)
+        return bool(
+            any(len(each.merged()[0]) for each in intervals)
+            or any(len(each) or list(each.open_starts()) for each in runs)
+            or len(self.snapshots)
+        )
+
     def next_start(self, after_ns: int) -> int | None:
         """Earliest start of a job with names of nodes after this time, as far as files were read."""
         starts = self.busy_intervals.merged()[1]

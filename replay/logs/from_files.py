@@ -176,6 +176,7 @@ def ingested(
             collected.known(node_list(name))
     for name in files:
         read(name, form, settings)
+    states_outages = collected.states_outages()
     for kind, names in (("slurm-events", events), ("slurm-reservations", reservations)):
         for name in names:  # after the jobs: an outage may be one of all nodes known so far
             known = walltimes and kind == "slurm-reservations"
@@ -184,7 +185,10 @@ def ingested(
     made, coverage = node_trace(
         collected, diagnosis, start_ns=start_ns, end_ns=end_ns, machine_nodes=machine_nodes, source=source
     )
-    _say_what_is_missing(collected, diagnosis, events=bool(events), reservations=bool(reservations))
+    beside = (("--events", "down", bool(events)), ("--reservations", "reserved", bool(reservations)))
+    if not states_outages:
+        _say_what_lies_not_beside(diagnosis, [(name, what) for name, what, there in beside if not there])
+    _say_requeued_runs_are_missing(collected, diagnosis)
     made = replace(made, machine=machine or collected.machine, source=source)
     if not made.by_unit:
         made = replace(made, units_per_node=units_per_node or 1)
@@ -194,17 +198,18 @@ def ingested(
     return Ingested(made, diagnosis, coverage, planned)
 
 
-def _say_what_is_missing(collected: Collector, diagnosis: Diagnosis, *, events: bool, reservations: bool) -> None:
-    """Say which sources were not given, and what that did on a log of which the truth is known: 24.9 % idle.
+def _say_what_lies_not_beside(diagnosis: Diagnosis, lacking: list[tuple[str, str]]) -> None:
+    """Say which options with outages were not given, and what that did on a log of which the truth is known."""
+    if not lacking:
+        return
+    names = " and no ".join(name for name, _ in lacking)
+    states = " or ".join(what for _, what in lacking)
+    cost = " (a test log: 27.9 instead of 24.9 % idle)" if "--events" in names else ""
+    diagnosis.note(f"no {names}: nodes that were {states} look idle{cost}", "", 0, loud=True)
 
-    Logs that state by themselves when nodes were down or idle need no other source.
-    """
-    if not collected.unavailable_intervals.given and not collected.idle_intervals.given:
-        lacking = [name for name, stated in (("--events", events), ("--reservations", reservations)) if not stated]
-        if lacking:
-            what = {2: "down or reserved", 1: "down" if reservations else "reserved"}[len(lacking)]
-            cost = " (a test log: 27.9 instead of 24.9 % idle)" if not events else ""
-            diagnosis.note(f"no {' and no '.join(lacking)}: nodes that were {what} look idle{cost}", "", 0, loud=True)
+
+def _say_requeued_runs_are_missing(collected: Collector, diagnosis: Diagnosis) -> None:
+    """Say so where a log of Slurm with many jobs has none that ran twice."""
     runs = collected.job_runs
     if runs.requeues_looked_for >= _ENOUGH_JOBS and not runs.requeued:
         diagnosis.note("no job ran twice: did sacct lack -D? without it requeued runs are missing (a test log: 27.3 "

@@ -23,6 +23,12 @@ JOBS = [
     SyntheticJob(("n02",), 60, 120, 1),
     SyntheticJob(("n03",), 50, 50, 0),
 ]
+LACKING = [
+    "warning: no --nodes: the machine is taken to have the nodes that jobs name; 1 % of nodes that ran none are 1 % of "
+    "idle time too little",
+    "warning: no --events and no --reservations: nodes that were down or reserved look idle (a test log: 27.9 instead "
+    "of 24.9 % idle)",
+]
 WINDOW = ("--from", stamp(0), "--to", stamp(120), "--tz", "UTC")
 
 
@@ -51,7 +57,7 @@ def test_a_log_becomes_a_trace(here: Path, capsys: pytest.CaptureFixture[str]) -
     assert "job of zero length: 1 (first: jobs.sacct, line 6)" in out
     assert "job step: 1 (first: jobs.sacct, line 5)" in out
     assert "short gaps" in out
-    assert err == ""
+    assert err.splitlines() == LACKING
 
 
 @pytest.mark.parametrize("fields", ["JobID,NodeList,AllocNodes,Start,End,State", "node,start,end,state"])
@@ -210,7 +216,7 @@ def test_schedulers_without_a_recipe(capsys: pytest.CaptureFixture[str], args: l
 def test_a_closed_pipe_is_no_failure(here: Path) -> None:
     command = f"{sys.executable} -c 'from bft.replay.cli import main; main()' ingest slurm - -o t.csv < jobs.sacct"
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {command} | head -n 1"], capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, done.stderr.decode().splitlines()) == (0, LACKING)
     assert Path("t.csv").exists()
 
 

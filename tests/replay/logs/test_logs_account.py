@@ -497,7 +497,7 @@ def test_short_and_full_names_are_one_node(
     Path("down.csv").write_text(f"node,start,end,state\ncn1,{stamp(50)},{stamp(70)},down\n")
     args = ("slurm", "jobs", "--events", "down.csv", "--from", stamp(0), "--to", stamp(100), "--min-gap", "0")
     account, err = ingest(capsys, *args, "--nodes", listed)
-    assert err == ""
+    assert err == "warning: no --reservations: nodes that were reserved look idle\n"
     assert "nodes go by their short and their full name: taken for the same nodes" in notes(account)
     assert account["coverage"]["nodes"] == 3
     assert account["coverage"]["foreign_nodes"] == 0
@@ -563,7 +563,7 @@ def test_windows_outside_the_log(
     Path("jobs").write_text(sacct_rows([(str(k), f"n{k % 3}", 600 * k, 600 * k + 500) for k in range(432)]))
     _, err = ingest(capsys, "slurm", "jobs", *window, code=code)
     assert what in err
-    assert bool(what) == bool(err)
+    assert bool(what) == ("outside the logs" in err or "before the first" in err)
 
 
 def test_few_usable_rows_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -582,11 +582,11 @@ def test_skipped_rows_are_a_warning(here: Path, capsys: pytest.CaptureFixture[st
     rows = sacct_rows([(str(k), f"n{k % 3}", 600 * k, 600 * k + 500) for k in range(99)])
     Path("one").write_text(f"{rows}99|n1|1|soon|later|COMPLETED\n")
     Path("two").write_text(f"{rows}99|n1|1|soon|later|COMPLETED\n100|n1|1|soon|later|COMPLETED\n")
-    assert ingest(capsys, "slurm", "one")[1] == ""
+    assert "were skipped" not in ingest(capsys, "slurm", "one")[1]
     expected = (
         "warning: 2.0% of the rows with information on nodes were skipped: the nodes of jobs among them look idle\n"
     )
-    assert ingest(capsys, "slurm", "two")[1] == expected
+    assert expected in ingest(capsys, "slurm", "two")[1]
 
 
 def test_rows_that_are_left_out_are_not_few_usable_ones(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -545,7 +545,8 @@ def test_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "how many GPUs a node has is not known of n1, n2" in unknown
     assert "--units-per-node N" in unknown
     done = say("--unit", "gpu", "--units-per-node", "4")
-    assert done.startswith("0 warning: the log states how many GPUs of a node a job had, not which")
+    assert done.startswith("0 ")
+    assert "warning: the log states how many GPUs of a node a job had, not which" in done
     assert "2 nodes of 8 units" in done
     assert "unit-time" in done
     assert "--unit: expected node, gpu or cpu:N" in say("--unit", "gpus")

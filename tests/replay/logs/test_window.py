@@ -198,7 +198,8 @@ def test_each_source_that_is_missing_is_one_line(
     _, err = ingest(capsys, [*exported, again], *window, *sources)
     assert lacking(err) == []
     _, err = ingest(capsys, exported[:99], *window, *sources[:2], "--allow-few")  # too few jobs to miss a requeued one
-    assert "no --reservations: nodes that were reserved look idle" in err or lacking(err) == ["no --nodes"]
+    assert "warning: no --reservations: nodes that were reserved look idle\n" in err
+    assert lacking(err) == ["no --nodes"]
 
 
 def test_an_outage_without_an_end_ends_when_a_job_starts_on_the_node(
