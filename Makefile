@@ -86,7 +86,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { echo "Could not make a virtual environment: on Debian, apt install python3-venv"; rm -rf $(VENV); exit 1; }
 
 $(VENV)/core.stamp: pyproject.toml | $(VENV)/bin/python
-	@echo 'Installing into $(VENV): 362 MB come down, half of it CBC; docs/install.md has a smaller set'
+	@echo 'Installing into $(VENV): 379 MB come down, half of it CBC; docs/install.md has a smaller set'
 	$(BIN)/python -m pip install --disable-pip-version-check -e .
 	touch $@
 
@@ -96,7 +96,7 @@ $(VENV)/dev.stamp: pyproject.toml | $(VENV)/bin/python
 	touch $@ $(VENV)/core.stamp
 
 $(VENV)/report.stamp: pyproject.toml | $(VENV)/bin/python
-	@echo 'Installing into $(VENV): some 380 MB come down, half of it CBC; docs/install.md has a smaller set'
+	@echo 'Installing into $(VENV): 412 MB come down, half of it CBC; docs/install.md has a smaller set'
 	$(BIN)/python -m pip install --disable-pip-version-check -e '.[report]'
 	touch $@ $(VENV)/core.stamp
 

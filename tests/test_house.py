@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bft.replay import Kind
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("api", "milp", "models", "datasets", "replay")
 MAX_LINES = 60
@@ -104,6 +106,64 @@ def test_the_map_of_the_architecture_names_what_exists() -> None:
     missing += [name for name in functions if f"def {name}(" not in source]
     assert functions
     assert not missing
+
+
+def test_the_words_of_a_kind_on_the_page_are_those_of_the_code() -> None:
+    text = (ROOT / "docs" / "policies.md").read_text("utf-8")
+    words = text.partition("the words are ")[2].partition("\n(")[0]
+    assert tuple(re.findall(r"`(\w+)`", words)) == tuple(Kind.names())
+
+
+def test_the_index_has_each_page_once() -> None:
+    pages = re.findall(r"^([\w/-]+)$", (ROOT / "docs" / "index.md").read_text("utf-8"), re.MULTILINE)
+    assert len(pages) == len(set(pages))
+
+
+def is_whole(node: ast.expr) -> bool:
+    """Whether an expression shows that it is a whole number, or a truth value."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int)
+    if isinstance(node, ast.Call):
+        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        return name in ("len", "int", "bool", "count", "round", "bit_length")
+    return isinstance(node, ast.Compare | ast.BoolOp) or (
+        isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    )
+
+
+def is_broken(node: ast.expr) -> bool:
+    """Whether an expression shows that it is a fraction: a division, a call of float, a name in seconds or samples."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Div):
+            return True
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "float":
+            return True
+        name = part.id if isinstance(part, ast.Name) else getattr(part, "attr", "")
+        if re.search(r"(_s|seconds|rate|rates|cost|lost_\w+|worth|gain|paid|progress)$", name):
+            return True
+    return False
+
+
+def sums_of_fractions(source: str) -> list[int]:
+    """Lines with a bare sum() whose terms show that they are fractions."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "sum":
+            terms = node.args[0]
+            term = terms.elt if isinstance(terms, ast.GeneratorExp | ast.ListComp) else terms
+            if not is_whole(term) and is_broken(term):
+                found.append(node.lineno)
+    return found
+
+
+def test_sums_of_fractions_are_the_same_on_every_python() -> None:
+    # From 3.12 on sum() of floats rounds less; math.fsum rounds once, everywhere.
+    assert sums_of_fractions("sum(float(x) for x in y)\nsum(a_s)\nsum(len(x) for x in rates)\nsum(units)") == [1, 2]
+    paths = [path for folder in FOLDERS for path in (ROOT / folder).glob("**/*.py")]
+    lines = [
+        f"{path.relative_to(ROOT)}:{line}" for path in paths for line in sums_of_fractions(path.read_text("utf-8"))
+    ]
+    assert not lines
 
 
 def files_of(folder: str) -> list[Path]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from bft.models import InputError
 from bft.replay.cli.output import figure_folder
 from bft.replay.cli.parameters import Decorator, together
 
@@ -21,6 +22,15 @@ def figure_options(what: str) -> Decorator:
         click.option(f"--{first}", metavar="DIR", help=what),
         *(click.option(f"--{form}", metavar="DIR", help=f"The same as {form.upper()}.") for form in others),
     )
+
+
+def refuse_other_forms(page: Path) -> None:
+    """Refuse a page under the name of another form than HTML, naming the option that writes that form."""
+    suffix = page.suffix.lower()
+    if suffix in (".html", ".htm"):
+        return
+    hint = f"--{suffix[1:]} DIR writes its charts so" if suffix[1:] in FORMS else None
+    raise InputError("a page is HTML: expected a name that ends in .html", file=page, hint=hint)
 
 
 def write_into(given: Mapping[str, str | None], write: Callable[[Path, str], object], *, force: bool) -> list[str]:

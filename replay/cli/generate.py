@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal
 
 import click
 
 from bft.models import InputError
 from bft.replay.cli.help import Group
-from bft.replay.cli.output import drafted
+from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import Command, Finite, OneOf, Seconds
 
 ScenarioName = Literal["mix", "hpo", "nas", "llm"]
@@ -28,12 +27,13 @@ def generate() -> None:
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same trace.")
 @click.option("--start", default="2021-02-10", show_default=True, help="First day (UTC).")
 @click.option("-o", "--output", metavar="FILE", required=True, help="Target: .parquet, .csv or .csv.gz.")
-def node_trace(nodes: int, days: float, seed: int, start: str, output: str) -> None:
+@click.option("--force", is_flag=True, help="Replace the target if it exists.")
+def node_trace(nodes: int, days: float, seed: int, start: str, output: str, force: bool) -> None:
     """Make a node trace like Summit's, of any size and length."""
     from bft.datasets import generate_node_trace
     from bft.replay.trace.trace_files import trace_from_frame, write_trace
 
-    _refuse_existing(output)
+    refuse_existing(output, force=force)
     with _in_range("--start, --days"):
         table = generate_node_trace(nodes=nodes, days=days, seed=seed, start=start)
         made = trace_from_frame(table.frame, metadata=table.metadata)
@@ -58,8 +58,15 @@ def node_trace(nodes: int, days: float, seed: int, start: str, output: str) -> N
 @click.option("--curve", metavar="FILE",
               help="Measured throughputs (model, units, throughput) of all jobs; --model picks one.")  # fmt: skip
 @click.option("-o", "--output", metavar="FILE", required=True, help="Target: .parquet, .csv or .jsonl.")
+@click.option("--force", is_flag=True, help="Replace the target if it exists.")
 def job_table(
-    scenario: ScenarioName, curve: str | None, model: str | None, count: int | None, output: str, **given: Any
+    scenario: ScenarioName,
+    curve: str | None,
+    model: str | None,
+    count: int | None,
+    output: str,
+    force: bool,
+    **given: Any,
 ) -> None:
     """Make a table of trainings with measured scalability: a mix, a search's trials or members, or large models."""
     from bft.datasets import generate_scenario
@@ -67,7 +74,7 @@ def job_table(
     from bft.models import jobs_from_frame
     from bft.models.job_files import write_jobs
 
-    _refuse_existing(output)
+    refuse_existing(output, force=force)
     points = None
     if curve is not None:
         model, points = _measured(curve, model)
@@ -104,8 +111,16 @@ def _measured(path: str, model: str | None) -> tuple[str, dict[int, float]]:
 @click.option("--gpus-per-node", type=click.IntRange(min=1, max=1024), default=None, metavar="N",
               help="slurm: jobs want GPUs, some of one node or all of several, for `ingest --unit gpu`.")  # fmt: skip
 @click.option("-o", "--output", metavar="FILE", required=True, help="Target, a text file.")
+@click.option("--force", is_flag=True, help="Replace the target if it exists.")
 def scheduler_log(
-    scheduler: str, nodes: int, days: float, seed: int, walltimes: bool, gpus_per_node: int | None, output: str
+    scheduler: str,
+    nodes: int,
+    days: float,
+    seed: int,
+    walltimes: bool,
+    gpus_per_node: int | None,
+    output: str,
+    force: bool,
 ) -> None:
     """Make a log as SCHEDULER writes it, of a machine that is made up: to try `bft-replay ingest` on.
 
@@ -114,7 +129,7 @@ def scheduler_log(
     """
     from bft.datasets import generate_log
 
-    _refuse_existing(output)
+    refuse_existing(output, force=force)
     how: dict[str, Any] = {"seed": seed, "walltimes": walltimes, "gpus_per_node": gpus_per_node or 0}
     text = generate_log(scheduler, nodes=nodes, days=days, **how)
     with drafted(output) as draft:
@@ -134,8 +149,3 @@ def _in_range(options: str) -> Iterator[None]:
         if isinstance(error, InputError) and not isinstance(error.__cause__, beyond):
             raise
         raise InputError(f"{options}: the times leave the years 1678 to 2261") from error
-
-
-def _refuse_existing(output: str) -> None:
-    if Path(output).exists():
-        raise InputError("exists; remove it or choose another -o", file=output)

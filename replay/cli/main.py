@@ -10,6 +10,7 @@ import shlex
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -209,7 +210,9 @@ def _run(args: list[str] | None) -> int:
         say_error(f"Error: something that was called ended the program ({error.code!r})")
         return EXIT_BAD_INPUT
     except OSError as error:  # a full disk, a file that vanished: for whoever minds the machine
-        say_error(f"Error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}")
+        printing = "standard output cannot be written: " if _was_printing(error) else ""
+        place = f"{error.filename}: " if error.filename else printing
+        say_error(f"Error: {place}{error.strerror or error}")
         _discard_output()
         return EXIT_BAD_INPUT
     except MemoryError as error:
@@ -232,6 +235,12 @@ def _is_input_error(error: Exception) -> bool:
     from bft.replay.policies import PolicyError
 
     return isinstance(error, InputError | ProblemError | PolicyError)
+
+
+def _was_printing(error: OSError) -> bool:
+    """Whether an error came from writing to standard output: click's `echo`, or our own flush at the end."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_code is _run.__code__ or frame.f_locals.get("file") is sys.stdout
 
 
 def _discard_output() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bft.replay.cli.figures import figure_options, write_into
+from bft.replay.cli.figures import figure_options, refuse_other_forms, write_into
 from bft.replay.cli.messages import say_note
 from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import NamesWholeOption
@@ -47,6 +47,7 @@ def report(
     if drawn and output is None:
         return
     page = Path(output) if output is not None else _beside(folders[0])
+    refuse_other_forms(page)
     refuse_existing(page, force=force)
     with drafted(page) as draft:
         write_report(folders, draft, static=static, title=title)

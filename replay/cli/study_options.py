@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bft.models.checks import Check, Flag, Maybe, Name, Number, Several
+from bft.models.checks import Check, Flag, Maybe, Name, Number, Several, did_you_mean
 from bft.models.objective_terms import ObjectiveText
 from bft.replay.cli.parameters import Decorator, together
 from bft.replay.cli.replay import replay
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 else:
     _AnyType = click.ParamType
 
+# Tables of a --plan file.
+TABLES = ("options", "grid", "variants")
 # Longer ranges are typing errors.
 MAX_RANGE = 10_000
 
@@ -129,10 +131,14 @@ def plan_of(given: dict[str, Any], *, bound: bool = False) -> Plan:
         grid.pop(name, None)
     options |= stated
     grid |= axes
+    named: set[str] = set()
     for text in given["variants"]:
         name, colon, rest = text.partition(":")
         if not (colon and name.strip()):
             raise click.BadParameter(f"expected 'NAME: OPTIONS', not {text!r}", param_hint="--variant")
+        if name.strip() in named:
+            raise click.BadParameter(f"two variants are called {name.strip()!r}", param_hint="--variant")
+        named.add(name.strip())
         variants[name.strip()] = _variant(name.strip(), rest)
     if given["no_u"]:
         options["dedicated"] = False
@@ -183,13 +189,13 @@ def _of_file(path: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
         raise click.BadParameter(f"{path}: {(error.strerror or str(error)).lower()}", param_hint="--plan") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"{path}: not TOML: {error}", param_hint="--plan") from None
-    unknown = next((name for name in content if name not in ("options", "grid", "variants")), None)
+    unknown = next((name for name in content if name not in TABLES), None)
     tables = [table for table in content.values() if not isinstance(table, dict)]
     variants = content.get("variants", {})
     if unknown is not None or tables or not all(isinstance(each, dict) for each in variants.values()):
         raise click.BadParameter(
             f"{path}: expected the tables [options], [grid] and [variants.NAME]"
-            + (f", not {unknown!r}" if unknown is not None else ""),
+            + (f", not {unknown!r}{did_you_mean(unknown, TABLES)}" if unknown is not None else ""),
             param_hint="--plan",
         )
     axes = _axes()
@@ -221,7 +227,8 @@ def _named(path: str, table: dict[str, Any], axes: dict[str, click.Option]) -> d
         if name is None and key.startswith("set "):
             name = key
         if name is None:
-            raise click.BadParameter(f"{path}: unknown option {key!r}", param_hint="--plan")
+            meant = did_you_mean(key, sorted({max(axis.opts, key=len).lstrip("-") for axis in axes.values()}))
+            raise click.BadParameter(f"{path}: unknown option {key!r}{meant}", param_hint="--plan")
         named[name] = entry
     return named
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from bft.replay.cli.figures import refuse_other_forms
 from bft.replay.cli.help import Group
 from bft.replay.cli.output import drafted, figure_folder, refuse_existing
 from bft.replay.cli.parameters import NamesWholeOption
@@ -79,6 +80,7 @@ def info(
     from bft.replay.trace.trace_statistics import trace_statistics
 
     if html is not None:
+        refuse_other_forms(Path(html))
         refuse_existing(html, force=force)
     read = _read(given)
     statistics = trace_statistics(read)

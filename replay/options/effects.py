@@ -232,8 +232,13 @@ NEEDS = (
     Need(SOLVER_OPTIONS, lambda o: "solver" in constants_of(o.policy), lambda o: f"with --policy {o.policy}"),
     Need(
         ("verify",),
+        lambda o: o.solver.backend != "exact",
+        lambda o: "with --backend exact, which is what answers are verified by",
+    ),
+    Need(
+        ("verify",),
         lambda o: o.solver.ties == "solver" or o.solver.gap > 0 or o.solver.strict_reference,
-        lambda o: "with --ties canonical, which verifies every answer without sharing",
+        lambda o: "with --ties canonical, where every decision without sharing is verified anyway",
     ),
     Need(("gap", "ties"), lambda o: o.solver.backend != "exact", lambda o: "with --backend exact"),
     Need(

@@ -112,8 +112,11 @@ def read_run(folder: Path) -> RunFiles:
         raise InputError("is not a run directory", file=folder)
     options = summary.get("options")
     reference = isinstance(options, dict) and options.get("compat") == "reference"
-    if reference or not (folder / STEPS).exists():
-        raise InputError(f"the run has no {STEPS}: a replay with --compat reference cannot be reported", file=folder)
+    if reference:
+        raise InputError("was replayed with --compat reference, whose results no page can show", file=folder)
+    if not (folder / STEPS).exists():
+        hint = "a sweep keeps summaries alone; with --whole it keeps whole run directories"
+        raise InputError(f"has no {STEPS}, so that there is nothing to show over time", file=folder, hint=hint)
     tables = ((STEPS, _STEPS), (JOBS, _JOBS), (ALLOCATIONS, _ALLOCATIONS))
     steps, jobs, held = (_checked(folder / name, columns) for name, columns in tables)
     if not len(steps):

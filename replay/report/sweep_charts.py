@@ -48,7 +48,10 @@ def read_sweep(path: Path) -> pd.DataFrame:
     """
     table = read_table(path)
     if "outcome" not in table or not set(FIRST) & set(table.columns):
-        raise InputError("is no table of a sweep: it lacks the column outcome, or tfwd_s and max_jobs", file=path)
+        is_trace = {"time", "node", "idle"} <= set(table.columns)
+        hint = f"it is a node trace: bft-replay trace info {path} --html FILE charts it" if is_trace else None
+        what = "is neither a run directory nor a table of a sweep, which has the columns outcome, tfwd_s and max_jobs"
+        raise InputError(what, file=path, hint=hint)
     done = table[table["outcome"].notna()]
     if not varied(done):
         raise InputError("expected points that differ in an option, such as tfwd_s", file=path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,7 @@ def compared(
         )
     files = Files()
     keys = {point.index: key_of(point.options, files) for point in plan.points}
+    _refuse_equal({label: tuple(keys[point.index] for point in points) for label, points in groups.items()})
     account = carry_out(study, plan, list(keys.values()), workers, whole=True, again=again, onlooker=onlooker)
     made = []
     for label, points in groups.items():
@@ -125,12 +127,26 @@ def compared_runs(folders: Sequence[Path], *, split: str | None = None) -> Compa
     if len(folders) < 2:
         raise InputError("one run alone cannot be compared; name at least two run directories")
     variants = []
+    names = Counter(folder.name for folder in folders)
+    for folder, count in Counter(folder.resolve() for folder in folders).items():
+        if count > 1:
+            raise InputError("is named twice; name each run directory once", file=folder)
     for folder in folders:
         summary = read_json(folder / SUMMARY)
         if summary is None or "metrics" not in summary:
             raise InputError("is not a run directory", file=folder)
-        variants.append(Variant(folder.name, runs_of([folder], [summary])))
+        label = folder.name if names[folder.name] == 1 else str(folder)
+        variants.append(Variant(label, runs_of([folder], [summary])))
     return Comparison(tuple(variants), split=split)
+
+
+def _refuse_equal(keys: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse variants that are the same replays under two names."""
+    first: dict[tuple[str, ...], str] = {}
+    for label, those in keys.items():
+        other = first.setdefault(those, label)
+        if other != label:
+            raise InputError(f"variants {other!r} and {label!r} have the same options: leave one of them out")
 
 
 def _variant(point: Point) -> str:

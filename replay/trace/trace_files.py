@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NATIVE_COLUMNS = ("time", "node", "idle")
+# Columns that only job tables have.
+_JOB_COLUMNS = ("Jmin", "Jmax", "Pmax")
 # In a native file whose units turn idle one by one: the number of the unit on its node, from 0 on.
 UNIT = "unit"
 # In a native file made of a matrix: the number of the row there, from 1 on, so that --skip-rows counts the same.
@@ -90,6 +92,9 @@ def trace_from_frame(
     30.0
     """
     names = {str(column) for column in frame.columns}
+    if names.issuperset(_JOB_COLUMNS):
+        hint = "give it as --jobs; a trace has the columns time, node, idle (docs/formats.md)"
+        raise InputError("is a job table, expected a node trace", file=source or None, hint=hint)
     native = names.issuperset(NATIVE_COLUMNS)
     known = frame.attrs.get("metadata", {}) if metadata is None else metadata
     # A native trace without any change still states that its nodes were busy from start to end.

@@ -7,12 +7,14 @@ import math
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import pytest
 from drawing import examples
 from hypothesis import given
+from packaging.requirements import Requirement
 from published import decisions, posed, some_of
 from strategies import magnitude, problems, worth_of
 
@@ -22,7 +24,7 @@ from bft.milp.backends.builtin import SOLVERS as OURS
 from bft.milp.backends.port import Backend, Feature, Listed
 from bft.milp.backends.process import SolverFailure
 from bft.milp.backends.registry import able, backend_names, describe, listed
-from bft.milp.backends.worker import resident_bytes
+from bft.milp.backends.worker import dispatch, resident_bytes
 from bft.milp.exact.dp import solve_exact
 from bft.milp.formulations import modes, node
 from bft.milp.formulations.linear import Limits, LinearModel
@@ -325,3 +327,23 @@ def test_the_parent_stays_flat_while_workers_come_and_go(name):
     process.close()
     assert resident_bytes() - memory < 20 * MIB
     assert len(list(Path("/proc/self/fd").iterdir())) <= open_files
+
+
+def test_the_extra_excludes_the_highs_that_reports_suboptimal_answers_as_optimal() -> None:
+    # Its package is the one that python-mip loads first, so that the exclusion concerns what is used.
+    stated = [Requirement(line) for line in metadata.requires("bft-replay") or []]
+    extra = [each for each in stated if each.marker and each.marker.evaluate({"extra": "highs"})]
+    highs = next(each for each in extra if each.name == "highspy")
+    assert list(highs.specifier.filter(["1.8.0", "1.13.0", "1.14.0", "1.15.0"])) == ["1.13.0", "1.15.0"]
+    with_extra = [Requirement(line) for line in metadata.requires("mip") or [] if 'extra == "highs"' in line]
+    here = [each.name for each in with_extra if each.marker and each.marker.evaluate({"extra": "highs"})]
+    assert here == ["highspy"]
+
+
+@pytest.mark.parametrize("name", params(["cbc", "highs", "scipy"]))
+def test_a_model_that_highs_1_14_0_answers_wrongly(name: str) -> None:
+    # max -2x - 3z with x + z >= 4.5, z whole: -9 at x = 4.5, z = 0; HiGHS 1.14.0 says -15, and "optimal".
+    model = LinearModel([-2.0, -3.0], [10.0, 10.0], [False, True])
+    model.row([0, 1], [-1.0, -1.0], "<", -4.5)
+    answer = dispatch(name, model, Limits())
+    assert (answer.status, answer.objective) == ("optimal", pytest.approx(-9.0))

@@ -232,7 +232,7 @@ def test_a_sweep_is_a_map_over_what_it_varied(tmp_path: Path, capsys: pytest.Cap
     assert "expected points that differ in an option" in capsys.readouterr().err
     pd.DataFrame({"a": [1]}).to_parquet(table)
     assert run(["report", str(table), "--force"]) == 2
-    assert "is no table of a sweep" in capsys.readouterr().err
+    assert "is neither a run directory nor a table of a sweep" in capsys.readouterr().err
 
 
 @pytest.mark.slow
