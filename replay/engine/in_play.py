@@ -244,7 +244,7 @@ class Window(Jobs):
         """What a job holds now, since the policy was last asked or its rate last changed; None if it has only begun."""
         if self._kept is not None:
             return self._kept.present(position)
-        return self._in_play[position].interval(self._now, self._asked_ns, "decision")
+        return self._in_play[position].present(self._now, self._asked_ns)
 
     def _see(self, running: Running) -> JobView:
         seen = running.waiting_view or self._seen.get(running.index)

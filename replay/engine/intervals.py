@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Literal, NamedTuple
+
+from bft.replay.trace.node_trace import SECOND_NS
 
 Ending = Literal["decision", "leave", "finish", "cancel", "rate"]
 """Why an interval ended: by the present decision; as units left; as the job finished or was cancelled; or as only its
@@ -45,3 +49,47 @@ class RunInterval(NamedTuple):
     def progressed_s(self) -> float:
         """Seconds in which the job made progress."""
         return self.seconds - self.stalled_s
+
+    @classmethod
+    def between(
+        cls, begin_ns: int, end_ns: int, units: int, shared: bool, stall_ns: int, rate: float, ended: Ending
+    ) -> RunInterval:
+        """The interval from one instant to another; `stall_ns`: until when the job was to stall."""
+        stalled_ns = max(0, min(stall_ns, end_ns) - begin_ns)
+        return cls(units, (end_ns - begin_ns) / SECOND_NS, stalled_ns / SECOND_NS, rate, shared, ended)
+
+
+Row = tuple[str, int, int, int, bool, int, float, Ending]
+"""An interval as the engine notes it, which must be fast: the job's name, and what `RunInterval.between` takes."""
+
+
+class EndedIntervals(Mapping[str, Sequence[RunInterval]]):
+    """The intervals of each job, by name; made when they are first looked at, as most policies do not.
+
+    Examples
+    --------
+    >>> dict(EndedIntervals([("a", 0, 2 * SECOND_NS, 4, False, SECOND_NS, 30.0, "leave")]))
+    {'a': (RunInterval(units=4, seconds=2.0, stalled_s=1.0, rate=30.0, shared=False, ended='leave'),)}
+    """
+
+    def __init__(self, rows: Sequence[Row] = ()) -> None:
+        self._rows = rows
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Sequence[RunInterval]]:
+        found: dict[str, list[RunInterval]] = {}
+        for row in self._rows:
+            found.setdefault(row[0], []).append(RunInterval.between(*row[1:]))
+        return {name: tuple(of) for name, of in found.items()}
+
+    def __getitem__(self, name: str) -> Sequence[RunInterval]:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+
+NONE_ENDED = EndedIntervals()

@@ -578,8 +578,7 @@ class Replay:
         jobs = Window(self._in_play, now, motion.asked_ns, self._traits.clairvoyant, held.used)
         self._window = ref(jobs)
         ended = tuple([finished_view(self.ledger.records[index]) for index in finished]) if finished else ()
-        intervals = {name: tuple(of) for name, of in motion.ended.items()} if motion.ended else {}
-        return State(now, held.idle, jobs, self._machine, ended, intervals)
+        return State(now, held.idle, jobs, self._machine, ended, motion.ended)
 
     def _stands(self) -> Standing:
         held, play = self._held, self._in_play

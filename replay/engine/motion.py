@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from bft.replay.engine.agenda import Agenda
 from bft.replay.engine.in_play import InPlay
-from bft.replay.engine.intervals import Ending, RunInterval
+from bft.replay.engine.intervals import NONE_ENDED, EndedIntervals, Ending, Row
 from bft.replay.engine.ledger import Ledger, Loss
 from bft.replay.engine.moves import Traits
 from bft.replay.engine.rules import Rules
@@ -36,8 +36,6 @@ class Motion:
         When jobs finish or are to be asked.
     asked_ns
         When the policy was last asked.
-    ended
-        The intervals of each job, by name, that have ended since then, in order.
     """
 
     def __init__(
@@ -53,7 +51,7 @@ class Motion:
         self.now = now
         self.agenda = Agenda(in_play.active)
         self.asked_ns = now
-        self.ended: dict[str, list[RunInterval]] = {}
+        self._rows: list[Row] = []
         self._in_play, self._ledger, self._rigid = in_play, ledger, traits.rigid
         self._stalls = rules.cost_model == "stall"  # what changes cost is time
         self._units_per_node, self._kinds = units_per_node, kinds
@@ -62,12 +60,12 @@ class Motion:
 
     def state(self) -> dict[str, Any]:
         """What jobs have held since the policy was last asked, for a checkpoint."""
-        return {"asked_ns": self.asked_ns, "ended": {name: list(map(list, of)) for name, of in self.ended.items()}}
+        return {"asked_ns": self.asked_ns, "ended": [list(row) for row in self._rows]}
 
     def restored(self, now: int, state: Mapping[str, Any]) -> None:
         """The jobs in play are restored to their state at an instant; so is what `state` has stored."""
         self.now, self.asked_ns = now, state["asked_ns"]
-        self.ended = {name: [RunInterval(*one) for one in of] for name, of in state["ended"].items()}
+        self._rows = [tuple(row) for row in state["ended"]]
         for running in self._in_play:
             self.agenda.put(running)
             if running.stalls:
@@ -76,8 +74,13 @@ class Motion:
     def asked(self) -> None:
         """The policy knows what jobs have held until now."""
         self.asked_ns = self.now
-        if self.ended:
-            self.ended = {}
+        if self._rows:
+            self._rows = []
+
+    @property
+    def ended(self) -> EndedIntervals:
+        """What jobs have held since the policy was last asked and hold no longer."""
+        return EndedIntervals(self._rows) if self._rows else NONE_ENDED
 
     def pass_to(self, instant: int, idle: int, used: int) -> None:
         """Let time pass up to an instant, with these numbers of idle and used units."""
@@ -157,9 +160,7 @@ class Motion:
     def set_rate(self, running: Running, ended: Ending = "rate") -> None:
         """Set rate and finish time of a settled job from the units that it holds; `ended`: why what it did ends."""
         if running.rated_units and running.rated_ns < self.now:
-            interval = running.interval(self.now, self.asked_ns, ended)
-            if interval is not None:
-                self.ended.setdefault(running.job.name, []).append(interval)
+            self._note(running, ended)
         running.ask_ns, before, rate = NEVER, running.rate, 0.0
         if running.units:
             if self._rigid and before:
@@ -174,6 +175,13 @@ class Motion:
         if running.rungs:
             running.ask_at_rung()
         self.agenda.put(running)
+
+    def _note(self, running: Running, ended: Ending) -> None:
+        """Note what a job has held since its rate was set, as far as the policy does not know it."""
+        begin = running.rated_ns if running.rated_ns > self.asked_ns else self.asked_ns
+        if begin < self.now:
+            units, shared, stall_ns = running.rated_units, running.rated_shared, running.rated_stall_ns
+            self._rows.append((running.job.name, begin, self.now, units, shared, stall_ns, running.rate, ended))
 
     def _rate_on_its_units(self, running: Running) -> float:
         """Samples/s of a job that shares nothing; also sets until when that rate holds."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bft.milp import Solution, Transfer
 from bft.models import Dynamics, Job
 from bft.replay.engine.holdings import Holdings
-from bft.replay.engine.intervals import RunInterval
+from bft.replay.engine.intervals import EndedIntervals, RunInterval
 from bft.replay.engine.places import Places
 from bft.replay.trace.outlook import Outlook
 
@@ -298,7 +298,7 @@ class State:
     jobs: Sequence[JobView]
     machine: Machine = field(default=_NO_MACHINE, compare=False)
     finished: tuple[JobView, ...] = ()
-    ended: Mapping[str, Sequence[RunInterval]] = field(default_factory=dict)
+    ended: Mapping[str, Sequence[RunInterval]] = field(default_factory=EndedIntervals)
 
     def __post_init__(self) -> None:
         if Jobs not in type(self.jobs).__mro__:  # isinstance, which takes longer where a class is abstract

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bft.models import Dynamics, Job
-from bft.replay.engine.intervals import Ending, RunInterval
+from bft.replay.engine.intervals import RunInterval
 from bft.replay.engine.ledger import JobRecord
 from bft.replay.engine.memory import NOT_KEPT, kept, remember
 from bft.replay.engine.port import JobView
@@ -130,14 +130,13 @@ class Running:
             early = begin + math.ceil(lacking / rate * SECOND_NS) if lacking > 0 else now
             self.due_ns = early if early < finish_ns else finish_ns
 
-    def interval(self, now: int, asked_ns: int, ended: Ending) -> RunInterval | None:
+    def present(self, now: int, asked_ns: int) -> RunInterval | None:
         """What it has held since its rate was set, or since the policy was last asked; None if it held nothing."""
         begin = max(self.rated_ns, asked_ns)
         if not self.rated_units or now <= begin:
             return None
-        stalled_ns = max(0, min(self.rated_stall_ns, now) - begin)
-        seconds, stalled_s = (now - begin) / SECOND_NS, stalled_ns / SECOND_NS
-        return RunInterval(self.rated_units, seconds, stalled_s, self.rate, self.rated_shared, ended)
+        units, shared, stall_ns = self.rated_units, self.rated_shared, self.rated_stall_ns
+        return RunInterval.between(begin, now, units, shared, stall_ns, self.rate, "decision")
 
     def _reaches(self, samples: float) -> int:
         """When it will have done so many samples at the rate that has just been set, NEVER beyond the calendar."""
