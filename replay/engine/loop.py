@@ -124,7 +124,7 @@ class Replay:
         )
         self._partners = Partners(self._jobs, self._in_play, self._held, self._motion, self._traits, interference)
         self._network = Network(rules.network_interference, self._in_play, self._motion, trace.units_per_node)
-        self._given_up: set[int] = set()  # the units that jobs gave back at the instant `_given_up_ns`
+        self._given_up: dict[int, set[int]] = {}  # units given back at the instant `_given_up_ns`, and by which jobs
         self._given_up_ns = -NEVER
         self._place = _Place()
         self._next: int | None = None  # the next instant, once it is known
@@ -509,11 +509,17 @@ class Replay:
 
     def _release(self, running: Running, units: Sequence[int]) -> None:
         """A settled job gives units back."""
-        if self._given_up_ns != self.now:
-            self._given_up, self._given_up_ns = set(), self.now
-        self._given_up.update(units)
+        if self.rules.restart_overlap:
+            self._note_given_up(running, units)
         self._held.release(running.index, units)
         self._give_up(running, units)
+
+    def _note_given_up(self, running: Running, units: Sequence[int]) -> None:
+        """Note who gave units back at this instant, for jobs that start on them in its place."""
+        if self._given_up_ns != self.now:
+            self._given_up, self._given_up_ns = {}, self.now
+        for unit in units:
+            self._given_up.setdefault(unit, set()).add(running.index)
 
     def _give_up(self, running: Running, units: Collection[int]) -> None:
         """A settled job no longer holds some units."""
@@ -655,6 +661,9 @@ class Replay:
         motion.set_rate(running)
 
     def _share_to_wait(self, running: Running) -> float:
-        """The part of a restart's overhead that does not overlap with who had the units until now."""
-        handed_over = self._given_up_ns == self.now and self._given_up.issuperset(running.units)
+        """The part of a restart's overhead that does not overlap with other jobs on the same units until now."""
+        if self._given_up_ns != self.now:
+            return 1.0
+        own = {running.index}
+        handed_over = all(self._given_up.get(unit, own) - own for unit in running.units)
         return 1.0 - self.rules.restart_overlap if handed_over else 1.0

@@ -225,6 +225,15 @@ def test_a_restart_overlaps_with_who_ran_on_its_units_until_then(overlap: float)
         assert outcome.records[0].lost_to_restart == pytest.approx(waits)
 
 
+def test_no_restart_overlaps_with_the_job_itself() -> None:
+    """At 300 s a loses b, and restarts at once on its own unit and on one that another job leaves then."""
+    rows = [(0, "abc", 1), (300, "b", 0)]
+    jobs = [rigid_job("a"), rigid_job("b", units=1, seconds=300)]
+    rules = Rules(restart_overhead=((9, 30.0),), restart_overlap=1.0, checkpoint_interval_s=0)
+    outcome = replayed(rows, 5000, jobs, Scripted(start_all, kind=Kind(rigid=True)), rules)
+    assert [finish_s(outcome, 0), finish_s(outcome, 1)] == [300 + 30 + 700, 300]
+
+
 @pytest.mark.parametrize("share", [0.25, 0.5])
 def test_two_spread_jobs_slow_each_other_down_where_they_meet(share: float) -> None:
     """a on nodes 0 and 1, b on 1 and 2 until it ends, c beside them on node 2 alone: c is never slowed."""
