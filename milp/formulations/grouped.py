@@ -2,8 +2,8 @@
 
 An item is a job of a class alone, or a pair of jobs of two classes (or of one), and its table says what that is worth
 on so many units beyond what its jobs are worth without any. Of each class with m members at most m may be in items. A
-pair that shares now is always posed as `items.build` refines it, by variants of what its jobs do apart, so that mostly
-the best choice of items can be carried out without migration.
+pair that shares now is posed by variants of what its jobs do apart, so that mostly the best choice of items can be
+carried out without migration.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ import numpy as np
 
 from bft.milp.classes import Classes
 from bft.milp.exact.dp import share_units
-from bft.milp.formulations.items import dense_runs, variants
 from bft.milp.formulations.linear import LinearModel
-from bft.milp.formulations.modes import Chosen, Run, add_runs
+from bft.milp.formulations.modes import Chosen, Run, add_runs, concave_runs
 from bft.milp.problem import FloatArray, IntArray, Pair, Problem
 from bft.milp.values import tables_of
+
+# Slopes of a dense table that differ by less than this, relative to its largest value, count as equal (rounding).
+NOISE = 1e-13
 
 Choice = Sequence[tuple[int, int]]
 """Items that are active, each as often as it is, with the units it has (a pair: in union)."""
@@ -64,7 +66,7 @@ class Items:
     ----------
     limits
         Right-hand sides of the rows, int64: the units; the members of each class; three rows for each pair of now, at
-        most one of its jobs active alone, and twice what `items.build` says of refined pairs.
+        most one of its jobs active alone, and what its variants allow (`variants`).
     base
         What the jobs are worth without a unit.
     """
@@ -246,6 +248,25 @@ class ItemsModel:
 
 
 _FREE: Sequence[Variant] = ((None, ()),)
+
+
+def variants(current: int, shared: int) -> tuple[tuple[str, int | None], ...]:
+    """How a job that shares now may go on apart from its partner, and the most units that it has then (None: any)."""
+    return ("clear", current - shared), ("less", current - 1), ("any", None)
+
+
+def dense_runs(values: FloatArray) -> list[Run]:
+    """Cut a dense table, without its leading -inf, into concave runs with as few points as it has slopes."""
+    finite = np.flatnonzero(values > -np.inf)
+    if not len(finite):
+        return []
+    first, last = int(finite[0]), int(finite[-1])
+    stretch = values[first : last + 1]
+    slopes = np.diff(stretch)
+    noise = NOISE * max(1e-300, float(np.abs(stretch).max()))
+    kinks = np.flatnonzero(np.abs(np.diff(slopes)) > noise) + 1
+    points = sorted({0, *kinks.tolist(), last - first})
+    return list(concave_runs([(first + p, float(stretch[p])) for p in points]))
 
 
 def _cut(place: tuple[int, int], most: int | None) -> tuple[int, int]:

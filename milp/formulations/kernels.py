@@ -10,7 +10,7 @@ from bft.milp.problem import FloatArray, IntArray
 
 @compiled
 def fewest(n_a: int, n_b: int, held_a: int, held_b: int, shared: int) -> int:
-    """The fewest units in union on which two jobs share (`items.pair_grid`)."""
+    """Return the fewest units in union on which two jobs share that hold so many now, `shared` of them in common."""
     if n_a < held_a and n_b < held_b:
         return max(n_a, n_b, n_a + n_b - shared)
     if n_a < held_a:
@@ -22,7 +22,7 @@ def fewest(n_a: int, n_b: int, held_a: int, held_b: int, shared: int) -> int:
 
 @compiled
 def may_split(n_a: int, n_b: int, held_a: int, held_b: int, shared: int) -> bool:
-    """Whether two jobs that share now can both stay active without overlap (`items.pair_grid`)."""
+    """Tell whether two jobs that share now can both stay active without overlap."""
     if shared == 0:
         return False
     if n_a < held_a and n_b < held_b:
@@ -41,7 +41,7 @@ def best_together(
     shared: int,
     best: FloatArray,
 ) -> None:
-    """Write w(u) of a pair for u = 0 ... to `best`: `items.best_by_units` of its `items.pair_grid`, without the grid.
+    """Write w(u) of a pair for u = 0 ... to `best`: the best value of both jobs on at most u units in union.
 
     `beside` are the jobs' tables in this pair, `apart` those by themselves (looked at only if they share now); tables
     cut short allow a job no more.
@@ -119,7 +119,10 @@ def best_cell(
     shared: int,
     units: int,
 ) -> tuple[int, int, int, bool]:
-    """The cell behind the last of `best_together`, as `items.cell` has it: n_a, n_b, units in union, split."""
+    """Return what is behind the last of `best_together`: n_a, n_b, units in union, and whether the jobs are split.
+
+    Ties go to the fewest units in union, then to the smallest n_a.
+    """
     best, found = -np.inf, (0, 0, 0, False)
     for n_a in range(1, len(beside_a)):
         for n_b in range(1, len(beside_b)):

@@ -1,23 +1,21 @@
-"""Solve sharing problems: matching, then items, refined where needed, then flow (docs/model.md).
+"""Solve sharing problems: prices, what they leave open, then a MILP of items, then flow (docs/model.md).
 
-With many jobs, prices replace the matching, and the solver decides only what the prices leave open.
-
-Among several optima, keeping everything comes first, then the allocation of the matching or the prices, if they are
-known to be optimal: then no solver influences the answer. Otherwise a solver decides which jobs are active and who
-shares with whom, which may differ between solvers in case of ties; the exact DP then distributes the units among them.
+Among several optima, keeping everything comes first, then the allocation that the prices lead to, if it is known to be
+optimal: then no solver influences the answer. Otherwise a solver decides which jobs are active and who shares with
+whom, which may differ between solvers in case of ties; the exact DP then distributes the units of items among them.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from bft.milp.classes import classes_of
-from bft.milp.formulations import flow, grouped, items, matching, prices, undecided
+from bft.milp.formulations import flow, grouped, prices, undecided
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, Nonsense
-from bft.milp.formulations.transfers import complaint_about, keep_shared, shares_of, transport, value_of
+from bft.milp.formulations.transfers import complaint_about, keep_shared, transport, value_of
 from bft.milp.problem import Problem, Status, Transfer
 from bft.milp.values import table_of
 
@@ -26,8 +24,6 @@ Shares = Mapping[tuple[int, int], int]
 
 # A solver treats this part of its largest coefficient as zero.
 ZERO = 1e-9
-# Up to this many jobs, each job is its own node of the matching, which then takes milliseconds.
-FEW = 40
 # A bound this close to a value, relatively, counts as reached.
 MET = 1e-9
 
@@ -82,7 +78,7 @@ def keep_answer(problem: Problem, note: str) -> SharingAnswer:
 
 
 def solve_sharing(problem: Problem, formulation: str, ask: Ask, limits: Limits, tolerance: float) -> SharingAnswer:
-    """Solve a sharing problem by `items` (with refinement, and `flow` where needed) or by `flow` alone.
+    """Solve a sharing problem by `items` (and `flow` where needed) or by `flow` alone.
 
     Parameters
     ----------
@@ -102,8 +98,7 @@ def solve_sharing(problem: Problem, formulation: str, ask: Ask, limits: Limits, 
     Nonsense
         When an answer of the solver contradicts itself.
     """
-    many = formulation == "items" and (len(problem.jobs) > FEW or bool(problem.alike))
-    search = (_SearchOfMany if many else _Search)(problem, formulation, ask, limits, tolerance)
+    search = _Search(problem, formulation, ask, limits, tolerance)
     search.begin()
     while not _met(search.best.objective, search.bound, limits.gap):
         if search.time_is_up() or not search.step():
@@ -119,7 +114,7 @@ class _Search:
     best, bound
         The best answer known, and an upper bound of any answer.
     formulation
-        What to ask next: `items`, refined where its answers could not be carried out, then `flow`.
+        What to ask next: `items`, then `flow` where its answer could not be carried out.
     """
 
     def __init__(self, problem: Problem, formulation: str, ask: Ask, limits: Limits, tolerance: float) -> None:
@@ -128,52 +123,33 @@ class _Search:
         self.best = keep(problem)
         self.bound = math.inf
         self._deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
-        self.stopped, self.shown_by = "time limit", "items"
-        self._tables: tuple[items.PairTable, ...] = ()
-        self._refined: frozenset[tuple[int, int]] = frozenset()
+        self.stopped, self.shown_by = "time limit", formulation
 
     def begin(self) -> None:
-        """Bound and start without a MILP: a matching at the best price."""
-        self.bound = max(self.best.objective, highest(self.problem))
-        if self.formulation != "items":
+        """Bound and start without a MILP: by prices of units and jobs."""
+        if self.formulation == "flow":
+            self.bound = max(self.best.objective, highest(self.problem))
             return
-        self._tables = items.pair_tables(self.problem)
-        start = matching.start(self.problem, self._tables)
-        self.bound = min(self.bound, max(start.bound, self.best.objective))
-        result = carry_out(self.problem, start.counts, start.shares, "matching")
-        if result is not None and _exceeds(result.objective, self.best.objective):
-            self.best = result
+        self.shown_by = "column_generation"
+        self._items = grouped.Items(self.problem)
+        self._prices = prices.price(self._items)
+        self.bound = max(self._prices.bound, self.best.objective)
+        self._chosen = prices.rounded(self._items, self._prices)
+        self._try(self._chosen)
+        if not _met(self.best.objective, self.bound, self.limits.gap):
+            self._search_open()
 
     def time_is_up(self) -> bool:
         """Whether the search is over."""
         return self._deadline is not None and self._deadline <= time.monotonic()
 
     def step(self) -> bool:
-        """Ask the solver once. Returns whether to ask again, with a less relaxed model."""
-        model = self._model()
-        left = None if self._deadline is None else max(self._deadline - time.monotonic(), 1e-3)
-        answer = self.ask(model.model, replace(self.limits, seconds=left))
-        if answer.x is None:
-            if answer.status != "nothing":
-                raise Nonsense(f"answered {answer.said!r}, but the allocation without any units is feasible")
-            return False
-        counts, shares = model.decode(answer.values(model.model))
-        zero = ZERO * max((abs(worth) for worth in model.model.objective), default=0.0)
-        self._take_bound(answer, zero)
-        result = carry_out(self.problem, counts, shares, self.formulation)
-        if result is not None:
-            self._take(result, answer, zero)
-            return False
+        """Ask the solver once. Returns whether to ask again, by flow."""
         if self.formulation == "flow":
-            raise Nonsense("the answer of formulation flow requires a migration")
-        if answer.status != "optimal":
+            self._ask_flow()
             return False
-        entangled = items.entangled(self.problem, counts, shares) - self._refined
-        if entangled:
-            self._refined |= entangled
-        else:
-            self.formulation = "flow"
-        return True
+        self.shown_by = "items"
+        return self._ask_items()
 
     def answer(self) -> SharingAnswer:
         """The result of the search."""
@@ -184,13 +160,62 @@ class _Search:
         note = f"{self.stopped}: {'kept' if best.formulation == 'keep' else 'best known'}"
         return replace(best, status="feasible", bound=bound, note=note)
 
-    def _model(self) -> items.SharingModel | flow.FlowModel:
-        if self.formulation == "flow":
-            return flow.build(self.problem)
-        model = items.build(self.problem, self._tables, self._refined)
-        if not self._refined:
-            model.begin_from(self.best.counts, shares_of(self.best.transfers))
-        return model
+    def _search_open(self) -> None:
+        """Look at what the prices leave open."""
+        lost, choice = undecided.search(self._items, self._prices, self._open())
+        self.bound = max(self.best.objective, min(self.bound, self._prices.bound - lost))
+        if choice:
+            self._chosen = self._items.shared_out([i for i, _ in choice])
+            self._try(self._chosen)
+
+    def _try(self, choice: grouped.Choice) -> None:
+        result = self._carried_out(choice, "column_generation")
+        if result is not None and _exceeds(result.objective, self.best.objective):
+            self.best = result
+
+    def _open(self) -> float:
+        """What may be lost at the prices by a choice that is better than the best known."""
+        bound, known = self._prices.bound, self.best.objective
+        return bound - known + MET * max(abs(bound), abs(known))
+
+    def _ask_items(self) -> bool:
+        """Ask the solver for what may be better than the best known; whether to ask again, by flow."""
+        model = self._items.model(self._prices.loss <= self._open(), self._chosen)
+        answer = self._asked(model.model, self._items.base)
+        if answer is None:
+            return False
+        chosen = model.decode(answer.values(model.model))
+        result = self._carried_out(self._items.shared_out([i for i, _ in chosen]), "items")
+        if result is not None:
+            self._take(result, answer, _zero(model.model))
+            return False
+        self.formulation = "flow"
+        if answer.status == "optimal" and self.problem.alike:
+            self.stopped = "the optimum of items takes a migration, and flow is too large for groups"
+            return False
+        return answer.status == "optimal"
+
+    def _ask_flow(self) -> None:
+        """Ask the solver for the general answer."""
+        model = flow.build(self.problem)
+        answer = self._asked(model.model)
+        if answer is None:
+            return
+        result = carry_out(self.problem, *model.decode(answer.values(model.model)), "flow")
+        if result is None:
+            raise Nonsense("the answer of formulation flow requires a migration")
+        self._take(result, answer, _zero(model.model))
+
+    def _asked(self, model: LinearModel, constant: float = 0.0) -> LinearAnswer | None:
+        """The solver's answer, with its bound taken; None when it has no solution."""
+        left = None if self._deadline is None else max(self._deadline - time.monotonic(), 1e-3)
+        answer = self.ask(model, replace(self.limits, seconds=left)).above(constant)
+        if answer.x is None:
+            if answer.status != "nothing":
+                raise Nonsense(f"answered {answer.said!r}, but the allocation without any units is feasible")
+            return None
+        self._take_bound(answer, _zero(model))
+        return answer
 
     def _take_bound(self, answer: LinearAnswer, zero: float) -> None:
         """Lower the bound to what the solver proved. It may not report an optimum below a known value."""
@@ -208,80 +233,18 @@ class _Search:
         slack = zero + self.tolerance * max(abs(result.objective), abs(self.best.objective))
         if not result.objective >= answer.objective - slack:
             raise Nonsense(f"claims {answer.objective!r} for an answer of value {result.objective!r}")
-        optimal = answer.status == "optimal"
         if _exceeds(result.objective, self.best.objective):
-            settles = optimal and not self.limits.gap
-            self.best = _settled(self.problem, self._tables, result) if settles else result
-        if optimal:
-            self.bound = max(self.bound, self.best.objective) if self.limits.gap else self.best.objective
-
-
-class _SearchOfMany(_Search):
-    """The same by classes of jobs: prices bound and begin, and a MILP looks at what they leave open."""
-
-    def begin(self) -> None:
-        """Bound and start by prices of units and jobs."""
-        self.shown_by = "prices"
-        self._items = grouped.Items(self.problem)
-        self._prices = prices.price(self._items)
-        self.bound = max(self._prices.bound, self.best.objective)
-        self._chosen = prices.rounded(self._items, self._prices)
-        self._try(self._chosen)
-        if not _met(self.best.objective, self.bound, self.limits.gap):
-            self._search_open()
-
-    def _search_open(self) -> None:
-        """Look at what the prices leave open."""
-        lost, choice = undecided.search(self._items, self._prices, self._open())
-        self.bound = max(self.best.objective, min(self.bound, self._prices.bound - lost))
-        if choice:
-            self._chosen = self._items.shared_out([i for i, _ in choice])
-            self._try(self._chosen)
-
-    def _try(self, choice: grouped.Choice) -> None:
-        result = self._carried_out(choice, "prices")
-        if result is not None and _exceeds(result.objective, self.best.objective):
             self.best = result
-
-    def _open(self) -> float:
-        """What may be lost at the prices by a choice that is better than the best known."""
-        bound, known = self._prices.bound, self.best.objective
-        return bound - known + MET * max(abs(bound), abs(known))
-
-    def step(self) -> bool:
-        """Ask the solver for what may be better than the best known; whether to ask again, by flow."""
-        if self.formulation == "flow":
-            return super().step()
-        self.shown_by = "items"
-        model = self._items.model(self._prices.loss <= self._open(), self._chosen)
-        left = None if self._deadline is None else max(self._deadline - time.monotonic(), 1e-3)
-        answer = self.ask(model.model, replace(self.limits, seconds=left)).above(self._items.base)
-        if answer.x is None:
-            if answer.status != "nothing":
-                raise Nonsense(f"answered {answer.said!r}, but giving nobody anything is feasible")
-            return False
-        zero = ZERO * max((abs(worth) for worth in model.model.objective), default=0.0)
-        self._take_bound(answer, zero)
-        chosen = model.decode(answer.values(model.model))
-        result = self._carried_out(self._items.shared_out([i for i, _ in chosen]), "items")
-        if result is not None:
-            self._take(result, answer, zero)
-            return False
-        self.formulation = "flow"
-        if answer.status == "optimal" and self.problem.alike:
-            self.stopped = "the optimum of items takes a migration, and flow is too large for groups"
-            return False
-        return answer.status == "optimal"
+        if answer.status == "optimal":
+            self.bound = max(self.bound, self.best.objective) if self.limits.gap else self.best.objective
 
     def _carried_out(self, choice: grouped.Choice, by: str) -> SharingAnswer | None:
         return carry_out(self.problem, *self._items.named(choice), by)
 
 
-def _settled(problem: Problem, tables: Sequence[items.PairTable], result: SharingAnswer) -> SharingAnswer:
-    """An optimum with the same jobs active, alone or in the same pairs, with the units distributed canonically."""
-    again = matching.shared_out(problem, tables, result.counts, shares_of(result.transfers)) if tables else None
-    settled = None if again is None else carry_out(problem, *again, result.formulation)
-    return result if settled is None or _exceeds(result.objective, settled.objective) else settled
+def _zero(model: LinearModel) -> float:
+    """What a solver treats as zero in this model."""
+    return ZERO * max((abs(worth) for worth in model.objective), default=0.0)
 
 
 def _exceeds(value: float, other: float) -> bool:

@@ -10,16 +10,24 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bft.milp.problem import Problem, Transfer
 from bft.milp.values import keep, tables_of
 
-Holders = tuple[int, ...]
+if TYPE_CHECKING:
+    import networkx as nx
 
-# Up to this many jobs all units are in one network, with an arc for everyone. With more, that takes too long.
-FEW = 40
+Holders = tuple[int, ...]
+Arc = tuple[Holders, Holders]
+Node = tuple[str, Holders]
+
+# Nodes of the network beside the present and the future holders.
+SOURCE: Node = ("source", ())
+SINK: Node = ("sink", ())
+MARKET: Node = ("market", ())
 
 
 def classes(problem: Problem) -> dict[Holders, int]:
@@ -58,141 +66,111 @@ def demands(problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, 
 def transport(
     problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, int], int]
 ) -> tuple[Transfer, ...] | None:
-    """Moves that bring every job to its count and its shares, or None when that requires a migration.
+    """Return moves that bring every job to its count and its shares, or None when that requires a migration.
 
-    A job that grows or keeps its count loses no unit; one that shrinks or keeps its count gains none.
+    A job that grows or keeps its count loses no unit; one that shrinks or keeps its count gains none. Units that can
+    stay with their holders stay: if one unit leaves a class and another joins it, the first can stay and the second can
+    go all the way, because a job that may lose or gain units in two steps may do so in one.
     """
-    supply, demand = classes(problem), demands(problem, counts, shares)
-    if any(units < 0 for units in demand.values()):
+    supply = classes(problem)
+    demand = demands(problem, counts, shares)
+    if min(demand.values()) < 0:
         return None
     may_lose = {j for j in problem.holders if counts[j] < problem.current[j]}
     may_gain = {j for j, n in enumerate(counts) if n and n > problem.current[j]}
-    if len(counts) > FEW:
-        return _few_moves(supply, demand, may_lose, may_gain)
-    sent = _sent(supply, demand, may_lose, may_gain)
-    return None if sent is None else _as_moves(supply, demand, sent)
-
-
-def _few_moves(
-    supply: Mapping[Holders, int], demand: Mapping[Holders, int], may_lose: set[int], may_gain: set[int]
-) -> tuple[Transfer, ...] | None:
-    """The same, with only those units in the network that change hands.
-
-    What can stay, stays: if one unit leaves a class and another joins it, the first can stay and the second can go all
-    the way, because a job that may lose or gain units in two steps may do so in one.
-    """
-    stays = {holders: units for holders in supply if (units := min(supply[holders], demand.get(holders, 0)))}
-    leave = {before: units - stays.get(before, 0) for before, units in supply.items() if units > stays.get(before, 0)}
-    come = {after: units - stays.get(after, 0) for after, units in demand.items() if units > stays.get(after, 0)}
-    sent = _sent_by_market(leave, come, may_lose, may_gain)
-    if sent is None:
+    staying = {holders: min(units, demand.get(holders, 0)) for holders, units in supply.items()}
+    moved = _moved(_less(supply, staying), _less(demand, staying), may_lose, may_gain)
+    if moved is None:
         return None
-    sent.update({(holders, holders): units for holders, units in stays.items()})
-    return _as_moves(supply, demand, sent)
+    for holders, units in staying.items():
+        moved[holders, holders] = units
+    supply_order = {before: i for i, before in enumerate(supply)}
+    demand_order = {after: i for i, after in enumerate(demand)}
+    arcs = [arc for arc, units in moved.items() if units]
+    arcs.sort(key=lambda arc: (supply_order[arc[0]], demand_order[arc[1]]))
+    return tuple(Transfer(before, after, moved[before, after]) for before, after in arcs)
 
 
-def _as_moves(
-    supply: Mapping[Holders, int], demand: Mapping[Holders, int], sent: Mapping[tuple[Holders, Holders], int]
-) -> tuple[Transfer, ...]:
-    """Transfers by the order of the present holders, then of the future ones."""
-    origin = {before: i for i, before in enumerate(supply)}
-    target = {after: i for i, after in enumerate(demand)}
-    arcs = sorted(sent, key=lambda arc: (origin[arc[0]], target[arc[1]]))
-    return tuple(Transfer(*arc, sent[arc]) for arc in arcs if sent[arc])
+def _less(units_of: Mapping[Holders, int], staying: Mapping[Holders, int]) -> dict[Holders, int]:
+    """Return the units that do not stay, without empty classes."""
+    rest = {holders: units - staying.get(holders, 0) for holders, units in units_of.items()}
+    return {holders: units for holders, units in rest.items() if units}
 
 
-def _allowed(before: Holders, after: Holders, may_lose: set[int], may_gain: set[int]) -> bool:
-    return all(j in may_lose for j in before if j not in after) and all(j in may_gain for j in after if j not in before)
+def _moved(
+    leaving: Mapping[Holders, int], joining: Mapping[Holders, int], may_lose: set[int], may_gain: set[int]
+) -> dict[Arc, int] | None:
+    """Return how many units go from which holders to which: a maximum flow, None if not all units find a place."""
+    if not leaving:
+        return {}
+    import networkx as nx
+    from networkx.algorithms.flow import shortest_augmenting_path
+
+    network = _network(leaving, joining, may_lose, may_gain)
+    # This algorithm goes through no set, whose order would change from run to run.
+    total, flow = nx.maximum_flow(network, SOURCE, SINK, flow_func=shortest_augmenting_path)
+    if total != sum(leaving.values()):
+        return None
+    moved: dict[Arc, int] = {}
+    for before in leaving:
+        for (side, after), units in flow["from", before].items():
+            if side == "to":
+                moved[before, after] = units
+    offered = [(before, flow["from", before].get(MARKET, 0)) for before in leaving]
+    wanted = [(after, flow[MARKET].get(("to", after), 0)) for after in joining]
+    for before, after, units in _paired(offered, wanted):
+        moved[before, after] = moved.get((before, after), 0) + units
+    return moved
 
 
-def _sent(
-    supply: Mapping[Holders, int], demand: Mapping[Holders, int], may_lose: set[int], may_gain: set[int]
-) -> dict[tuple[Holders, Holders], int] | None:
-    """Units from each class to each new holders, None if not all find a place."""
+def _network(
+    leaving: Mapping[Holders, int], joining: Mapping[Holders, int], may_lose: set[int], may_gain: set[int]
+) -> nx.DiGraph[Node]:
+    """Return the network of units that change hands, with few arcs.
+
+    Holders with no job in common exchange units by way of a market, where all of them may lose and gain units. Only
+    holders with a job in common need an arc of their own.
+    """
     import networkx as nx
 
-    # Nodes are numbers: with strings, the order in which units are pushed would change from run to run.
-    source, sink = 0, 1
-    origin = {before: 2 + i for i, before in enumerate(supply)}
-    target = {after: 2 + len(supply) + i for i, after in enumerate(demand)}
-    graph: nx.DiGraph[int] = nx.DiGraph()
-    graph.add_nodes_from((source, sink))
-    for before, units in supply.items():
-        graph.add_edge(source, origin[before], capacity=units)
-        for after in demand:
-            if _allowed(before, after, may_lose, may_gain):
-                graph.add_edge(origin[before], target[after])
-    for after, units in demand.items():
-        graph.add_edge(target[after], sink, capacity=units)
-    value, flow = nx.maximum_flow(graph, source, sink)
-    if value != sum(supply.values()):
-        return None
-    return {(before, after): int(flow[origin[before]].get(target[after], 0)) for before in supply for after in demand}
+    network: nx.DiGraph[Node] = nx.DiGraph()
+    network.add_node(MARKET)
+    joining_of: dict[int, list[Holders]] = {}
+    for after, units in joining.items():
+        network.add_edge(("to", after), SINK, capacity=units)
+        if may_gain.issuperset(after):
+            network.add_edge(MARKET, ("to", after), capacity=units)
+        for j in after:
+            joining_of.setdefault(j, []).append(after)
+    for before, units in leaving.items():
+        network.add_edge(SOURCE, ("from", before), capacity=units)
+        if may_lose.issuperset(before):
+            network.add_edge(("from", before), MARKET, capacity=units)
+        for j in before:
+            for after in joining_of.get(j, ()):
+                losers = set(before).difference(after)
+                gainers = set(after).difference(before)
+                if losers <= may_lose and gainers <= may_gain:
+                    network.add_edge(("from", before), ("to", after), capacity=units)
+    return network
 
 
-def _sent_by_market(
-    leave: Mapping[Holders, int], come: Mapping[Holders, int], may_lose: set[int], may_gain: set[int]
-) -> dict[tuple[Holders, Holders], int] | None:
-    """As `_sent`, with few arcs: where all may lose and all may gain, units go by way of a market.
-
-    Holders with no job in common exchange units only there, so arcs of their own are needed only by those with one.
-    """
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import maximum_flow
-
-    if not leave:
-        return {}
-    before, after = list(leave), list(come)
-    market, sink = 1 + len(before) + len(after), 2 + len(before) + len(after)
-    joined: dict[int, list[int]] = {}
-    for k, holders in enumerate(after):
-        for j in holders:
-            joined.setdefault(j, []).append(k)
-    arcs = [(0, 1 + i, leave[holders]) for i, holders in enumerate(before)]
-    arcs += [(1 + len(before) + k, sink, come[holders]) for k, holders in enumerate(after)]
-    arcs += [(1 + i, market, leave[holders]) for i, holders in enumerate(before) if may_lose.issuperset(holders)]
-    arcs += [
-        (market, 1 + len(before) + k, come[holders]) for k, holders in enumerate(after) if may_gain.issuperset(holders)
-    ]
-    for i, holders in enumerate(before):
-        for k in sorted({k for j in holders for k in joined.get(j, ())}):
-            if _allowed(holders, after[k], may_lose, may_gain):
-                arcs.append((1 + i, 1 + len(before) + k, min(leave[holders], come[after[k]])))
-    rows, columns, capacities = np.array(arcs, dtype=np.int32).T
-    network = csr_array((capacities, (rows, columns)), shape=(sink + 1, sink + 1))
-    answer = maximum_flow(network, 0, sink)
-    if answer.flow_value != sum(leave.values()):
-        return None
-    flow = answer.flow.tocoo()
-    sent: dict[tuple[Holders, Holders], int] = {}
-    offered: list[tuple[int, int]] = []
-    wanted: list[tuple[int, int]] = []
-    for row, column, units in sorted(zip(flow.row.tolist(), flow.col.tolist(), flow.data.tolist(), strict=True)):
-        if units <= 0 or row == 0 or column == sink:
-            continue
-        if column == market:
-            offered.append((row - 1, units))
-        elif row == market:
-            wanted.append((column - 1 - len(before), units))
-        else:
-            sent[before[row - 1], after[column - 1 - len(before)]] = units
-    for i, k, units in _paired(offered, wanted):
-        sent[before[i], after[k]] = sent.get((before[i], after[k]), 0) + units
-    return sent
-
-
-def _paired(offered: Iterable[tuple[int, int]], wanted: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Who gives how many units to whom: those who come first to those who come first."""
+def _paired(
+    offered: Iterable[tuple[Holders, int]], wanted: Iterable[tuple[Holders, int]]
+) -> Iterator[tuple[Holders, Holders, int]]:
+    """Yield who gives how many units to whom: the first who offer to the first who want."""
     takers = iter(wanted)
-    k, need = -1, 0
-    for i, units in offered:
+    after: Holders = ()
+    missing = 0
+    for before, units in offered:
         left = units
         while left:
-            if not need:
-                k, need = next(takers)
-            given = min(left, need)
-            left, need = left - given, need - given
-            yield i, k, given
+            if not missing:
+                after, missing = next(takers)
+            given = min(left, missing)
+            left -= given
+            missing -= given
+            yield before, after, given
 
 
 def complaint_about(problem: Problem, counts: Sequence[int], transfers: Iterable[Transfer]) -> str:

@@ -20,12 +20,11 @@ from bft.milp.backends.registry import describe
 from bft.milp.checking import contradiction
 from bft.milp.classes import apart, classes_of
 from bft.milp.exact.dp import Optimum, optimum, scores_of, share_units, solve_core, solve_plain
-from bft.milp.formulations.items import build as build_items
-from bft.milp.formulations.items import pair_tables
+from bft.milp.formulations.grouped import Items
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
-from bft.milp.formulations.matching import start
 from bft.milp.formulations.modes import build
-from bft.milp.formulations.sharing import keep_answer
+from bft.milp.formulations.prices import price
+from bft.milp.formulations.sharing import keep_answer, solve_sharing
 
 BACKENDS = [name for name in ("cbc", "highs", "scipy", "gurobi") if describe(name).available]
 
@@ -323,7 +322,7 @@ def test_no_start_misleads_cbc(seed: int, process: SolverProcess) -> None:
     below = 0
     for _ in range(40):
         problem = _shared_problem(random)
-        model = build_items(problem, pair_tables(problem)).model
+        model = build(replace(problem, pairs=())).model
         best = process.solve(model, "highs", Limits())
         other = replace(model, objective=list(random.normal(size=len(model.objective))), start=[])
         x = process.solve(other, "highs", Limits()).values(other)
@@ -486,16 +485,19 @@ def test_items_and_flow_agree_below_zero(seed: int, process: SolverProcess) -> N
         assert (items.status, flow.status) == ("optimal", "optimal"), (items.note, flow.note)
         slack = 1e-9 * magnitude(problem)
         assert items.objective == pytest.approx(flow.objective, rel=1e-6, abs=slack)
-        begun = start(problem, pair_tables(problem))
-        assert begun.bound >= items.objective - slack
+        assert price(Items(problem)).bound >= items.objective - slack
 
 
 # --- sharing ------------------------------------------------------------------------------------------------------
 
 
+def no_answer(model: LinearModel, limits: Limits) -> LinearAnswer:
+    return LinearAnswer("nothing", None, math.nan, math.nan)
+
+
 @pytest.mark.skipif(len(BACKENDS) < 2, reason="needs two backends")
 @pytest.mark.parametrize("problems", [12, pytest.param(40, marks=pytest.mark.slow)])
-def test_sharing_is_answered_alike_by_all_backends_where_keeping_or_the_matching_is_optimal(
+def test_sharing_is_answered_alike_by_all_backends_where_no_solver_is_needed(
     process: SolverProcess, problems: int
 ) -> None:
     random = np.random.default_rng(7)
@@ -503,9 +505,7 @@ def test_sharing_is_answered_alike_by_all_backends_where_keeping_or_the_matching
     for _ in range(problems):
         problem = _shared_problem(random)
         answers = [solve(problem, backend=backend, process=process) for backend in BACKENDS]
-        kept, begun = keep_answer(problem, "").objective, start(problem, pair_tables(problem))
-        known = max(kept, begun.objective)
-        if known >= answers[0].objective - 1e-9 * abs(answers[0].objective):
+        if solve_sharing(problem, "items", no_answer, Limits(), 1e-6).status == "optimal":
             alike += 1
             assert len({(answer.counts, answer.transfers) for answer in answers}) == 1
             assert len({(answer.objective, answer.bound, answer.formulation) for answer in answers}) == 1

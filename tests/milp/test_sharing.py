@@ -11,13 +11,13 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from bft.milp import Job, Pair, Problem, ProblemError, solve
+from bft.milp import Job, Pair, Problem, ProblemError, solve, values
 from bft.milp.backends.process import shared_process
 from bft.milp.classes import apart
-from bft.milp.formulations import items
-from bft.milp.formulations.items import build, pair_tables
-from bft.milp.formulations.linear import Limits
-from bft.milp.formulations.matching import start
+from bft.milp.formulations.grouped import Items
+from bft.milp.formulations.linear import Limits, LinearModel
+from bft.milp.formulations.prices import price, rounded
+from bft.milp.formulations.sharing import carry_out
 from bft.milp.formulations.transfers import complaint_about, keep_shared, transport, value_of
 from bft.milp.placement import settle_shared
 from bft.milp.values import table_of
@@ -168,19 +168,24 @@ def test_items_and_flow_equal_full_enumeration(seed: int, by_units: bool) -> Non
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_matching_bound_is_a_bound_and_its_start_feasible(seed: int) -> None:
+def test_the_bound_of_the_prices_is_a_bound_and_no_start_exceeds_the_optimum(seed: int) -> None:
     rng = np.random.default_rng(100 + seed)
+    carried = 0
     for _ in range(25):
         problem = random_problem(rng, int(rng.integers(2, 4)), int(rng.integers(1, 6)))
         best = best_by_enumeration(problem)
-        found = start(problem, pair_tables(problem))
-        assert found.bound >= best - 1e-6 * max(1, abs(best))
-        assert found.objective <= best + 1e-6 * max(1, abs(best))
-        assert transport(problem, found.counts, found.shares) is not None
+        items = Items(problem)
+        prices = price(items)
+        slack = 1e-6 * max(1, abs(best))
+        assert prices.bound >= best - slack
+        start = carry_out(problem, *items.named(rounded(items, prices)), "")
+        carried += start is not None
+        assert start is None or start.objective <= best + slack
+    assert carried > 20
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_where_curves_are_concave_and_nobody_shares_the_matching_proves_its_start(seed: int) -> None:
+def test_where_curves_are_concave_and_nobody_shares_the_prices_prove_their_start(seed: int) -> None:
     """The relaxation is exact then, so that the best price leaves no gap: a price near it would."""
     rng = np.random.default_rng(seed)
     jobs = tuple(
@@ -188,12 +193,19 @@ def test_where_curves_are_concave_and_nobody_shares_the_matching_proves_its_star
         for j in range(20)
     )
     problem = Problem(100, 60.0, jobs, (0,) * 20, pairs=tuple(Pair(j, j + 1, 9.0, 9.0) for j in range(19)))
-    found = start(problem, pair_tables(problem))
-    assert found.bound == pytest.approx(found.objective, rel=1e-12)
+    items = Items(problem)
+    prices = price(items)
+    assert items.worth(rounded(items, prices)) == pytest.approx(prices.bound, rel=1e-12)
     solution = solve(problem, backend="cbc")
-    assert (solution.status, solution.formulation) == ("optimal", "matching")
+    assert (solution.status, solution.formulation) == ("optimal", "column_generation")
     alone = solve(replace(problem, pairs=()), backend="exact")
     assert solution.objective == pytest.approx(alone.objective, rel=1e-12)
+
+
+def whole_model(problem: Problem) -> LinearModel:
+    """The MILP over all items, with nothing left out."""
+    items = Items(problem)
+    return items.model(items.gains > -np.inf, []).model
 
 
 def test_without_pairs_a_sharing_formulation_equals_modes() -> None:
@@ -217,10 +229,9 @@ def test_classes_of_jobs_in_no_pair_change_no_optimum(seed: int) -> None:
         problem = random_problem(rng, 4, 7, pairs=0.4)
         twins = tuple(replace(job, name=f"{job.name} {n}") for job in problem.jobs for n in (1, 2))
         problem = replace(problem, jobs=problem.jobs + twins, current=problem.current + (0,) * len(twins))
-        tables = pair_tables(problem)
-        together = build(problem, tables).model
-        with patch.object(items, "classes_of", apart):
-            each_alone = build(problem, tables).model
+        together = whole_model(problem)
+        with patch.object(values, "classes_of", apart):
+            each_alone = whole_model(replace(problem))
         assert len(together.objective) < len(each_alone.objective)
         one, other = (shared_process().solve(model, "cbc", Limits()) for model in (together, each_alone))
         assert (one.status, other.status) == ("optimal", "optimal")
@@ -338,10 +349,10 @@ def test_cbc_and_highs_agree_on_eight_jobs_and_fifty_units(seed: int) -> None:
         if not problem.pairs:
             continue
         solved += 1
-        # Each solver on a model of its own; and on `items` itself, where the matching often needs no solver.
+        # Each solver on a model of its own; and on `items` itself, where the prices often need no solver.
         cbc = solve(problem, backend="cbc", formulation="items")
         highs = solve(problem, backend="highs", formulation="flow")
-        model = build(problem, pair_tables(problem)).model
+        model = whole_model(problem)
         by_cbc, by_highs = (shared_process().solve(model, name, Limits()) for name in ("cbc", "highs"))
         assert cbc.status == highs.status == by_cbc.status == by_highs.status == "optimal"
         assert cbc.objective == pytest.approx(highs.objective, rel=1e-6, abs=1e-6)
