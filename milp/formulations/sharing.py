@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from bft.milp.classes import classes_of
-from bft.milp.formulations import flow, grouped, prices, undecided
+from bft.milp.formulations import column_generation, flow, gap_search, items
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, Nonsense
 from bft.milp.formulations.transfers import complaint_about, keep_shared, transport, value_of
 from bft.milp.problem import Problem, Status, Transfer
@@ -131,10 +131,10 @@ class _Search:
             self.bound = max(self.best.objective, highest(self.problem))
             return
         self.shown_by = "column_generation"
-        self._items = grouped.Items(self.problem)
-        self._prices = prices.price(self._items)
+        self._items = items.Items(self.problem)
+        self._prices = column_generation.price(self._items)
         self.bound = max(self._prices.bound, self.best.objective)
-        self._chosen = prices.rounded(self._items, self._prices)
+        self._chosen = column_generation.rounded(self._items, self._prices)
         self._try(self._chosen)
         if not _met(self.best.objective, self.bound, self.limits.gap):
             self._search_open()
@@ -162,13 +162,13 @@ class _Search:
 
     def _search_open(self) -> None:
         """Look at what the prices leave open."""
-        lost, choice = undecided.search(self._items, self._prices, self._open())
+        lost, choice = gap_search.search(self._items, self._prices, self._open())
         self.bound = max(self.best.objective, min(self.bound, self._prices.bound - lost))
         if choice:
             self._chosen = self._items.shared_out([i for i, _ in choice])
             self._try(self._chosen)
 
-    def _try(self, choice: grouped.Choice) -> None:
+    def _try(self, choice: items.Choice) -> None:
         result = self._carried_out(choice, "column_generation")
         if result is not None and _exceeds(result.objective, self.best.objective):
             self.best = result
@@ -238,7 +238,7 @@ class _Search:
         if answer.status == "optimal":
             self.bound = max(self.bound, self.best.objective) if self.limits.gap else self.best.objective
 
-    def _carried_out(self, choice: grouped.Choice, by: str) -> SharingAnswer | None:
+    def _carried_out(self, choice: items.Choice, by: str) -> SharingAnswer | None:
         return carry_out(self.problem, *self._items.named(choice), by)
 
 

@@ -20,10 +20,10 @@ from bft.milp.backends.registry import describe
 from bft.milp.checking import contradiction
 from bft.milp.classes import apart, classes_of
 from bft.milp.exact.dp import Optimum, optimum, scores_of, share_units, solve_core, solve_plain
-from bft.milp.formulations.grouped import Items
+from bft.milp.formulations.column_generation import price
+from bft.milp.formulations.items import Items
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.milp.formulations.modes import build
-from bft.milp.formulations.prices import price
 from bft.milp.formulations.sharing import keep_answer, solve_sharing
 
 BACKENDS = [name for name in ("cbc", "highs", "scipy", "gurobi") if describe(name).available]

@@ -14,9 +14,9 @@ import pytest
 from bft.milp import Job, Pair, Problem, ProblemError, solve, values
 from bft.milp.backends.process import shared_process
 from bft.milp.classes import apart
-from bft.milp.formulations.grouped import Items
+from bft.milp.formulations.column_generation import price, rounded
+from bft.milp.formulations.items import Items
 from bft.milp.formulations.linear import Limits, LinearModel
-from bft.milp.formulations.prices import price, rounded
 from bft.milp.formulations.sharing import carry_out
 from bft.milp.formulations.transfers import complaint_about, keep_shared, transport, value_of
 from bft.milp.placement import settle_shared

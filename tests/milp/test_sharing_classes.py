@@ -14,11 +14,11 @@ from sharing_oracles import best_by_units, cell, cut_to, pair_grid, sent
 from test_sharing import random_problem
 
 from bft.milp import Job, Pair, Problem, ProblemError, Solution, solve
-from bft.milp.formulations.grouped import Items
+from bft.milp.formulations.column_generation import price
+from bft.milp.formulations.gap_search import least_loss, search
+from bft.milp.formulations.items import Items
 from bft.milp.formulations.kernels import best_cell, best_together, on_hull
-from bft.milp.formulations.prices import price
 from bft.milp.formulations.transfers import classes, complaint_about, demands, shares_of, transport, value_of
-from bft.milp.formulations.undecided import least_loss, search
 from bft.milp.values import table_of
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bft.milp.formulations.grouped import Choice, Items
+from bft.milp.formulations.items import Choice, Items
 from bft.milp.formulations.linear import Nonsense, power_of_two_scale
 from bft.milp.problem import FloatArray, IntArray
 

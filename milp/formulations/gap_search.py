@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bft.milp.formulations.grouped import Choice, Items
-from bft.milp.formulations.prices import Prices
+from bft.milp.formulations.column_generation import Prices
+from bft.milp.formulations.items import Choice, Items
 from bft.milp.problem import FloatArray, IntArray
 
 # Entries looked at: those that lose least, then more of them.
