@@ -1,7 +1,7 @@
 """Time decisions with sharing: `items` as `solve` runs it, and `flow`, on the same problems in one run.
 
 python benchmarks/solve_sharing.py [--quick]
-python benchmarks/solve_sharing.py --queues     100 that run and some thousand that wait, by classes and prices;
+python benchmarks/solve_sharing.py --queues     100 that run and some thousand that wait, by classes of jobs;
                                                 with 0 that wait: 100 jobs with 150 pairs, a part of which run
 """
 

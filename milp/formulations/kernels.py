@@ -75,30 +75,30 @@ def best_together(
 
 
 @compiled
-def all_together(values: FloatArray, places: IntArray, held: IntArray, off: FloatArray, at: IntArray) -> FloatArray:
-    """The gains of many pairs: `best_together` of each beyond what its jobs are worth without units, one after another.
+def all_together(values: FloatArray, spans: IntArray, held: IntArray, off: FloatArray, begins: IntArray) -> FloatArray:
+    """Return the gains of many pairs, one after another: `best_together` less what the jobs are worth without units.
 
     Parameters
     ----------
     values
         All tables.
-    places
-        Begin and end in there of each pair's tables in the order of the arguments of `best_together`: (pairs, 4, 2).
+    spans
+        Where in `values` each pair's tables begin and end, in the order of `best_together`: (pairs, 4, 2).
     held
-        What the jobs of each pair hold, and what they share: (pairs, 3).
+        Units that both jobs of each pair hold, and that they share: (pairs, 3).
     off
-        What they are worth without units.
-    at
-        Where the gains of each pair begin, and their end.
+        What both are worth without units.
+    begins
+        Where the gains of each pair begin, and the end of the last.
     """
-    gains = np.empty(at[-1])
+    gains = np.empty(begins[-1])
     for k in range(len(off)):
-        mine = gains[at[k] : at[k + 1]]
+        mine = gains[begins[k] : begins[k + 1]]
         best_together(
-            values[places[k, 0, 0] : places[k, 0, 1]],
-            values[places[k, 1, 0] : places[k, 1, 1]],
-            values[places[k, 2, 0] : places[k, 2, 1]],
-            values[places[k, 3, 0] : places[k, 3, 1]],
+            values[spans[k, 0, 0] : spans[k, 0, 1]],
+            values[spans[k, 1, 0] : spans[k, 1, 1]],
+            values[spans[k, 2, 0] : spans[k, 2, 1]],
+            values[spans[k, 3, 0] : spans[k, 3, 1]],
             held[k, 0],
             held[k, 1],
             held[k, 2],
@@ -147,7 +147,7 @@ def best_cell(
 
 @compiled
 def on_hull(gains: FloatArray, begins: IntArray) -> IntArray:
-    """Which entries lie on the upper concave hull of their table and of no gain on no unit, ascending.
+    """Return the entries on the upper concave hull of their table and of no gain on no unit, ascending.
 
     Table i is gains[begins[i]:begins[i+1]], an entry for 0, 1, ... units, -inf where not allowed. Only those above 0.
     """
@@ -155,16 +155,16 @@ def on_hull(gains: FloatArray, begins: IntArray) -> IntArray:
     filled = 0
     for i in range(len(begins) - 1):
         first = filled
-        for at in range(begins[i] + 1, begins[i + 1]):
-            if not gains[at] > 0.0 or (filled > first and gains[at] <= gains[found[filled - 1]]):
+        for entry in range(begins[i] + 1, begins[i + 1]):
+            if not gains[entry] > 0.0 or (filled > first and gains[entry] <= gains[found[filled - 1]]):
                 continue
             while filled > first:
                 last = found[filled - 1]
                 before = found[filled - 2] if filled > first + 1 else begins[i]
                 height = gains[before] if filled > first + 1 else 0.0
-                if (gains[last] - height) * (at - before) > (gains[at] - height) * (last - before):
+                if (gains[last] - height) * (entry - before) > (gains[entry] - height) * (last - before):
                     break
                 filled -= 1
-            found[filled] = at
+            found[filled] = entry
             filled += 1
     return found[:filled]

@@ -20,7 +20,7 @@ from bft.milp.backends.registry import describe
 from bft.milp.checking import contradiction
 from bft.milp.classes import apart, classes_of
 from bft.milp.exact.dp import Optimum, optimum, scores_of, share_units, solve_core, solve_plain
-from bft.milp.formulations.column_generation import price
+from bft.milp.formulations.column_generation import relax
 from bft.milp.formulations.items import Items
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.milp.formulations.modes import build
@@ -485,7 +485,7 @@ def test_items_and_flow_agree_below_zero(seed: int, process: SolverProcess) -> N
         assert (items.status, flow.status) == ("optimal", "optimal"), (items.note, flow.note)
         slack = 1e-9 * magnitude(problem)
         assert items.objective == pytest.approx(flow.objective, rel=1e-6, abs=slack)
-        assert price(Items(problem)).bound >= items.objective - slack
+        assert relax(Items(problem)).bound >= items.objective - slack
 
 
 # --- sharing ------------------------------------------------------------------------------------------------------

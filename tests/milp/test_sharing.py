@@ -14,7 +14,7 @@ import pytest
 from bft.milp import Job, Pair, Problem, ProblemError, solve, values
 from bft.milp.backends.process import shared_process
 from bft.milp.classes import apart
-from bft.milp.formulations.column_generation import price, rounded
+from bft.milp.formulations.column_generation import relax, rounded
 from bft.milp.formulations.items import Items
 from bft.milp.formulations.linear import Limits, LinearModel
 from bft.milp.formulations.sharing import carry_out
@@ -168,24 +168,24 @@ def test_items_and_flow_equal_full_enumeration(seed: int, by_units: bool) -> Non
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_bound_of_the_prices_is_a_bound_and_no_start_exceeds_the_optimum(seed: int) -> None:
+def test_the_bound_of_the_relaxation_is_a_bound_and_no_start_exceeds_the_optimum(seed: int) -> None:
     rng = np.random.default_rng(100 + seed)
     carried = 0
     for _ in range(25):
         problem = random_problem(rng, int(rng.integers(2, 4)), int(rng.integers(1, 6)))
         best = best_by_enumeration(problem)
         items = Items(problem)
-        prices = price(items)
+        relaxation = relax(items)
         slack = 1e-6 * max(1, abs(best))
-        assert prices.bound >= best - slack
-        start = carry_out(problem, *items.named(rounded(items, prices)), "")
+        assert relaxation.bound >= best - slack
+        start = carry_out(problem, *items.named(rounded(items, relaxation)), "")
         carried += start is not None
         assert start is None or start.objective <= best + slack
     assert carried > 20
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_where_curves_are_concave_and_nobody_shares_the_prices_prove_their_start(seed: int) -> None:
+def test_where_curves_are_concave_and_nobody_shares_the_relaxation_proves_its_start(seed: int) -> None:
     """The relaxation is exact then, so that the best price leaves no gap: a price near it would."""
     rng = np.random.default_rng(seed)
     jobs = tuple(
@@ -194,8 +194,8 @@ def test_where_curves_are_concave_and_nobody_shares_the_prices_prove_their_start
     )
     problem = Problem(100, 60.0, jobs, (0,) * 20, pairs=tuple(Pair(j, j + 1, 9.0, 9.0) for j in range(19)))
     items = Items(problem)
-    prices = price(items)
-    assert items.worth(rounded(items, prices)) == pytest.approx(prices.bound, rel=1e-12)
+    relaxation = relax(items)
+    assert items.worth(rounded(items, relaxation)) == pytest.approx(relaxation.bound, rel=1e-12)
     solution = solve(problem, backend="cbc")
     assert (solution.status, solution.formulation) == ("optimal", "column_generation")
     alone = solve(replace(problem, pairs=()), backend="exact")
@@ -349,7 +349,7 @@ def test_cbc_and_highs_agree_on_eight_jobs_and_fifty_units(seed: int) -> None:
         if not problem.pairs:
             continue
         solved += 1
-        # Each solver on a model of its own; and on `items` itself, where the prices often need no solver.
+        # Each solver on a model of its own; and on `items` itself, where column generation often needs no solver.
         cbc = solve(problem, backend="cbc", formulation="items")
         highs = solve(problem, backend="highs", formulation="flow")
         model = whole_model(problem)

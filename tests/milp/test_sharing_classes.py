@@ -1,4 +1,4 @@
-"""Sharing by classes and prices: the same optimum as with every job and pair posed on its own."""
+"""Sharing by classes and column generation: the same optimum as with every job and pair posed on its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sharing_oracles import best_by_units, cell, cut_to, pair_grid, sent
 from test_sharing import random_problem
 
 from bft.milp import Job, Pair, Problem, ProblemError, Solution, solve
-from bft.milp.formulations.column_generation import price
+from bft.milp.formulations.column_generation import relax
 from bft.milp.formulations.gap_search import least_loss, search
 from bft.milp.formulations.items import Items
 from bft.milp.formulations.kernels import best_cell, best_together, on_hull
@@ -83,21 +83,23 @@ def test_classes_are_worth_what_flow_finds(seed: int) -> None:
 
 @given(st.integers(0, 2**32))
 @examples(20)
-def test_prices_bound_and_what_they_leave_open_holds_the_optimum(seed: int) -> None:
+def test_the_relaxation_bounds_and_its_gap_holds_the_optimum(seed: int) -> None:
     """No MILP in between: the least loss is that of the best choice of items, and no entry loses less than nothing."""
     problem = world(seed)
     items = Items(problem)
-    prices = price(items)
-    slack = 1e-9 * max(1.0, abs(prices.bound))
-    assert (prices.loss >= -slack).all()
-    found = least_loss(items, prices, prices.bound - items.base + slack)  # as much as giving nobody anything loses
+    relaxation = relax(items)
+    slack = 1e-9 * max(1.0, abs(relaxation.bound))
+    assert (relaxation.loss >= -slack).all()
+    found = least_loss(
+        items, relaxation, relaxation.bound - items.base + slack
+    )  # as much as giving nobody anything loses
     assert found is not None
     lost, choice = found
-    assert items.worth(choice) == pytest.approx(prices.bound - lost, rel=1e-7, abs=slack)
-    sought, again = search(items, prices, prices.bound - items.base + slack)
+    assert items.worth(choice) == pytest.approx(relaxation.bound - lost, rel=1e-7, abs=slack)
+    sought, again = search(items, relaxation, relaxation.bound - items.base + slack)
     assert (sought, items.worth(again)) == pytest.approx((lost, items.worth(choice)), rel=1e-7, abs=slack)
-    assert least_loss(items, prices, lost / 2 - slack) in ((lost / 2 - slack, ()), None)
-    assert prices.bound - lost >= solve(spelled_out(problem), backend="cbc", formulation="items").objective - slack
+    assert least_loss(items, relaxation, lost / 2 - slack) in ((lost / 2 - slack, ()), None)
+    assert relaxation.bound - lost >= solve(spelled_out(problem), backend="cbc", formulation="items").objective - slack
 
 
 @given(st.integers(0, 2**32))
