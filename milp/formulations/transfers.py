@@ -106,52 +106,79 @@ def _moved(
     import networkx as nx
     from networkx.algorithms.flow import shortest_augmenting_path
 
-    network = _network(leaving, joining, may_lose, may_gain)
+    arcs = _direct_arcs(leaving, joining, may_lose, may_gain)
+    network = _network(arcs, leaving, joining, may_lose, may_gain)
     # This algorithm goes through no set, whose order would change from run to run.
     total, flow = nx.maximum_flow(network, SOURCE, SINK, flow_func=shortest_augmenting_path)
     if total != sum(leaving.values()):
         return None
-    moved: dict[Arc, int] = {}
-    for before in leaving:
-        for (side, after), units in flow["from", before].items():
-            if side == "to":
-                moved[before, after] = units
-    offered = [(before, flow["from", before].get(MARKET, 0)) for before in leaving]
-    wanted = [(after, flow[MARKET].get(("to", after), 0)) for after in joining]
-    for before, after, units in _paired(offered, wanted):
+    moved = {(before, after): int(flow["from", before]["to", after]) for before, after in arcs}
+    offered = dict(leaving)
+    wanted = dict(joining)
+    for (before, after), units in moved.items():
+        offered[before] -= units
+        wanted[after] -= units
+    for before, after, units in _paired(offered.items(), wanted.items()):
         moved[before, after] = moved.get((before, after), 0) + units
     return moved
 
 
-def _network(
+def _direct_arcs(
     leaving: Mapping[Holders, int], joining: Mapping[Holders, int], may_lose: set[int], may_gain: set[int]
-) -> nx.DiGraph[Node]:
-    """Return the network of units that change hands, with few arcs.
-
-    Holders with no job in common exchange units by way of a market, where all of them may lose and gain units. Only
-    holders with a job in common need an arc of their own.
-    """
-    import networkx as nx
-
-    network: nx.DiGraph[Node] = nx.DiGraph()
-    network.add_node(MARKET)
+) -> list[Arc]:
+    """Return the moves between holders with a job in common that are allowed, each once."""
     joining_of: dict[int, list[Holders]] = {}
-    for after, units in joining.items():
-        network.add_edge(("to", after), SINK, capacity=units)
-        if may_gain.issuperset(after):
-            network.add_edge(MARKET, ("to", after), capacity=units)
+    for after in joining:
         for j in after:
             joining_of.setdefault(j, []).append(after)
-    for before, units in leaving.items():
-        network.add_edge(SOURCE, ("from", before), capacity=units)
-        if may_lose.issuperset(before):
-            network.add_edge(("from", before), MARKET, capacity=units)
+    arcs: dict[Arc, None] = {}
+    for before in leaving:
         for j in before:
             for after in joining_of.get(j, ()):
                 losers = set(before).difference(after)
                 gainers = set(after).difference(before)
                 if losers <= may_lose and gainers <= may_gain:
-                    network.add_edge(("from", before), ("to", after), capacity=units)
+                    arcs[before, after] = None
+    return list(arcs)
+
+
+def _network(
+    arcs: Iterable[Arc],
+    leaving: Mapping[Holders, int],
+    joining: Mapping[Holders, int],
+    may_lose: set[int],
+    may_gain: set[int],
+) -> nx.DiGraph[Node]:
+    """Return the network of units that change hands: direct arcs, and a market for the other units.
+
+    Holders with no job in common exchange units by way of the market, where all of them may lose and gain units. Those
+    without a direct arc have no node of their own, so that the network stays small where thousands of jobs wait.
+    """
+    import networkx as nx
+
+    network: nx.DiGraph[Node] = nx.DiGraph()
+    for before, after in arcs:
+        network.add_edge(("from", before), ("to", after), capacity=leaving[before])
+    market_supply = 0
+    for before, units in leaving.items():
+        is_free = may_lose.issuperset(before)
+        if ("from", before) in network:
+            network.add_edge(SOURCE, ("from", before), capacity=units)
+            if is_free:
+                network.add_edge(("from", before), MARKET, capacity=units)
+        elif is_free:
+            market_supply += units
+    market_demand = 0
+    for after, units in joining.items():
+        is_free = may_gain.issuperset(after)
+        if ("to", after) in network:
+            network.add_edge(("to", after), SINK, capacity=units)
+            if is_free:
+                network.add_edge(MARKET, ("to", after), capacity=units)
+        elif is_free:
+            market_demand += units
+    network.add_edge(SOURCE, MARKET, capacity=market_supply)
+    network.add_edge(MARKET, SINK, capacity=market_demand)
     return network
 
 
