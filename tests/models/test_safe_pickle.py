@@ -321,6 +321,21 @@ def test_a_hostile_state_of_an_allowed_object_is_refused(canary: Path) -> None:
         assert "would call os.system" in refusal(pickled(value), canary)
 
 
+# What NumPy believes of a type of objects whose flags say that its values are plain bytes: that they are addresses.
+ADDRESSES = dtype_of("O8", "|", 0)
+
+
+def test_bytes_are_never_taken_for_addresses_of_objects() -> None:
+    # With pandas' own Unpickler and NumPy's constructors, the second makes a function of an address and calls it.
+    address = struct.pack("<Q", id(os.system))
+    in_array = pickled(frame_of(block_of(array_of(address * 2, (1, 2), ADDRESSES))))
+    scalar = assemble(Call("numpy.core.multiarray:scalar", (ADDRESSES, address)))
+    called = b"\x80\x04" + scalar + assemble(("exit 1",)) + b"R."
+    in_cell = pickled(frame_of(cells_of(1, Raw(scalar))))
+    for data in (in_array, called, in_cell):
+        assert "not a readable" in complaint(data)
+
+
 def test_a_state_cannot_change_a_class_or_what_is_called() -> None:
     # Setting state on a placeholder of a class, calling what was made, setting state twice.
     assert "state" in complaint(pickled(Raw(named("pandas:DataFrame") + assemble({"__init__": 1}) + b"b")))
