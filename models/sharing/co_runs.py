@@ -55,7 +55,7 @@ class Plan:
     time_limit_s
         Seconds that a run may take.
     pattern
-        How to read step times, see `bft.models.speed.training_log`; None: the common forms.
+        How to read step times, see `bft.models.read_step_times`; None: the first preset that fits.
     confidence
         Of the intervals, in (0, 1).
     devices

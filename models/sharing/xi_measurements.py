@@ -20,8 +20,7 @@ from bft.models.sharing.xi_table import (
     Measurement,
     measurement,
 )
-from bft.models.speed.log_sources import Basis
-from bft.models.speed.training_log import StepTimes, read_log
+from bft.models.speed.training_log import Basis, StepTimes, read_log
 from bft.models.tables import read_table
 
 if TYPE_CHECKING:

@@ -1,60 +1,65 @@
-"""Step times from a training log, whatever printed it: durations, rates, or time stamps with a step counter.
+"""Step times from a training log: durations, rates, or time stamps with a step counter.
 
-What a line says is read by the table in `log_patterns`; `log_sources` chooses one source of step times. What is not
-of a training step, or could as well be something else, is left out and named, and a log in which nothing is certain is
-refused.
+A log is read by a preset (`log_presets`) or by a pattern of the user. Lines of evaluations are left out and counted. A
+log that fits no preset is refused, with the lines in question and the pattern to give (`log_suggestions`).
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bft.models.bounded import lines, opened
 from bft.models.errors import InputError
-from bft.models.speed.log_patterns import (
-    MOST_LINE,
-    Counter,
-    Fact,
-    Line,
-    Means,
-    Pattern,
-    instant,
-    number,
-    parts,
-    read_line,
+from bft.models.speed.log_presets import (
+    BATCH_SIZE,
+    BY_NAME,
+    COUNTED,
+    DURATIONS,
+    FURTHER,
+    MEASURES,
+    NUMBER,
+    PRESETS,
+    SAMPLE_RATE,
+    STAMP,
+    STEP_COUNTERS,
+    Preset,
+    is_bar,
+    is_evaluation,
+    list_of_presets,
 )
-from bft.models.speed.log_sources import COUNTED, LISTED, Basis, Chosen, Log, place
+from bft.models.speed.log_suggestions import Doubt, in_question, is_timely, quoted_line
 
 FloatArray = NDArray[np.float64]
+Basis = Literal["step", "sample", "token"]
 
-# Groups that a user's pattern may have, and their meaning; at least one is required.
-GROUPS: Final[dict[str, Means]] = {
-    "seconds": "step_s",
-    "ms": "step_s",
-    "us": "step_s",
-    "steps_per_s": "step_s",
-    "samples_per_s": "sample_rate",
-    "interval_s": "interval",
-    "time": "stamp",
-}
-COUNTS: Final = ("step", "samples")
-UNITS: Final = {"ms": 1e-3, "us": 1e-6}
 # Durations that differ from what the time stamps say by more than this factor are reported.
 DISAGREES: Final = 3.0
+# Fewer durations by time stamps than this contradict nothing.
+MIN_STAMPED: Final = 4
+# Spans between time stamps are added up until they are this many times what a stamp resolves: 5 % at most.
+SPAN_PER_RESOLUTION: Final = 20
 # A JSON document of several lines is taken as a whole up to this size, characters.
-MOST_DOCUMENT: Final = 64 << 20
-
-
+MAX_DOCUMENT: Final = 64 << 20
+# Characters searched per line: no real step time comes later, and searching must end.
+MAX_LINE: Final = 4096
 # Memory of a line that says something of a step.
 _RECORD_BYTES: Final = 600
+# Lines kept for the message of a refusal.
+_UNREAD: Final = 20
+
+_NUMBER: Final = re.compile(rf"[-+]?{NUMBER}|[-+]?(?:\.[0-9]+(?:[eE][-+]?[0-9]+)?|nan|inf(?:inity)?)", re.IGNORECASE)
+_ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_BREAKS: Final = re.compile("[\r\n\b]+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,11 +210,9 @@ def read_step_times(
 ) -> StepTimes:
     """Find the duration of steps in the lines of a training log.
 
-    The first of these that a log has for certain counts, by one form of lines only: durations and rates of steps
-    ("0.123 s/it", "12 ms/step", "step_time=0.12", "8.1it/s"); rates of samples ("341 images/sec"); a bare time on
-    lines whose step counter moves by one; time stamps, or a time that rises from the start, on lines with a step
-    counter, by their differences; rates of tokens; the means that a run prints at its end. Lines of validation,
-    evaluation and of what goes before, and times of epochs, are left out.
+    Each line has the form of the first preset that it fits (`bft.models.speed.log_presets.PRESETS`), and the first
+    preset with durations is the one that counts. Lines of validation, evaluation and of what goes before, and times of
+    epochs, are left out.
 
     Parameters
     ----------
@@ -217,9 +220,10 @@ def read_step_times(
         Lines, or longer text: what progress bars overwrite by carriage returns is split, and a JSON document read as
         one.
     pattern
-        Regular expression with named groups out of seconds, ms, us, steps_per_s, samples_per_s, time (ISO 8601 or
-        seconds since 1970 or another start), interval_s (seconds since the last line); of these at least one; step
-        (which the last two need), samples (a step, over all units). None recognises common lines.
+        Name of a preset, such as "keras", or a regular expression with named groups out of seconds, ms, us, minutes,
+        steps_per_s, samples_per_s, tokens_per_s, time (ISO 8601 or seconds since 1970 or another start), interval_s
+        (seconds since the last line); of these at least one; step (which the last two need), total (the step at which
+        the counter ends), samples (a step, over all units). None tries all presets.
     batch_size
         Samples a step over all units; what the log says when None. Of no use where the log has tokens a second only.
     warmup
@@ -230,8 +234,7 @@ def read_step_times(
     Raises
     ------
     InputError
-        When the pattern is none, or nothing tells a step time for certain: with the lines in question, what is in
-        doubt, and the pattern that would settle it.
+        When the pattern is none, or the log fits no preset: with lines in question, and the pattern for them.
     ValueError
         When batch_size is not a finite number > 0, or warmup is negative.
 
@@ -246,127 +249,406 @@ def read_step_times(
         raise ValueError(f"batch_size: expected a finite number > 0, not {batch_size}")
     if warmup < 0:
         raise ValueError(f"warmup: expected a number >= 0, not {warmup}")
-    log = _read(lines) if pattern is None else Log(list(_matches(lines, _compiled(pattern), source)))
-    chosen = log.choose(batch_size)
+    if pattern is None or pattern in BY_NAME:
+        log = _read(lines, PRESETS if pattern is None else (BY_NAME[pattern],))
+        missing = f" in the form {pattern}" if pattern else ""
+    else:
+        log = _Log({_OF_USER: list(_matches(lines, _compiled(pattern), source))})
+        missing = " that the pattern finds"
+    chosen = _chosen(log, batch_size)
     if chosen is None:
         raise InputError(
-            "tells no step times" + (" that the pattern finds" if pattern else "") + log.in_question(),
+            f"tells no step times{missing}{in_question(log.unread)}",
             file=source or None,
-            hint=f"give a pattern with a named group out of {', '.join(GROUPS)}",
+            hint=f"give a pattern with a named group out of {', '.join(MEASURES)}; known forms are {list_of_presets()}",
         )
     return _finished(chosen, log, batch_size, warmup)
 
 
-# Text in a line without a match that makes the line worth naming in an error.
-_TIMELY: Final = re.compile(
-    r"\d.*(?:time|sec|/s\b|\bm?s\b|speed|throughput)|(?:time|sec|speed|throughput).*\d", re.IGNORECASE
-)
+_OF_USER: Final = "the pattern"
 
 
-def _read(lines: Iterable[str]) -> Log:
-    """The facts of all lines."""
-    kept: list[Line] = []
-    unread: list[Line] = []
-    for row, text in _texts(lines):
-        line = read_line(text, row)
-        if line is not None:
-            kept.append(line)
-        if (
-            (line is None or not (line.facts or line.other))
-            and len(unread) < LISTED
-            and _TIMELY.search(text[:MOST_LINE])
-        ):
-            unread.append(Line(text, row))
-    return Log(kept, unread)
+@dataclass(slots=True)
+class _Record:
+    """What one line says of a step.
+
+    `numbers` has the groups of `log_presets`, but for durations and rates of steps, which are `step_s` here, and
+    `resolution_s`, which is what the clock of the line tells apart.
+    """
+
+    row: int
+    text: str
+    numbers: dict[str, float]
+    form: str = _OF_USER
+
+
+@dataclass(slots=True)
+class _Durations:
+    """Durations of one form of lines, not yet rid of warm-up."""
+
+    form: str
+    basis: Basis = "step"
+    by_clock: bool = False
+    seconds: list[float] = field(default_factory=list)
+    records: list[_Record] = field(default_factory=list)
+    ignored: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, seconds: float, record: _Record) -> None:
+        """Add a duration, or count it as invalid."""
+        if np.isfinite(seconds) and seconds > 0:
+            self.seconds.append(seconds)
+            self.records.append(record)
+        else:
+            self.ignored += 1
+
+
+@dataclass(slots=True)
+class _Log:
+    """The records of a log by their form, timely lines of no form, and the rows of lines that are not used."""
+
+    records: dict[str, list[_Record]] = field(default_factory=dict)
+    unread: list[Doubt] = field(default_factory=list)
+    unused: dict[str, list[int]] = field(default_factory=dict)
+
+    def leave_out(self, why: str, row: int) -> None:
+        """Count a line that is not used."""
+        self.unused.setdefault(why, []).append(row)
+
+
+def _read(lines: Iterable[str], presets: Sequence[Preset]) -> _Log:
+    """Sort the lines of a log by the preset that they fit first."""
+    log = _Log()
+    for row, full_text in _texts(lines):
+        text = full_text[:MAX_LINE]
+        if not any(map(str.isdigit, text)):
+            continue
+        plain = text.replace("'", "").replace('"', "")
+        record = _record(row, text, plain, presets)
+        if record is not None and not is_evaluation(plain):
+            log.records.setdefault(record.form, []).append(record)
+            continue
+        if record is not None:
+            log.leave_out("evaluation", row)
+        if len(log.unread) < _UNREAD and is_timely(text):
+            log.unread.append(Doubt(row, text))
+    return log
+
+
+def _record(row: int, text: str, plain: str, presets: Sequence[Preset]) -> _Record | None:
+    """Return what a line says that fits a preset; None where it fits none."""
+    lower = plain.lower()
+    for preset in presets:
+        if is_bar(plain) and not preset.of_bars:
+            continue
+        numbers = _tolerant_numbers(preset.match(plain, lower))
+        if not numbers:
+            continue
+        if "step" not in numbers:
+            counters = [pattern.search(plain) for pattern in STEP_COUNTERS]
+            counter = next((match for match in counters if match is not None), None)
+            numbers |= _tolerant_numbers(counter)
+        if preset is STAMP and "step" not in numbers:
+            continue
+        for further in (SAMPLE_RATE.match(plain, lower), BATCH_SIZE.search(plain), STAMP.match(plain, lower)):
+            numbers = _tolerant_numbers(further) | numbers
+        return _Record(row, text, numbers, preset.name)
+    return None
+
+
+def _tolerant_numbers(match: re.Match[str] | None) -> dict[str, float]:
+    """Return the numbers of a match; none where one of them is not a number, such as the 31st of February."""
+    if match is None:
+        return {}
+    try:
+        return _numbers(match)
+    except ValueError:
+        return {}
+
+
+def _numbers(match: re.Match[str]) -> dict[str, float]:
+    """Return the groups of a match as numbers; `time` is UTC seconds since 1970, `step_s` seconds a step.
+
+    Raises
+    ------
+    ValueError
+        With the name of the group, when what it holds is not a number, or not a time stamp.
+    """
+    numbers: dict[str, float] = {}
+    for name, text in match.groupdict().items():
+        if text is None:
+            continue
+        try:
+            value = instant(text) if name == "time" else number(text)
+        except ValueError as error:
+            raise ValueError(name) from error
+        if name in COUNTED:
+            numbers["resolution_s"] = 1e-3 if re.search(r"[.,][0-9]", text) else 1.0
+        if name in DURATIONS:
+            numbers["step_s"] = value * DURATIONS[name]
+        elif name == "steps_per_s":
+            numbers["step_s"] = 1 / value if value else 0.0
+        else:
+            numbers[name] = value
+    return numbers
 
 
 def _texts(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Number and text of each line that a terminal would show, or (0 and) of each object in a JSON document."""
-    numbered: Iterator[tuple[int, str]] = enumerate(lines, start=1)
+    """Number and text of each line that a terminal would show, or 0 and each object in a JSON document."""
+    numbered = enumerate(lines, start=1)
     row, first = next(((row, text) for row, text in numbered if text.strip()), (0, ""))
+    beginning = [first]
     if first.strip() in ("{", "["):  # a document over many lines
-        taken, size = [first], len(first)
+        size = len(first)
         for _, text in numbered:
-            taken.append(text)
+            beginning.append(text)
             size += len(text)
-            if size > MOST_DOCUMENT:
+            if size > MAX_DOCUMENT:
                 break
-        texts = list(parts("".join(taken).replace("\n", " ")))
-        if len(texts) > 1 or not texts[0].lstrip().startswith(("{", "[")):
-            yield from ((0, text) for text in texts)
+        document = _json("\n".join(beginning))
+        if document is not None:
+            yield from ((0, text) for text in _objects(document))
             return
-        numbered = chain(enumerate(taken, start=row), numbered)
-    else:
-        numbered = chain([(row, first)], numbered)
-    for row, text in numbered:
-        for part in parts(text):
-            yield row, part
+    for number_of_line, text in chain(enumerate(beginning, start=row), numbered):
+        for part in _BREAKS.split(_ESCAPES.sub("", text)):
+            document = _json(part)
+            if document is None:
+                yield number_of_line, part
+            else:
+                yield from ((number_of_line, inner) for inner in _objects(document))
+
+
+def _json(text: str) -> Any:
+    """Return the list or object that a text states as JSON; None where it states none."""
+    stripped = text.strip()
+    if stripped[:1] not in ("{", "[") or stripped[-1:] not in ("}", "]"):
+        return None
+    try:
+        return json.loads(stripped)
+    except (ValueError, RecursionError):  # a dictionary as Python prints it, or a line that begins with [
+        return None
+
+
+def _objects(document: Any) -> Iterator[str]:
+    """Write each object of a JSON document as a line `key: value, key: value`.
+
+    Objects in an object are part of its line; those in lists are lines of their own.
+    """
+    pending = [document]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, list):
+            pending.extend(reversed(node))
+        elif isinstance(node, dict):
+            values: list[str] = []
+            inner = [("", node)]
+            while inner:
+                prefix, mapping = inner.pop()
+                for key, value in mapping.items():
+                    if isinstance(value, dict):
+                        inner.append((f"{prefix}{key}/", value))
+                    elif isinstance(value, list):
+                        pending.append(value)
+                    else:
+                        values.append(f"{prefix}{key}: {value}")
+            if values:
+                yield ", ".join(values)
+
+
+def number(text: str) -> float:
+    """Return the number that digits state, with , or _ between thousands, and perhaps k or M behind.
+
+    Raises
+    ------
+    ValueError
+        When they are missing, or a comma is misplaced.
+    """
+    factor = {"k": 1e3, "m": 1e6}.get(text[-1:].lower(), 1.0)
+    digits = text if factor == 1 else text[:-1]
+    if not _NUMBER.fullmatch(digits.strip()):
+        raise ValueError(f"expected a number, not {text!r}")
+    return float(digits.replace(",", "").replace("_", "")) * factor
+
+
+def instant(stamp: str) -> float:
+    """Return UTC seconds since 1970 of a time stamp, or of such seconds; stamps without a zone count as UTC.
+
+    Raises
+    ------
+    ValueError
+        When it is neither.
+    """
+    try:
+        return float(stamp)
+    except ValueError:
+        moment = datetime.fromisoformat(stamp.replace("/", "-").replace(",", "."))
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
+    """Return a user's pattern, checked."""
     try:
         compiled = re.compile(pattern)
     except re.error as error:
         raise InputError(f"the pattern {pattern!r} is not a regular expression: {error}") from error
     groups = set(compiled.groupindex)
-    unknown = sorted(groups - {*GROUPS, *COUNTS})
+    unknown = sorted(groups - {*MEASURES, *FURTHER})
     counted = sorted(groups.intersection(COUNTED))
     if unknown:
         what = f"an unknown group {unknown[0]}"
-    elif not groups & set(GROUPS):
+    elif not groups & set(MEASURES):
         what = "no group that measures"
     elif counted and "step" not in groups:
         what = f"the group {counted[0]} but not step, which it needs"
     else:
         return compiled
     raise InputError(
-        f"the pattern {pattern!r} has {what}; expected one of {', '.join(GROUPS)}, and optionally step, samples",
+        f"the pattern {pattern!r} has {what}; expected one of {', '.join(MEASURES)}, and optionally step, samples; "
+        f"or the name of a known form: {list_of_presets()}",
         hint=r"such as 'step (?P<step>\d+) took (?P<seconds>[\d.]+)'",
     )
 
 
-# Matches of a user's pattern all have one meaning, and are trusted.
-_OF_USER: Final = {
-    group: Pattern(means, "the pattern", (), re.compile(""), group == "steps_per_s")
-    for group, means in (*GROUPS.items(), ("samples", "samples"))
-}
-
-
-def _matches(lines: Iterable[str], pattern: re.Pattern[str], source: str) -> Iterator[Line]:
-    """The matches of a user's pattern in lines."""
+def _matches(lines: Iterable[str], pattern: re.Pattern[str], source: str) -> Iterator[_Record]:
+    """Yield what a user's pattern finds; its matches are trusted."""
     for row, text in enumerate(lines, start=1):
         # \r overwrites a line on a terminal: each part is a record.
         for part in text.replace("\r", "\n").split("\n"):
             match = pattern.search(part)
-            fields = {name: value for name, value in match.groupdict().items() if value is not None} if match else {}
-            if match is None or not fields.keys() & GROUPS.keys():
+            if match is None:
                 continue
-            facts, counter = [], None
-            for name, value in fields.items():
-                try:
-                    stated = instant(value) if name == "time" else number(value)
-                except ValueError:
-                    what = "a time stamp such as 2021-02-10 20:21:15 or seconds" if name == "time" else "a number"
-                    raise InputError(
-                        f"expected {what} in the group {name}, not {value!r}", file=source or None, row=row
-                    ) from None
-                start, end = match.span(name)
-                if name == "step":
-                    counter = Counter(int(stated), None, "step", start, end)
-                    continue
-                if name == "steps_per_s":
-                    stated = 1 / stated if stated else 0.0
-                whole = name == "time" and not re.search(r"[.,]\d+", value)
-                facts.append(Fact(_OF_USER[name], stated * UNITS.get(name, 1.0), start, end, whole))
-            yield Line(part, row, tuple(facts), (), counter)
+            try:
+                numbers = _numbers(match)
+            except ValueError as error:
+                name = str(error)
+                what = "a time stamp such as 2021-02-10 20:21:15 or seconds" if name == "time" else "a number"
+                raise InputError(
+                    f"expected {what} in the group {name}, not {match[name]!r}", file=source or None, row=row
+                ) from None
+            if any(match[name] is not None for name in pattern.groupindex if name in MEASURES):
+                yield _Record(row, part, numbers)
 
 
-def _finished(chosen: Chosen, log: Log, batch_size: float | None, warmup: int) -> StepTimes:
+def _of_training(records: list[_Record], log: _Log) -> list[_Record]:
+    """Keep the progress bars of training, where an evaluation draws bars too.
+
+    Bars with another end are another phase. Training is what is called so, or the phase that comes first and is also
+    the longest. Where these differ, no bar is certain.
+    """
+    ends: dict[float, list[_Record]] = {}
+    for record in records:
+        if "total" in record.numbers:
+            ends.setdefault(record.numbers["total"], []).append(record)
+    if len(ends) < 2:
+        return records
+    kept = {end for end, bars in ends.items() if any(bar.text.lower().lstrip().startswith("train") for bar in bars)}
+    first, longest = next(iter(ends)), max(ends)
+    if not kept and first != longest:
+        for end, other in ((longest, first), (first, longest)):
+            example = ends[end][0]
+            log.unread.insert(0, Doubt(example.row, example.text, f"of training? other bars go to {other:,.0f}"))
+        return []
+    kept = kept or {longest}
+    for end, bars in ends.items():
+        for bar in bars if end not in kept else ():
+            log.leave_out(f"bars to {end:,.0f}", bar.row)
+    return [record for record in records if record.numbers.get("total") in kept]
+
+
+def _chosen(log: _Log, batch_size: float | None) -> _Durations | None:
+    """Return the durations of the first form that has any; lines of other forms are counted as unused."""
+    chosen: _Durations | None = None
+    for form in (_OF_USER, *BY_NAME):
+        records = log.records.get(form)
+        if not records:
+            continue
+        if chosen is None:
+            durations = _durations(_of_training(records, log), batch_size)
+            if durations.seconds:
+                chosen = durations
+                continue
+        for record in records if form != STAMP.name else ():
+            log.leave_out(form, record.row)
+    return chosen
+
+
+def _durations(records: list[_Record], batch_size: float | None) -> _Durations:
+    """Return the durations that the records of one form state or imply."""
+    said = {name for record in records for name in record.numbers}
+    if not records or not said & {"step_s", "samples_per_s", "tokens_per_s"}:
+        return _differences(records)
+    found = _Durations(records[0].form)
+    batch = batch_size or _stated_samples(records) or 1.0
+    if "step_s" not in said:
+        found.basis = "sample" if "samples_per_s" in said else "token"
+    for record in records:
+        numbers = record.numbers
+        if found.basis == "step" and "step_s" in numbers:
+            found.add(numbers["step_s"], record)
+        elif found.basis == "sample" and "samples_per_s" in numbers:
+            found.add(batch / numbers["samples_per_s"] if numbers["samples_per_s"] else 0.0, record)
+        elif found.basis == "token":
+            found.add(1 / numbers["tokens_per_s"] if numbers["tokens_per_s"] else 0.0, record)
+    if found.basis == "token":
+        found.notes.append("the log states only tokens per second: what counts as a sample here is a token")
+    if found.form in BY_NAME and BY_NAME[found.form].whole_run:
+        found.notes.append("the mean of the whole run, with its warm-up and evaluations: the log has nothing else")
+    return found
+
+
+def _differences(records: list[_Record]) -> _Durations:
+    """Return the differences of instants over differences of steps, summed up to spans that the clock resolves."""
+    timed = [record for record in records if "step" in record.numbers and record.numbers.keys() & set(COUNTED)]
+    found = _Durations(timed[0].form if timed else "", by_clock=True)
+    if not timed:
+        return found
+    instants = _instants(timed)
+    resolution_s = min(record.numbers["resolution_s"] for record in timed)
+    min_span_s = SPAN_PER_RESOLUTION * resolution_s
+    since, from_step = instants[0], timed[0].numbers["step"]
+    now, step = since, from_step
+    for record, now in zip(timed[1:], instants[1:], strict=True):
+        step = record.numbers["step"]
+        if now < since or step < from_step:  # a restart, or the next epoch
+            found.ignored += 1
+            since, from_step = now, step
+        elif step > from_step and now - since >= min_span_s:
+            found.add((now - since) / (step - from_step), record)
+            since, from_step = now, step
+    if not found.seconds and step > from_step and now > since:
+        found.add((now - since) / (step - from_step), timed[-1])
+        precision = "milliseconds" if resolution_s < 1 else "whole seconds"
+        found.notes.append(f"all lines are within {now - since:g} s, by time stamps of {precision}")
+    elif found.seconds and resolution_s == 1:
+        found.notes.append(f"time stamps of whole seconds: each duration spans {SPAN_PER_RESOLUTION} s or more")
+    return found
+
+
+def _instants(records: list[_Record]) -> list[float]:
+    """Return when each record was printed, seconds: as it says itself, or as the sum of intervals."""
+    if any("interval_s" in record.numbers for record in records):
+        return list(accumulate(record.numbers.get("interval_s", 0.0) for record in records))
+    return [record.numbers["time"] for record in records]
+
+
+def _stated_samples(records: list[_Record]) -> float | None:
+    """Return the samples a step that the records state; the last one counts."""
+    stated = [record.numbers.get("samples", 0.0) for record in records]
+    return next((samples for samples in reversed(stated) if samples > 0), None)
+
+
+def _implied_samples(records: list[_Record]) -> float | None:
+    """Return the samples a step that follow from samples a second and seconds a step on the same lines."""
+    products = [record.numbers.get("samples_per_s", 0.0) * record.numbers.get("step_s", 0.0) for record in records]
+    positive = [product for product in products if product > 0]
+    return float(np.median(positive)) if positive else None
+
+
+def _finished(chosen: _Durations, log: _Log, batch_size: float | None, warmup: int) -> StepTimes:
     """Remove the warm-up, and add messages for the user."""
     seconds = np.array(chosen.seconds)
-    stamps = [line.fact("stamp") for line in chosen.lines]
-    times = np.array([np.nan if stamp is None else stamp.value for stamp in stamps])
-    steps = [line.counter.step for line in chosen.lines if line.counter is not None]
+    times = np.array([record.numbers.get("time", np.nan) for record in chosen.records])
+    steps = [record.numbers["step"] for record in chosen.records if "step" in record.numbers]
     passed = np.array(steps) - steps[0] if len(steps) == len(seconds) else np.arange(len(seconds))
     late = np.flatnonzero(passed >= warmup)
     wanted = int(late[0]) if len(late) else len(seconds)
@@ -374,16 +656,17 @@ def _finished(chosen: Chosen, log: Log, batch_size: float | None, warmup: int) -
     notes = list(chosen.notes)
     if skipped < wanted:
         notes.append(f"few records: {skipped} left out as warm-up, not {wanted}")
-    stated = log.samples() or _implied(log.lines, chosen)
+    stated = _stated_samples(chosen.records) or _implied_samples(chosen.records)
     samples = batch_size or stated
     per: Basis = chosen.basis
-    if per == "sample" and (batch_size or log.samples()):
+    if per == "sample" and samples:
         per = "step"
     elif per != "step":
         samples = 1.0
-    if per == "step":
-        notes += _disagreement(seconds[skipped:], log, chosen)
-    line = chosen.lines[skipped]
+    if per == "step" and not chosen.by_clock:
+        notes += _disagreement(float(np.median(seconds[skipped:])), chosen)
+    line = chosen.records[skipped]
+    unused = (f"{len(rows)} with {why}" + (f" (line {rows[0]})" if rows[0] else "") for why, rows in log.unused.items())
     return StepTimes(
         seconds[skipped:],
         times[skipped:],
@@ -392,31 +675,19 @@ def _finished(chosen: Chosen, log: Log, batch_size: float | None, warmup: int) -
         skipped,
         chosen.ignored,
         tuple(notes),
-        f"{len(seconds)} with {chosen.looks} (as {place(line)})",
-        log.unused(chosen),
+        f"{len(seconds)} with {chosen.form} (as {quoted_line(line.row, line.text)})",
+        tuple(unused),
         chosen.basis,
         stated,
     )
 
 
-def _implied(lines: list[Line], chosen: Chosen) -> float | None:
-    """Samples per step, from samples/s and seconds per step on the same lines."""
-    both = [
-        rate.value * step.value
-        for means in (("step_s", "sample_rate"), ("run_step_s", "run_sample_rate"))
-        for line in (chosen.lines if means[0] == "step_s" else lines)
-        if (step := line.fact(means[0])) and (rate := line.fact(means[1]))
-        if step.value > 0 and rate.value > 0 and chosen.means == means[0]
-    ]
-    return float(np.median(both)) if both else None
-
-
-def _disagreement(seconds: FloatArray, log: Log, chosen: Chosen) -> list[str]:
-    """A note when time stamps contradict the durations."""
-    if chosen.means in ("stamp", "interval", "elapsed"):
+def _disagreement(median_s: float, chosen: _Durations) -> list[str]:
+    """Return a note when time stamps contradict the durations."""
+    by_stamps = _differences([record for record in chosen.records if "time" in record.numbers])
+    if len(by_stamps.seconds) < MIN_STAMPED:
         return []
-    by_stamps = log.stamped_median_s()
-    median = float(np.median(seconds))
-    if by_stamps is None or 1 / DISAGREES < by_stamps / median < DISAGREES:
+    stamped_s = float(np.median(by_stamps.seconds))
+    if 1 / DISAGREES < stamped_s / median_s < DISAGREES:
         return []
-    return [f"by the time stamps a step takes {by_stamps:.3g} s, by {chosen.looks} {median:.3g} s"]
+    return [f"by the time stamps a step takes {stamped_s:.3g} s, by {chosen.form} {median_s:.3g} s"]

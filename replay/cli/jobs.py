@@ -56,9 +56,10 @@ class _Counts(click.ParamType):  # type: ignore[type-arg]
 @click.argument("measurements", metavar="[MEASUREMENTS]", required=False)
 @click.option("--log", "logs", metavar="FILE", multiple=True,
               help="A training log instead of a table; several with a --units each.")  # fmt: skip
-@click.option("--pattern", metavar="REGEX",
-              help="Finds step times in the log: named groups seconds, ms, us, steps_per_s, samples_per_s, or time or "
-              "interval_s with step; and samples. [recognises common lines]")  # fmt: skip
+@click.option("--pattern", metavar="NAME|REGEX",
+              help="Form of the log: keras, lightning, deepspeed, ... (docs/models-scalability.md has all names), or a "
+              "regular expression with named groups seconds, ms, us, steps_per_s, samples_per_s, or time or interval_s "
+              "with step; and samples. [the first form that fits]")  # fmt: skip
 @click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True,
               help="First steps of a log to leave out.")  # fmt: skip
 @click.option("--model", "kind", type=OneOf(["piecewise", "amdahl", "usl", "throughput"]), default="piecewise",

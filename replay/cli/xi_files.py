@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 pattern_option = click.option(
     "--pattern",
-    metavar="REGEX",
-    help="How to find step times in output: a regular expression with a group seconds, ms, steps_per_s, samples_per_s "
-    "or time. [the common forms]",
+    metavar="NAME|REGEX",
+    help="How to find step times in output: the name of a form, such as keras, or a regular expression with a group "
+    "seconds, ms, steps_per_s, samples_per_s or time. [the first form that fits]",
 )
 _PLAN = ("repeats", "steps", "at_least_s", "warmup", "time_limit_s", "pattern", "confidence")
 

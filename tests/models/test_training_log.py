@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
+from bft.models.speed.log_presets import PRESETS, Preset
 from bft.models.speed.training_log import StepTimes, read_log, read_step_times
 
 
@@ -329,19 +331,34 @@ def test_the_pattern_named_for_a_line_in_question_fits(line: str, group: str, se
     assert read_step_times(lines, pattern, warmup=0).median_s == pytest.approx(seconds)
 
 
-def test_a_bare_time_is_that_of_a_step_only_where_the_counter_moves_by_one() -> None:
-    steps = [f"step {k} time: {0.5 + k % 3 / 100:.2f}" for k in range(9)]
-    assert read_step_times(steps, warmup=0).median_s == 0.51
-    with pytest.raises(InputError, match=r"of one step, or of the 10 since the last line\?"):
-        read_step_times([f"step {10 * k} time: {0.5 + k % 3 / 100:.2f}" for k in range(9)])
-    with pytest.raises(InputError, match=r"of one step, or since the start\? it rises, on few lines"):
-        read_step_times([f"step {k} time: 0.{k + 1}" for k in range(3)])
+@pytest.mark.parametrize(
+    "line",
+    ["step {k} time: 0.5{k}", "step {k} time: {k}3.25 s", "loss {k} took 41.2 s", "step {k} elapsed: {k}7.5 s"],
+)
+def test_a_bare_time_is_refused_whatever_it_does_from_line_to_line(line: str) -> None:
+    with pytest.raises(InputError, match=r"line 1 .* in no form that is known; --pattern '.*' takes it as seconds"):
+        read_step_times([line.format(k=k) for k in range(1, 9)])
 
 
-def test_a_time_that_rises_counts_from_the_start() -> None:
-    found = read_step_times([f"step {10 * k} time: {3 + 5 * k}.25 s" for k in range(20)], warmup=0)
-    assert found.seconds.tolist() == pytest.approx([0.5] * 19)
-    assert "taken as the seconds since the start" in found.notes[0]
+def test_the_page_on_scalability_lists_each_preset_in_order() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models-scalability.md").read_text("utf-8")
+    table = page.partition("| name | a line of this form |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE) == [preset.name for preset in PRESETS]
+
+
+def test_a_preset_is_chosen_by_its_name() -> None:
+    lines = ["step 3 step_time=0.50 tokens/s: 256"] * 4 + ["8.0 it/s"] * 9
+    assert read_step_times(lines, warmup=0).used.startswith("4 with step-time (as line 1 ")
+    assert read_step_times(lines, "step-rate", warmup=0).seconds.tolist() == [0.125] * 9
+    assert read_step_times(lines, "tokens/sec", warmup=0).per == "token"
+    with pytest.raises(InputError, match="tells no step times in the form keras"):
+        read_step_times(lines, "keras")
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
+def test_the_example_of_each_preset_has_its_form_and_no_earlier_one(preset: Preset) -> None:
+    found = read_step_times([preset.example] * 3 if preset.name != "time-stamps" else stamped("step {k}"), warmup=0)
+    assert f"with {preset.name} (as line" in found.used
 
 
 def test_evaluation_and_epochs_are_distinguished_and_named() -> None:
@@ -350,8 +367,8 @@ def test_evaluation_and_epochs_are_distinguished_and_named() -> None:
     lines += [f"sanity check step_time=0.1 {k}" for k in range(3)] + ["epoch_time=10.5", "eval_step_time=0.1"]
     found = read_step_times(lines, warmup=0)
     assert found.seconds.tolist() == [0.5] * 20
-    assert found.used == "20 with step_time (as line 1 'train step 0 step_time=0.5 val_loss 2.3')"
-    assert found.unused == ("34 with evaluation (line 21)", "1 with the time of an epoch (line 54)")
+    assert found.used == "20 with step-time (as line 1 'train step 0 step_time=0.5 val_loss 2.3')"
+    assert found.unused == ("30 with evaluation (line 21)",)
 
 
 def test_bars_without_a_name_are_distinguished_by_their_ends() -> None:
@@ -376,17 +393,17 @@ def test_tokens_are_no_samples() -> None:
 
 def test_time_stamps_that_disagree_are_reported() -> None:
     lines = stamped("step {k} step_time=20")
-    assert "by the time stamps a step takes 0.5 s, by step_time 20 s" in read_step_times(lines).notes
+    assert "by the time stamps a step takes 0.5 s, by step-time 20 s" in read_step_times(lines).notes
     assert not read_step_times(stamped("step {k} step_time=0.4")).notes
 
 
 @pytest.mark.parametrize(
     ("name", "seconds", "per", "unused"),
     [
-        ("trainer_state.json", 0.2, "step", "2 with evaluation"),  # Hugging Face
-        ("deepspeed.log", 1 / 256, "sample", "RunningAvgSamplesPerSec"),
+        ("trainer_state.json", 0.2, "step", ""),  # Hugging Face
+        ("deepspeed.log", 1 / 256, "sample", ""),
         ("keras.log", 512e-6, "step", "1 with bars to 50"),
-        ("llm-c.log", 3.2768, "step", "30 with tokens/s"),
+        ("llm-c.log", 3.2768, "step", ""),
         ("batch-time.log", 0.25, "step", "4 with evaluation"),
     ],
 )

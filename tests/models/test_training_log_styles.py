@@ -114,11 +114,11 @@ CLOCKS: dict[str, Style] = {
     "stamps, json": lambda a: json.dumps(
         {"timestamp": 1.6e9 + a.step * a.truth.seconds, "global_step": a.step, "loss": 2}
     ),
-    "since the start": lambda a: f"step {a.step} loss 2.3 time: {7 + a.step * a.truth.seconds:.4f}",
-    "elapsed": lambda a: f"step {a.step} loss 2.3 elapsed: {7 + a.step * a.truth.seconds:.4f} s",
 }
 # What may be read only with a pattern: a wrong answer is the one thing not allowed.
 DOUBTFUL: dict[str, Style] = {
+    "since the start": lambda a: f"step {a.step} loss 2.3 time: {7 + a.step * a.truth.seconds:.4f}",
+    "elapsed": lambda a: f"step {a.step} loss 2.3 elapsed: {7 + a.step * a.truth.seconds:.4f} s",
     "time of the lines between": lambda a: f"step {a.step} loss 2.3 time: {a.truth.seconds * a.truth.every:.4f}",
     "a time of something": lambda a: f"loss 2.3 time: {a.truth.seconds * a.truth.every:.4f}",
     "heartbeat": lambda a: f"{a.stamp} heartbeat",

@@ -123,10 +123,8 @@ def test_used_and_unused_lines_of_a_log_are_reported(capsys: pytest.CaptureFixtu
     Path("a.log").write_text("\n".join(lines))
     assert run(["jobs", "fit", "--log", "a.log", "--units", "2", "--batch-size", "64"]) == 0
     told = capsys.readouterr().err
-    assert "note: a.log: read 40 with step_time (as line 11 'step 10 step_time=0.50 samples/s: 256')" in told
-    assert (
-        "a.log: not used: 7 with evaluation (line 41), 1 with the time of an epoch (line 48), 1 with tokens/s" in told
-    )
+    assert "note: a.log: read 40 with step-time (as line 11 'step 10 step_time=0.50 samples/s: 256')" in told
+    assert "a.log: not used: 7 with evaluation (line 41), 1 with tokens/sec (line 49)" in told
     assert "note: a.log: the log states 128 samples a step; 64 were given, and count" in told
 
 
@@ -162,7 +160,20 @@ def test_patterns_of_users_reach_the_log(capsys: pytest.CaptureFixture[str]) -> 
     assert run([*given, "--pattern", r"took (?P<ms>\d+)"]) == 0
     assert "one size only (2)" in capsys.readouterr().err
     assert run(given) == 2
-    assert "a.log: tells no step times" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "a.log: tells no step times" in told
+    assert r"--pattern 'took\W*(?P<seconds>" in told
+
+
+def test_a_form_of_log_is_chosen_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = "".join(f"step {k} step_time=0.5 9 ms/step\n" for k in range(40))
+    Path("a.log").write_text(lines + "".join(f"{k}/40 - 1s {250 + k}ms/step\n" for k in range(40)))
+    given = ["jobs", "fit", "--log", "a.log", "--units", "2", "--batch-size", "10", "--warmup", "0"]
+    for name, median in (("keras", " 0.2695 "), ("step-time", " 0.5 ")):
+        assert run([*given, "--pattern", name]) == 0
+        assert median in capsys.readouterr().out
+    assert run([*given, "--pattern", "kerass"]) == 2
+    assert "or the name of a known form: megatron, deepspeed, keras," in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
