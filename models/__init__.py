@@ -59,10 +59,10 @@ if TYPE_CHECKING:
     from bft.models.speed.scalability import Throughputs as Throughputs
     from bft.models.speed.scalability import fit_scalability as fit_scalability
     from bft.models.speed.scalability import read_throughputs as read_throughputs
+    from bft.models.speed.step_times import StepTimes as StepTimes
     from bft.models.speed.throughput import Observations as Observations
     from bft.models.speed.throughput import ThroughputParameters as ThroughputParameters
     from bft.models.speed.throughput import fit_throughput as fit_throughput
-    from bft.models.speed.training_log import StepTimes as StepTimes
     from bft.models.speed.training_log import read_log as read_log
     from bft.models.speed.training_log import read_step_times as read_step_times
     from bft.models.tables import read_table as read_table

@@ -20,7 +20,8 @@ from bft.models.sharing.xi_table import (
     Measurement,
     measurement,
 )
-from bft.models.speed.training_log import Basis, StepTimes, read_log
+from bft.models.speed.step_times import Basis, StepTimes
+from bft.models.speed.training_log import read_log
 from bft.models.tables import read_table
 
 if TYPE_CHECKING:

@@ -6,17 +6,15 @@ log that fits no preset is refused, with the lines in question and the pattern t
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import accumulate, chain
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bft.models.bounded import lines, opened
 from bft.models.errors import InputError
@@ -38,9 +36,8 @@ from bft.models.speed.log_presets import (
     list_of_presets,
 )
 from bft.models.speed.log_suggestions import Doubt, in_question, is_timely, quoted_line
-
-FloatArray = NDArray[np.float64]
-Basis = Literal["step", "sample", "token"]
+from bft.models.speed.log_text import shown_lines
+from bft.models.speed.step_times import Basis, StepTimes
 
 # Durations that differ from what the time stamps say by more than this factor are reported.
 DISAGREES: Final = 3.0
@@ -48,8 +45,6 @@ DISAGREES: Final = 3.0
 MIN_STAMPED: Final = 4
 # Spans between time stamps are added up until they are this many times what a stamp resolves: 5 % at most.
 SPAN_PER_RESOLUTION: Final = 20
-# A JSON document of several lines is taken as a whole up to this size, characters.
-MAX_DOCUMENT: Final = 64 << 20
 # Characters searched per line: no real step time comes later, and searching must end.
 MAX_LINE: Final = 4096
 # Memory of a line that says something of a step.
@@ -58,118 +53,6 @@ _RECORD_BYTES: Final = 600
 _UNREAD: Final = 20
 
 _NUMBER: Final = re.compile(rf"[-+]?{NUMBER}|[-+]?(?:\.[0-9]+(?:[eE][-+]?[0-9]+)?|nan|inf(?:inity)?)", re.IGNORECASE)
-_ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_BREAKS: Final = re.compile("[\r\n\b]+")
-
-
-@dataclass(frozen=True, eq=False)
-class StepTimes:
-    """Durations of a step in a log, after warm-up, in the order of the log.
-
-    Parameters
-    ----------
-    seconds
-        Seconds a step (or a sample or token, see `per`), float64 of shape (records,), > 0.
-    times
-        When each record was printed, UTC seconds since 1970, float64 of shape (records,); NaN where the line does not
-        say. To cut two logs to the span in which both trained.
-    per
-        "step"; "sample" when the log gives only samples per second and the batch size is not known; "token" when it
-        gives only tokens per second, with an unknown number of tokens per sample.
-    samples
-        Samples a step over all units, None when not known; 1 with per = "sample" or "token".
-    warmup
-        Records left out at the start.
-    ignored
-        Records without a usable duration: not finite, not positive, or a step counter that went back.
-    notes
-        Messages for the user.
-    used
-        The lines with the durations.
-    unused
-        Lines with times or rates that were not used, and their meaning.
-    basis
-        The quantity that the log itself times: `per` before a batch size turned samples into steps.
-    stated
-        Samples a step as the log itself states or implies them, None when it does not.
-
-    Raises
-    ------
-    ValueError
-        When seconds are no finite numbers > 0, or times are not as many.
-
-    Examples
-    --------
-    >>> steps = StepTimes(np.array([0.5, 0.4, 0.6]), np.full(3, np.nan), per="step", samples=64.0)
-    >>> len(steps), steps.median_s
-    (3, 0.5)
-    """
-
-    seconds: FloatArray
-    times: FloatArray
-    per: Basis
-    samples: float | None
-    warmup: int = 0
-    ignored: int = 0
-    notes: tuple[str, ...] = ()
-    used: str = ""
-    unused: tuple[str, ...] = ()
-    basis: Basis = "step"
-    stated: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.seconds.ndim != 1 or self.seconds.shape != self.times.shape:
-            raise ValueError(f"expected one time a record, not {self.times.shape} for {self.seconds.shape}")
-        if not (np.isfinite(self.seconds).all() and (self.seconds > 0).all()):
-            raise ValueError("seconds: expected finite numbers > 0")
-        if self.samples is not None and not (np.isfinite(self.samples) and self.samples > 0):
-            raise ValueError(f"samples: expected a finite number > 0 or None, not {self.samples}")
-
-    def __len__(self) -> int:
-        return len(self.seconds)
-
-    @property
-    def median_s(self) -> float:
-        """Median seconds a step: stalls by checkpoints or stragglers do not move it."""
-        return float(np.median(self.seconds))
-
-    def interval_s(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Distribution-free interval of the median, seconds a step.
-
-        Order statistics l and u with P(l <= Binomial(n, 1/2) < u) >= confidence (Conover, Practical Nonparametric
-        Statistics, §3.2); with so few records that none reach it, the whole range. It takes records as independent.
-
-        Raises
-        ------
-        ValueError
-            When the confidence is not in (0, 1).
-        """
-        from scipy.stats import binom
-
-        if not 0 < confidence < 1:
-            raise ValueError(f"expected a confidence in (0, 1), not {confidence}")
-        ordered = np.sort(self.seconds)
-        low = int(binom.ppf((1 - confidence) / 2, len(ordered), 0.5))
-        low = max(low - 1, 0)
-        return float(ordered[low]), float(ordered[len(ordered) - 1 - low])
-
-    def throughput(self, confidence: float = 0.95) -> tuple[float, float, float]:
-        """Samples a second: the median and the ends of its interval.
-
-        Raises
-        ------
-        ValueError
-            When the samples a step are not known.
-        """
-        if self.samples is None:
-            raise ValueError("the log does not state samples per step; give the batch size")
-        low, high = self.interval_s(confidence)
-        return self.samples / self.median_s, self.samples / high, self.samples / low
-
-    def between(self, start_s: float, end_s: float) -> StepTimes:
-        """The records printed in [start_s, end_s] (UTC seconds since 1970)."""
-        inside = (self.times >= start_s) & (self.times <= end_s)
-        return replace(self, seconds=self.seconds[inside], times=self.times[inside])
 
 
 def read_log(
@@ -319,7 +202,7 @@ class _Log:
 def _read(lines: Iterable[str], presets: Sequence[Preset]) -> _Log:
     """Sort the lines of a log by the preset that they fit first."""
     log = _Log()
-    for row, full_text in _texts(lines):
+    for row, full_text in shown_lines(lines):
         text = full_text[:MAX_LINE]
         if not any(map(str.isdigit, text)):
             continue
@@ -391,68 +274,6 @@ def _numbers(match: re.Match[str]) -> dict[str, float]:
         else:
             numbers[name] = value
     return numbers
-
-
-def _texts(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Number and text of each line that a terminal would show, or 0 and each object in a JSON document."""
-    numbered = enumerate(lines, start=1)
-    row, first = next(((row, text) for row, text in numbered if text.strip()), (0, ""))
-    beginning = [first]
-    if first.strip() in ("{", "["):  # a document over many lines
-        size = len(first)
-        for _, text in numbered:
-            beginning.append(text)
-            size += len(text)
-            if size > MAX_DOCUMENT:
-                break
-        document = _json("\n".join(beginning))
-        if document is not None:
-            yield from ((0, text) for text in _objects(document))
-            return
-    for number_of_line, text in chain(enumerate(beginning, start=row), numbered):
-        for part in _BREAKS.split(_ESCAPES.sub("", text)):
-            document = _json(part)
-            if document is None:
-                yield number_of_line, part
-            else:
-                yield from ((number_of_line, inner) for inner in _objects(document))
-
-
-def _json(text: str) -> Any:
-    """Return the list or object that a text states as JSON; None where it states none."""
-    stripped = text.strip()
-    if stripped[:1] not in ("{", "[") or stripped[-1:] not in ("}", "]"):
-        return None
-    try:
-        return json.loads(stripped)
-    except (ValueError, RecursionError):  # a dictionary as Python prints it, or a line that begins with [
-        return None
-
-
-def _objects(document: Any) -> Iterator[str]:
-    """Write each object of a JSON document as a line `key: value, key: value`.
-
-    Objects in an object are part of its line; those in lists are lines of their own.
-    """
-    pending = [document]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, list):
-            pending.extend(reversed(node))
-        elif isinstance(node, dict):
-            values: list[str] = []
-            inner = [("", node)]
-            while inner:
-                prefix, mapping = inner.pop()
-                for key, value in mapping.items():
-                    if isinstance(value, dict):
-                        inner.append((f"{prefix}{key}/", value))
-                    elif isinstance(value, list):
-                        pending.append(value)
-                    else:
-                        values.append(f"{prefix}{key}: {value}")
-            if values:
-                yield ", ".join(values)
 
 
 def number(text: str) -> float:

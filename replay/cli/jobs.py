@@ -21,7 +21,7 @@ from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf, Seconds
 if TYPE_CHECKING:
     from bft.models import JobTable
     from bft.models.speed.scalability import ScalabilityFit, Throughputs
-    from bft.models.speed.training_log import StepTimes
+    from bft.models.speed.step_times import StepTimes
 
 # A batch size that differs from the log's own by more than this factor is reported.
 OTHER_BATCH = 1.05

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from bft.models import InputError
 from bft.models.speed.log_presets import PRESETS, Preset
-from bft.models.speed.training_log import StepTimes, read_log, read_step_times
+from bft.models.speed.step_times import StepTimes
+from bft.models.speed.training_log import read_log, read_step_times
 
 
 @pytest.mark.parametrize(
