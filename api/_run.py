@@ -134,7 +134,7 @@ class Run:
         ...     page.read_text()[:15]
         '<!DOCTYPE html>'
         """
-        from bft.replay.cli.output import drafted
+        from bft.models.atomic_files import drafted
         from bft.replay.report import write_report
 
         with drafted(path) as draft:

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from bft.models import InputError
+from bft.models.atomic_files import drafted, refuse_existing
 from bft.replay.cli.messages import say_note
-from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import NamesWholeOption
 
 JOB_MARKS = {"Jmin", "Jmax", "Pmax"}

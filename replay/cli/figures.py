@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from bft.models import InputError
-from bft.replay.cli.output import figure_folder
+from bft.models.atomic_files import figure_folder
 from bft.replay.cli.parameters import Decorator, together
 
 # As bft.replay.report.FORMATS, which would import what nobody needs who asks for help.

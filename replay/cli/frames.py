@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.models import InputError, write_parquet
-from bft.replay.cli.output import drafted
+from bft.models.atomic_files import drafted
 from bft.replay.results.run_directory import plain
 
 if TYPE_CHECKING:

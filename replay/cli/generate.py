@@ -9,8 +9,8 @@ from typing import Any, Literal
 import click
 
 from bft.models import InputError
+from bft.models.atomic_files import drafted, refuse_existing
 from bft.replay.cli.help import Group
-from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import Command, Finite, OneOf, Seconds
 
 ScenarioName = Literal["mix", "hpo", "nas", "llm"]

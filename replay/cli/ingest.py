@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.models import InputError
+from bft.models.atomic_files import drafted, refuse_existing, refuse_inputs
 from bft.models.checks import Name, did_you_mean
 from bft.replay.cli.messages import quiet, say_warning
-from bft.replay.cli.output import drafted, refuse_existing, refuse_inputs
 from bft.replay.cli.parameters import Checked, NamesWholeOption, Seconds
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def _progress(name: str) -> Iterator[Callable[[int], None] | None]:
     from rich.console import Console
     from rich.progress import DownloadColumn
 
-    from bft.replay.cli.progress import bar
+    from bft.replay.engine.progress import bar
 
     with bar(DownloadColumn(), Console(stderr=True)) as shown:
         task = shown.add_task(path.name, total=path.stat().st_size, text="")

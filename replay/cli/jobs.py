@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from bft.models import InputError
+from bft.models.atomic_files import drafted, refuse_existing
 from bft.models.instants import strict_instant
 from bft.replay.cli.help import Group
 from bft.replay.cli.messages import say_note, say_warning
-from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf, Seconds
 
 if TYPE_CHECKING:

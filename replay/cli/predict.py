@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from bft.models import InputError
+from bft.models.atomic_files import drafted, refuse_existing
 from bft.models.prediction.regressors import KINDS
 from bft.replay.cli.help import Group
-from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf
 
 if TYPE_CHECKING:

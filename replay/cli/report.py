@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from bft.models.atomic_files import drafted, refuse_existing
 from bft.replay.cli.figures import figure_options, refuse_other_forms, write_into
 from bft.replay.cli.messages import say_note
-from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import NamesWholeOption
 
 

@@ -13,6 +13,7 @@ from typing import IO, Any
 import click
 
 from bft.models import InputError
+from bft.models.atomic_files import drafted
 from bft.models.bounded import (
     Budget,
     bounded,
@@ -25,7 +26,6 @@ from bft.models.bounded import (
     weigh_lines,
 )
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
-from bft.replay.cli.output import drafted
 from bft.replay.cli.parameters import NamesWholeOption
 from bft.replay.cli.solver_options import solver_options
 from bft.replay.policies.solver import SolverOptions

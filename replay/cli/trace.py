@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from bft.models.atomic_files import drafted, figure_folder, refuse_existing
 from bft.replay.cli.figures import refuse_other_forms
 from bft.replay.cli.help import Group
-from bft.replay.cli.output import drafted, figure_folder, refuse_existing
 from bft.replay.cli.parameters import NamesWholeOption
 from bft.replay.cli.trace_parts import anonymise, merge, perturb, select, slice_
 from bft.replay.trace.node_trace import SECOND_NS

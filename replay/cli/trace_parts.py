@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.models import InputError
+from bft.models.atomic_files import drafted, refuse_existing
 from bft.replay.cli.messages import say_note
-from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import Decorator, NamesWholeOption, option
 from bft.replay.trace.perturbing import Perturbation
 

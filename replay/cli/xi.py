@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bft.models.atomic_files import drafted, refuse_existing
 from bft.replay.cli.help import Group
 from bft.replay.cli.messages import say_note, say_progress
-from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf
 from bft.replay.cli.xi_files import gauge_of, measuring_options, pattern_option, plan_of, units_of, writable, write_xi
 from bft.replay.cli.xi_tables import collect, interruptible, memory, merge

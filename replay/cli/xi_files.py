@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.models import InputError
+from bft.models.atomic_files import drafted
 from bft.models.checks import MAX_LIMIT_S
 from bft.replay.cli.messages import say_note
-from bft.replay.cli.output import drafted
 from bft.replay.cli.parameters import Finite, OneOf, Seconds, together
 
 if TYPE_CHECKING:

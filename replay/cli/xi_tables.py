@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.models import InputError
+from bft.models.atomic_files import drafted, refuse_existing
 from bft.replay.cli.messages import say_note, say_progress
-from bft.replay.cli.output import drafted, refuse_existing
 from bft.replay.cli.parameters import NamesWholeOption
 from bft.replay.cli.xi_files import gauge_of, measuring_options, plan_of, units_of, writable, write_xi
 

@@ -13,7 +13,7 @@ from synthetic_logs import interval_table, sacct, sacctmgr_events, stamp
 from synthetic_logs_more import SyntheticJob
 
 from bft.replay.cli.main import run
-from bft.replay.cli.output import drafted
+from bft.models.atomic_files import drafted
 from bft.replay.logs.recipes import RECIPES, SNAPSHOTS
 from bft.replay.trace.trace_files import read_trace
 
@@ -254,7 +254,7 @@ def test_a_target_that_is_an_input_is_refused_even_with_force(
 def test_what_a_killed_command_left_is_removed_by_the_next(here: Path) -> None:
     script = (
         "import os, signal\n"
-        "from bft.replay.cli.output import drafted\n"
+        "from bft.models.atomic_files import drafted\n"
         "with drafted('t.parquet') as draft:\n"
         "    draft.write_text('half')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -1,4 +1,4 @@
-"""Files that a command writes: completely or not at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bft.models import InputError
+from bft.models.errors import InputError
 
 
 def refuse_existing(output: str | Path, *, force: bool) -> None:
