@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bft.models import JobTable, XiTable
     from bft.replay import NodeTrace, Options, Policy
     from bft.replay.engine.watcher import Watcher
-    from bft.replay.inputs.given import Given
+    from bft.replay.inputs.in_memory import InMemoryInputs
 
 # What a keyword may leave out at its end.
 _UNITS = ("_s", "_gib")
@@ -90,15 +90,15 @@ def replay(
     from bft.models import InputError
     from bft.replay.run import execute
 
-    given, names = taken(trace, jobs, xi)
+    in_memory, names = in_memory_inputs(trace, jobs, xi)
     with chosen(policy) as name:
-        if given.jobs is not None and options.get("jobs_format", "native") != "native":
+        if in_memory.jobs is not None and options.get("jobs_format", "native") != "native":
             raise InputError("jobs_format is for files: a frame or JobTable has the native columns")
         made = options_of({**options, **names, "policy": name})
         folder, temporary = Path(out or tempfile.mkdtemp(prefix="bft-")), out is None
         try:
             with _watcher(progress=progress) as watcher:
-                execute(made, folder, force=force, watcher=watcher, given=given)
+                execute(made, folder, force=force, watcher=watcher, in_memory=in_memory)
             run = Run(folder)
         except BaseException:
             if temporary:
@@ -132,8 +132,8 @@ def options_of(stated: Mapping[str, Any]) -> Options:
     return Options.of(**{name: value for name, value in flat.items() if value is not None})
 
 
-def taken(trace: Any, jobs: Any, xi: Any) -> tuple[Given, dict[str, str]]:
-    """Objects in place of files; and the name of each of them, and of each file, in the options.
+def in_memory_inputs(trace: Any, jobs: Any, xi: Any) -> tuple[InMemoryInputs, dict[str, str]]:
+    """Return the objects that take the place of files, and the name of each object and file in the options.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def taken(trace: Any, jobs: Any, xi: Any) -> tuple[Given, dict[str, str]]:
     import pandas as pd
 
     from bft.models import InputError, JobTable, XiTable, jobs_from_frame, xi_from_frame
-    from bft.replay.inputs.given import Given
+    from bft.replay.inputs.in_memory import InMemoryInputs
     from bft.replay.trace.node_trace import NodeTrace
 
     frame = "(a DataFrame)"
@@ -167,7 +167,7 @@ def taken(trace: Any, jobs: Any, xi: Any) -> tuple[Given, dict[str, str]]:
             names[option] = str(value)
         elif value is not None:
             raise InputError(f"{role}: expected a path, a DataFrame or an object of ours, not {type(value).__name__}")
-    return Given(**objects), names
+    return InMemoryInputs(**objects), names
 
 
 @contextmanager

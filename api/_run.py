@@ -116,7 +116,7 @@ class Run:
         """
         from bft._plot import plotted
 
-        return plotted(self)
+        return plotted(self.steps, self.jobs, self.allocations)
 
     def report(self, path: str | Path, *, static: bool = False, title: str | None = None) -> Path:
         """Write the run as one HTML page to show to others, and return where it is; a page there is replaced.

@@ -22,7 +22,7 @@ from bft.replay.engine.loop import Replay
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.engine.watcher import Notes, Silent, Watcher
 from bft.replay.inputs.files import Files
-from bft.replay.inputs.given import Given
+from bft.replay.inputs.in_memory import InMemoryInputs
 from bft.replay.inputs.load import Inputs, load
 from bft.replay.inputs.oversized import MAX_NAMED, cap_all
 from bft.replay.options.effects import POLICY_SETTINGS, check_backend, kind_of, without_effect
@@ -69,7 +69,7 @@ def execute(
     watcher: Watcher | None = None,
     should_stop: Callable[[], bool] | None = None,
     checkpoint_every_s: float | None = None,
-    given: Given = Given(),
+    in_memory: InMemoryInputs = InMemoryInputs(),
     files: Files | None = None,
 ) -> dict[str, Any]:
     """Replay as the options say and write the run directory.
@@ -89,7 +89,7 @@ def execute(
     checkpoint_every_s
         Save the state so often (wall time) beside `folder`, and begin from what is saved there; None: do neither. The
         part that an interrupted run has left in `folder` gives way to what becomes of its checkpoint.
-    given
+    in_memory
         Objects that take the place of files.
     files
         Reads the inputs; several runs of a process can share one, which caches files.
@@ -119,7 +119,7 @@ def execute(
     with claimed(folder) as put_in_place:
         for text in put_in_place:
             watcher.note(text)
-        return _execute(options, folder, force, watcher, should_stop, checkpoint_every_s, given, files or Files())
+        return _execute(options, folder, force, watcher, should_stop, checkpoint_every_s, in_memory, files or Files())
 
 
 def _execute(
@@ -129,7 +129,7 @@ def _execute(
     watcher: Watcher,
     should_stop: Callable[[], bool] | None,
     checkpoint_every_s: float | None,
-    given: Given,
+    in_memory: InMemoryInputs,
     files: Files,
 ) -> dict[str, Any]:
     saved = checkpoint_path(folder)
@@ -150,7 +150,7 @@ def _execute(
         notes.note(
             f"--policy {options.policy} looks at how long nodes may stay idle: without --walltimes nothing is known"
         )
-    inputs = load(options, notes, given, files)
+    inputs = load(options, notes, in_memory, files)
     loaded = time.perf_counter()
     configuration = _summary(options, inputs, {}, notes)
     checkpoint = None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bft.models import JobTable, XiTable
-from bft.replay.inputs.given import digest_of
+from bft.replay.inputs.in_memory import digest_of
 from bft.replay.options.options import Options
 from bft.replay.results.run_directory import digest
 from bft.replay.trace.node_trace import NodeTrace

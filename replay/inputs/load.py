@@ -16,7 +16,7 @@ from bft.replay.engine.watcher import NoteTaker
 from bft.replay.inputs.default_workload import default_workload
 from bft.replay.inputs.default_workload import load as load_of
 from bft.replay.inputs.files import Files, input_digests
-from bft.replay.inputs.given import Given
+from bft.replay.inputs.in_memory import InMemoryInputs
 from bft.replay.inputs.kinds import check_kinds, read_kinds, with_kinds
 from bft.replay.inputs.oversized import fit_sizes
 from bft.replay.inputs.shaping import apart, shaped
@@ -44,11 +44,13 @@ class Inputs:
     never_run: tuple[str, ...] = ()  # jobs that are left out: they need more units than there ever are
 
 
-def load(options: Options, notes: NoteTaker, given: Given = Given(), files: Files | None = None) -> Inputs:
+def load(
+    options: Options, notes: NoteTaker, in_memory: InMemoryInputs = InMemoryInputs(), files: Files | None = None
+) -> Inputs:
     """Read the node trace and the jobs that the options name, and see that they fit.
 
     Without a trace the bundled data set is used; with a trace but no jobs, a generated workload of the BFTrainer
-    paper's kind, sized to the trace. What is `given` takes the place of the file that the options name;
+    paper's kind, sized to the trace. Objects `in_memory` take the place of the files that the options name;
     `files` reads the others, and caches files.
 
     Raises
@@ -58,10 +60,10 @@ def load(options: Options, notes: NoteTaker, given: Given = Given(), files: File
     """
     files = files or Files()
     if options.cluster is not None:
-        return _load_cluster(options, notes, given, files)
+        return _load_cluster(options, notes, in_memory, files)
     skip = options.skip_rows
     if skip is None:
-        published = options.compat == "reference" and not isinstance(given.trace, NodeTrace)
+        published = options.compat == "reference" and not isinstance(in_memory.trace, NodeTrace)
         skip = PUBLISHED_SKIP_ROWS if published else 0
     if options.node_trace is None:
         trace, bundled_jobs = files.once(_bundled)
@@ -70,7 +72,7 @@ def load(options: Options, notes: NoteTaker, given: Given = Given(), files: File
     else:
         if skip and options.skip_rows is None:
             notes.note(f"the first {skip} rows are skipped, as published; --skip-rows says otherwise")
-        taken = given.node_trace(skip, sort=options.sort)
+        taken = in_memory.node_trace(skip, sort=options.sort)
         if taken is None:
             trace = files.once(
                 read_trace,
@@ -93,7 +95,7 @@ def load(options: Options, notes: NoteTaker, given: Given = Given(), files: File
         for note in jobs.notes:
             notes.note(note)
     elif options.jobs is not None:
-        jobs = _read_jobs(options, notes, given, files)
+        jobs = _read_jobs(options, notes, in_memory, files)
     elif options.node_trace is None:
         jobs = bundled_jobs
     else:
@@ -104,18 +106,24 @@ def load(options: Options, notes: NoteTaker, given: Given = Given(), files: File
     jobs = _fit(trace, jobs, notes, align=options.align_jobs)
     outlook = None
     if options.walltimes is not None and options.compat is None:
-        outlook = _outlook(options, options.walltimes, trace, skip, notes, given, files)
+        outlook = _outlook(options, options.walltimes, trace, skip, notes, in_memory, files)
     pool = Pool("", trace, jobs, tuple(range(len(jobs))), outlook=outlook)
-    return replace(_inputs(options, jobs, [pool], notes, given, files), generated_load=generated)
+    return replace(_inputs(options, jobs, [pool], notes, in_memory, files), generated_load=generated)
 
 
 def _outlook(
-    options: Options, walltimes: str, trace: NodeTrace, skip: int, notes: NoteTaker, given: Given, files: Files
+    options: Options,
+    walltimes: str,
+    trace: NodeTrace,
+    skip: int,
+    notes: NoteTaker,
+    in_memory: InMemoryInputs,
+    files: Files,
 ) -> Outlook:
     """What is expected of the trace's nodes, by what is known of all nodes of the machine."""
     whole = trace
     if options.first_node or options.node_count is not None:
-        whole = given.node_trace(skip, sort=options.sort) or files.once(
+        whole = in_memory.node_trace(skip, sort=options.sort) or files.once(
             read_trace, options.node_trace, skip_rows=skip, sort=options.sort
         )
     known = files.once(read_walltimes, walltimes)
@@ -136,21 +144,21 @@ def _bundled() -> tuple[NodeTrace, JobTable]:
     return trace, jobs_from_frame(jobs, source="bundled: jobs-60")
 
 
-def _load_cluster(options: Options, notes: NoteTaker, given: Given, files: Files) -> Inputs:
-    jobs = _read_jobs(options, notes, given, files)
+def _load_cluster(options: Options, notes: NoteTaker, in_memory: InMemoryInputs, files: Files) -> Inputs:
+    jobs = _read_jobs(options, notes, in_memory, files)
     if not len(jobs):
         raise InputError("the job table is empty", file=jobs.source or None)
     jobs = shaped(jobs, options, notes)
     pools = cluster_pools(options.cluster or "", jobs)
-    return _inputs(options, jobs, pools, notes, given, files)
+    return _inputs(options, jobs, pools, notes, in_memory, files)
 
 
 def _inputs(
-    options: Options, jobs: JobTable, pools: Sequence[Pool], notes: NoteTaker, given: Given, files: Files
+    options: Options, jobs: JobTable, pools: Sequence[Pool], notes: NoteTaker, in_memory: InMemoryInputs, files: Files
 ) -> Inputs:
-    taken = None if given.trace is None else pools[0].trace
-    digests = input_digests(options, files, {"node_trace": taken, "jobs": given.jobs, "xi": given.xi})
-    interference = _interference(options, jobs, notes, given, files)
+    taken = None if in_memory.trace is None else pools[0].trace
+    digests = input_digests(options, files, {"node_trace": taken, "jobs": in_memory.jobs, "xi": in_memory.xi})
+    interference = _interference(options, jobs, notes, in_memory, files)
     for note in check_kinds(pools[0].trace.kinds if pools else (), jobs):
         notes.note(note)
     if all(job.deadline_ns is None for job in jobs):
@@ -174,8 +182,8 @@ def _inputs(
     return Inputs(fitted.pools, fitted.jobs, digests, interference, never_run=fitted.never_run)
 
 
-def _read_jobs(options: Options, notes: NoteTaker, given: Given, files: Files) -> JobTable:
-    jobs = _read_table(options, options.jobs or "", files) if given.jobs is None else given.jobs
+def _read_jobs(options: Options, notes: NoteTaker, in_memory: InMemoryInputs, files: Files) -> JobTable:
+    jobs = _read_table(options, options.jobs or "", files) if in_memory.jobs is None else in_memory.jobs
     for note in jobs.notes:
         notes.note(note)
     return jobs
@@ -194,11 +202,11 @@ def _read_table(options: Options, path: str, files: Files) -> JobTable:
 
 
 def _interference(
-    options: Options, jobs: JobTable, notes: NoteTaker, given: Given, files: Files
+    options: Options, jobs: JobTable, notes: NoteTaker, in_memory: InMemoryInputs, files: Files
 ) -> Interference | None:
     if options.xi is None:
         return None
-    table = files.once(read_xi, options.xi) if given.xi is None else given.xi
+    table = files.once(read_xi, options.xi) if in_memory.xi is None else in_memory.xi
     if table.clipped:
         notes.note(f"{table.clipped} xi below 1 are measurement noise and count as 1")
     if table.estimated:

@@ -1,4 +1,4 @@
-"""Objects in place of files: the inputs that Python passes to a run."""
+"""In-memory inputs: the objects that Python passes to a run in place of files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What is replayed although no file holds it; None where the options name a file, or nothing.
+class InMemoryInputs:
+    """The inputs of a run that no file holds; None where the options name a file, or nothing.
 
     The options name such an object in words, as "(a NodeTrace)", so that they check and record it as they do a path.
     """
@@ -27,7 +27,7 @@ class Given:
     xi: XiTable | None = None
 
     def node_trace(self, skip_rows: int, *, sort: bool) -> NodeTrace | None:
-        """The trace, if one is given.
+        """Return the trace that is in memory, or None.
 
         Raises
         ------
