@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from array import array
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +14,30 @@ from bft.models import InputError
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.trace.node_trace import SECOND_NS, TimeArray
 
-if TYPE_CHECKING:
-    from bft.replay.logs.collector import Collector
-
 # States of a node in a snapshot; where a node is met twice in one, the later outweighs the earlier.
 UNSEEN, IDLE, BUSY, UNAVAILABLE = range(4)
 # A state holds until the next snapshot, but no longer than so many periods: then snapshots are missing.
 MOST_PERIODS = 2.5
 # Node states that wait, uncompressed, for their snapshots to be complete.
 _MANY = 2_000_000
+
+
+class NodeStates(Protocol):
+    """Takes what became of nodes, as `Collector` does: the nodes by index, and the interval in UTC nanoseconds."""
+
+    names: dict[str, int]
+
+    def idle_nodes(self, nodes: array[int], start_ns: int, end_ns: int) -> None:
+        """Nodes were idle."""
+
+    def busy_nodes(self, nodes: array[int], start_ns: int, end_ns: int) -> None:
+        """Nodes were busy."""
+
+    def unavailable_nodes(self, nodes: array[int], start_ns: int, end_ns: int) -> None:
+        """Nodes were neither idle nor busy."""
+
+    def observe(self, start_ns: int, end_ns: int) -> None:
+        """Nodes were observed."""
 
 
 class Snapshots:
@@ -61,7 +76,7 @@ class Snapshots:
         states[: len(known)] = known
         return states
 
-    def settle(self, into: Collector, diagnosis: Diagnosis) -> None:
+    def settle(self, into: NodeStates, diagnosis: Diagnosis) -> None:
         """Hand over when nodes were idle, busy or neither, and say how well that is known; further calls do nothing.
 
         Each state holds until the next snapshot, for `MOST_PERIODS` at the most; where no snapshot names a node, it
@@ -98,7 +113,7 @@ class Snapshots:
 class _Runs:
     """Follows the state of each node, and hands over each run of one state when it ends."""
 
-    def __init__(self, into: Collector) -> None:
+    def __init__(self, into: NodeStates) -> None:
         self._add = {
             UNSEEN: into.unavailable_nodes,
             IDLE: into.idle_nodes,

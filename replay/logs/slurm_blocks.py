@@ -8,7 +8,6 @@ own (of another number of fields) go to `Table.careful` with those after them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +19,10 @@ from bft.replay.logs.cell_columns import booleans, cells_of, codes, mask_of, raw
 from bft.replay.logs.host_columns import HostColumns
 from bft.replay.logs.opening import LogLines
 from bft.replay.logs.reading import Reading
+from bft.replay.logs.slurm_rows import Rows
 from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.time_columns import times_of
 from bft.replay.logs.times import MISSING
-
-if TYPE_CHECKING:
-    from bft.replay.logs.slurm import Rows
 
 # Lines that are read one by one from one of another number of fields on: its record may have several.
 _CAREFUL = 100

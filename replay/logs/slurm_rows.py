@@ -1,0 +1,193 @@
+"""Rows of `sacct`, one by one: what each says of a job, and what becomes of it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+
+from bft.models import InputError
+from bft.replay.logs.clusters import Clusters
+from bft.replay.logs.hostlists import NO_HOSTS, HostListError
+from bft.replay.logs.limits import FEWEST, LIMITS, UNLIMITED, limit_ns
+from bft.replay.logs.reading import Reading
+from bft.replay.logs.slurm_jobs import Job, judge, plan
+from bft.replay.logs.slurm_table import Table
+from bft.replay.logs.slurm_units import Stated, held, is_alone
+from bft.replay.logs.times import MISSING, no_time
+from bft.replay.logs.units import Held
+from bft.replay.logs.unusable import Unusable
+
+COMMAND = "sacct -P -X --format=JobID,NodeList,AllocNodes,Start,End,State"
+# Further columns that --walltimes asks for, each by the name of the first that is there.
+PLANNED = (("eligible", "submit"), LIMITS, FEWEST)
+# Columns that state what a job held of its nodes.
+UNITS = [("alloctres",), ("trespernode",), ("alloccpus", "ncpus"), ("oversubscribe", "exclusive")]
+
+
+class Rows:
+    """The rows of one file, one by one; and what those that are read by columns need to know.
+
+    Attributes
+    ----------
+    places
+        Columns of id, start, end, nodes, and number of nodes (-1: there is none).
+    used, steps, first_step
+        Rows used, job steps, and the line of the first.
+    """
+
+    def __init__(self, reading: Reading, table: Table) -> None:
+        self._reading, self._table = reading, table
+        at = table.at
+        self.places = at["jobid"], at["start"], at["end"], at["nodelist"], at["allocnodes"]
+        self._at_state, self._at_cluster = at["state"], at["cluster"]
+        self._named = table.columns[at["nodelist"]] == "nodelist"
+        self._clusters = Clusters(reading)
+        self.nodes_of = self._clusters.lists("")
+        self._clustered = self._at_cluster >= 0 or bool(reading.settings.cluster)
+        self.used = self.steps = self.first_step = 0
+        self._others = self._first_other = 0
+        self._units = _Columns(reading, table) if reading.into.units is not None else None
+        self._planned = self._planned_places() if reading.settings.walltimes else None
+
+    def _planned_places(self) -> tuple[int, int, int, bool]:
+        """Columns of when a job could run, its limit and its number of nodes; and whether limits are in minutes."""
+        known, limit, nodes = (self._table.at[names[0]] for names in PLANNED)
+        if min(known, limit) < 0:
+            raise InputError(
+                "--walltimes needs the columns Timelimit, and Eligible or Submit", file=self._reading.file,
+                hint=f"export with {COMMAND},NNodes,Eligible,Submit,Timelimit",
+            )  # fmt: skip
+        return known, limit, nodes, self._table.columns[limit] == "timelimitraw"
+
+    @property
+    def columnar(self) -> bool:
+        """Whether rows name their nodes, whole ones, and are of one cluster, and only their times are asked for."""
+        return self._named and not self._clustered and self._units is None and self._planned is None
+
+    def account(self) -> None:
+        """Hand over what was counted."""
+        file, diagnosis = self._reading.file, self._reading.diagnosis
+        diagnosis.used += self.used
+        diagnosis.leave_out("job step", file, self.first_step, count=self.steps)
+        diagnosis.leave_out("job of another cluster", file, self._first_other, count=self._others)
+
+    def row(self, number: int, fields: list[str]) -> None:
+        """Use one row, or account for why not."""
+        reading = self._reading
+        file, diagnosis = reading.file, reading.diagnosis
+        at_id, at_start, at_end, at_nodes, at_count = self.places
+        key: Hashable = fields[at_id]
+        if "." in fields[at_id]:
+            self.steps += 1
+            self.first_step = self.first_step or number
+            return
+        cluster = ""
+        nodes_of = self.nodes_of
+        if self._clustered:
+            cluster = fields[self._at_cluster] if self._at_cluster >= 0 else ""
+            if reading.settings.cluster and self._clusters.other(cluster, number):
+                self._others += 1
+                self._first_other = self._first_other or number
+                return
+            nodes_of = self._clusters.lists(cluster)
+            if cluster and not reading.settings.cluster:  # ids of several clusters are told apart by their names
+                key = cluster, fields[at_id]
+        start_text, end_text, nodes_text = fields[at_start], fields[at_end], fields[at_nodes]
+        start = reading.clock.parse(start_text, file, number)
+        end = reading.clock.parse(end_text, file, number, start)
+        nodes: array[int] | None
+        try:
+            nodes = nodes_of(nodes_text) if self._named else None
+        except HostListError as error:
+            diagnosis.skip("column NodeList holds no host list", file, number, str(error))
+            return
+        held = None
+        if self._units is not None and nodes and start is not None and (end is None or start < end):
+            try:
+                held = self._units.held(fields, nodes, number)
+            except Unusable as why:
+                diagnosis.skip(why.reason, file, number, why.detail)
+                return
+        if self._planned is not None:
+            self._plan(self._planned, key, fields, (start, end), nodes, number)
+        # The most frequent row, without a detour.
+        if nodes and start is not None and end is not None and start < end:
+            reading.into.job(key, nodes, start, end, file, number, once=True, held=held)
+            self.used += 1
+            if at_count >= 0 and fields[at_count] != str(len(nodes)):
+                diagnosis.note("NodeList and AllocNodes (NNodes) tell different numbers of nodes", file, number,
+                               f"{len(nodes)} and {fields[at_count]!r}")  # fmt: skip
+            return
+        state = fields[self._at_state] if self._at_state >= 0 else ""
+        job = Job(key, state, start, end, nodes, held=held)
+        times = start_text, end_text
+        self.used += _other(job, times, "" if self._named else nodes_text, self._clusters, cluster, number)
+
+    def _plan(
+        self,
+        planned: tuple[int, int, int, bool],
+        key: Hashable,
+        fields: list[str],
+        times: tuple[int | None, int | None],
+        nodes: array[int] | None,
+        number: int,
+    ) -> None:
+        """Hand over what the scheduler knew of a job."""
+        at_known, at_limit, at_nodes, minutes = planned
+        reading = self._reading
+        state = fields[self._at_state] if self._at_state >= 0 else ""
+        stated = next((fields[at] for at in (at_nodes, self.places[4]) if at >= 0 and fields[at].isdecimal()), "0")
+        job = Job(key, state, *times, nodes, int(stated[:9]))
+        limit = limit_ns(fields[at_limit], minutes=minutes)
+        if limit is None and fields[at_limit] not in MISSING and fields[at_limit] not in UNLIMITED:
+            reading.diagnosis.note("column Timelimit holds no limit: taken for unlimited", reading.file, number,
+                                   ascii(fields[at_limit][:40]))  # fmt: skip
+        reading.into.plans.job(key, plan(job, reading.clock.parse(fields[at_known], reading.file, number), limit))
+
+
+class _Columns:
+    """The columns that state what a job held of its nodes."""
+
+    def __init__(self, reading: Reading, table: Table) -> None:
+        self._reading = reading
+        self._tres, self._per_node, self._cores, self._alone = (table.at[names[0]] for names in UNITS)
+        units = reading.into.units
+        if self._tres < 0 and (self._cores if units is not None and units.unit.cores else self._per_node) < 0:
+            raise InputError(
+                "the table has no column AllocTRES, which states what jobs held of their nodes",
+                file=reading.file,
+                hint=f"export with {COMMAND},AllocTRES",
+            )
+
+    def held(self, fields: list[str], nodes: Sequence[int], line: int) -> tuple[Held, ...] | None:
+        """What the job held of each node; None: all."""
+        tres, per_node, cores, alone = (
+            fields[index] if index >= 0 else "" for index in (self._tres, self._per_node, self._cores, self._alone)
+        )
+        stated = Stated(
+            allocated=tres, per_node=per_node, cores=int(cores) if cores.isdecimal() and len(cores) < 10 else None,
+            alone=is_alone(alone),
+        )  # fmt: skip
+        log = self._reading.into.units
+        return None if log is None else held(stated, nodes, log, self._reading, line)
+
+
+def _other(job: Job, times: tuple[str, str], counted: str, clusters: Clusters, cluster: str, line: int) -> bool:
+    """A row that is not of the most frequent kind; True when it is used.
+
+    `times` are start and end as the table has them, and `counted` the number of nodes where it does not name them.
+    """
+    file, diagnosis = clusters.reading.file, clusters.reading.diagnosis
+    for column, text, time in (("Start", times[0], job.start), ("End", times[1], job.end)):
+        if time is None and text not in MISSING:
+            diagnosis.skip(f"column {column} holds no time", file, line, no_time(text))
+            return False
+    if job.nodes is None:
+        if not counted.isdecimal() and counted not in NO_HOSTS:
+            why = "the column of the number of nodes holds no number"
+            diagnosis.skip(why, file, line, ascii(counted[:80]))
+            return False
+        job = replace(job, count=int(counted[:9]) if counted.isdecimal() else 0)
+        clusters.meet(cluster)
+    return judge(job, clusters.reading, line)
