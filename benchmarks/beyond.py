@@ -32,9 +32,9 @@ from bft.replay.engine.loop import Replay
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import Inputs, load
 from bft.replay.options.options import Options
+from bft.replay.options.run_spec import RunSpec
 from bft.replay.results.bounds.bounds import Bounds, beside_bounds, bounds_of
 from bft.replay.results.metrics import summarise
-from bft.replay.run import policy_of
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_files import trace_from_frame
 
@@ -151,7 +151,7 @@ def line(row: Row) -> str:
     options = Options.of(**{"backend": "exact", **row.options})
     without = {at for at, job in enumerate(pool.jobs) if job.name in set(inputs.never_run)}
     began = time.perf_counter()
-    outcome = Replay(pool.trace, pool.jobs, policy_of(options), options.rules, None, without).run()
+    outcome = Replay(pool.trace, pool.jobs, RunSpec.of(options).make_policy(), options.rules, None, without).run()
     print(f"{row.label}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
     metrics = {**summarise(outcome), **beside_bounds(outcome, bounds)}
     share = f"{outcome.work / bounds.unit_time:6.1%}" if bounds.unit_time else f"{'-':>6}"
@@ -176,7 +176,7 @@ def inputs_of(world: World) -> Inputs:
     """The nodes and jobs of a world."""
     if world.seed is not None:
         trace, jobs = generated(world.seed)
-        loaded = load(Options(), Silent())
+        loaded = load(RunSpec.of(Options()), Silent())
         pool = replace(loaded.pools[0], trace=trace, jobs=jobs, positions=tuple(range(len(jobs))))
         return replace(loaded, pools=(pool,), jobs=jobs, never_run=())
     folder = reference_folder() / "bftrainer"
@@ -190,7 +190,7 @@ def inputs_of(world: World) -> Inputs:
         scale_arrivals=world.spread,
         align_jobs=world.sacct is not None,
     )
-    loaded = load(options, Silent())
+    loaded = load(RunSpec.of(options), Silent())
     pool = replace(loaded.pools[0], jobs=dearer(loaded.jobs, world.costs))
     return replace(loaded, pools=(pool,), jobs=pool.jobs)
 

@@ -25,13 +25,13 @@ from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import Inputs, load
-from bft.replay.options.effects import kind_of
 from bft.replay.options.options import Options
+from bft.replay.options.run_spec import RunSpec
 from bft.replay.policies import policy_names
+from bft.replay.policies.registry import policy_type
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.results.dedicated import dedicated_traces
 from bft.replay.results.metrics import summarise
-from bft.replay.run import policy_of
 from bft.replay.trace.node_trace import NodeTrace
 
 ROW = "{:<13} {:>9} {:>6} {:>9} {:>6} {:>12} {:>8} {:>8} {:>9} {:>6}"
@@ -72,13 +72,13 @@ def main() -> None:
     header = ("policy", "outcome", "U", "finished", "JCT h", "lost to pre.", "to resc.", "restarts", "decisions", "s")
     print(ROW.format(*header))
     for name in given.policies or policy_names():
-        shares = kind_of(name).shares
+        shares = policy_type(name).kind.shares
         if shares and not given.xi:
             print(f"{name:<13} needs --xi")
             continue
         options = Options(**files, policy=name, tfwd_s=given.Tfwd, xi=given.xi if shares else None,
                           solver=SolverOptions("exact" if name == "milp" else "auto"))  # fmt: skip
-        inputs = load(options, Silent())
+        inputs = load(RunSpec.of(options), Silent())
         began = time.perf_counter()
         outcome = replayed(inputs.pools[0].trace, options, inputs)
         seconds = time.perf_counter() - began
@@ -101,7 +101,7 @@ def main() -> None:
 
 def replayed(trace: NodeTrace, options: Options, inputs: Inputs) -> Outcome:
     """The jobs on a trace, under the policy of the options."""
-    policy = policy_of(options, inputs.interference)
+    policy = RunSpec.of(options).make_policy(inputs.interference)
     return Replay(trace, inputs.jobs, policy, Rules(), inputs.interference).run()
 
 

@@ -22,6 +22,7 @@ from bft.models import Job, JobTable
 from bft.replay import MilpPolicy, NodeTrace, Options, Replay, Rules, SolverOptions
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
+from bft.replay.options.run_spec import RunSpec
 from bft.replay.trace.node_trace import SECOND_NS
 
 TFWD_S = 120.0
@@ -129,7 +130,7 @@ def main(rounds: int = 2) -> None:
     def once(replay: Callable[[NodeTrace, JobTable], tuple[float, int]]) -> tuple[float, float, int]:
         began = time.process_time()
         options = Options(node_trace=node_map, job_bounds=bounds, job_curves=curves, skip_rows=1000, node_count=256)
-        inputs = load(options, Silent())
+        inputs = load(RunSpec.of(options), Silent())
         work, decisions = replay(inputs.pools[0].trace, inputs.jobs)
         return time.process_time() - began, work, decisions
 

@@ -14,6 +14,7 @@ from bft.replay.engine import holdings
 from bft.replay.engine.free_units import FreeUnits
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
+from bft.replay.options.run_spec import RunSpec
 from bft.replay.policies.solver import SolverOptions
 
 
@@ -39,7 +40,8 @@ def main() -> None:
     for name in ("-ndmap", "-bdfn", "-scfn"):
         parser.add_argument(name)
     given = parser.parse_args()
-    inputs = load(Options(node_trace=given.ndmap, job_bounds=given.bdfn, job_curves=given.scfn), Silent())
+    options = Options(node_trace=given.ndmap, job_bounds=given.bdfn, job_curves=given.scfn)
+    inputs = load(RunSpec.of(options), Silent())
     print("order              preemptions   lost to preemption    lost to rescaling")
     for label, order in (("longest idle", FreeUnits), ("shortest idle", ShortestFirst), ("lowest number", LowestFirst)):
         holdings.FreeUnits = order  # type: ignore[misc]

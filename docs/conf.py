@@ -1,6 +1,10 @@
 """The documentation site: `make docs` writes it to docs/_build/html."""
 
 from importlib import metadata
+from pathlib import Path
+
+from bft.replay.options.options import FIELDS
+from bft.replay.options.reference import options_page
 
 project = "bft-replay"
 author = copyright = "The bft-replay developers"  # noqa: A001 - as Sphinx calls it
@@ -13,6 +17,10 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx_click",  # every command and option, from the program itself
 ]
+# A part of cli.md, from the table of options itself.
+options = Path(__file__).parent / "_build" / "options.md"
+options.parent.mkdir(exist_ok=True)
+options.write_text(options_page(FIELDS), encoding="utf-8")
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"bft-replay {release}"

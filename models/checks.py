@@ -6,7 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any, Protocol
 
@@ -345,11 +345,6 @@ class Maybe:
     def read(self, text: str) -> Any:
         """Return what the inner check reads."""
         return self.inner.read(text)
-
-
-def checked(flag: str, check: Check, default: Any) -> Any:
-    """A field of a dataclass: how the command line calls it, what it may be, and what it is unless stated."""
-    return field(default=default, metadata={"flag": flag, "check": check})
 
 
 def check_fields(made: Any) -> None:

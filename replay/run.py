@@ -13,21 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from bft.models import InputError, JobTable, Objective, write_parquet
+from bft.models import InputError, JobTable, write_parquet
 from bft.replay.checkpoint import Checkpoint, checkpoint_path
 from bft.replay.claim import claimed
 from bft.replay.engine.asking import asking
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
-from bft.replay.engine.sharing_rules import Interference
 from bft.replay.engine.watcher import Notes, Silent, Watcher
 from bft.replay.inputs.files import Files
 from bft.replay.inputs.in_memory import InMemoryInputs
 from bft.replay.inputs.load import Inputs, load
 from bft.replay.inputs.oversized import MAX_NAMED, cap_all
-from bft.replay.options.effects import POLICY_SETTINGS, check_backend, kind_of, without_effect
-from bft.replay.options.options import PRESETS, Options
-from bft.replay.policies import Kind, MilpPolicy, Policy, PolicyError, make_policy
+from bft.replay.options.options import Options
+from bft.replay.options.presets import PRESETS
+from bft.replay.options.run_spec import RunSpec
+from bft.replay.options.table import OptionTable
+from bft.replay.policies import MilpPolicy, Policy, PolicyError
 from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools, merge
 from bft.replay.reference import replay_reference, write_step_log
 from bft.replay.results import run_directory as results
@@ -47,18 +48,6 @@ MUCH_LEFT = 0.05
 
 # Of the time that decisions took: enough of them to draw its distribution.
 _QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
-
-
-def policy_settings(options: Options, interference: Interference | None = None) -> dict[str, Any]:
-    """What a run lets its policy know: fields of these names are filled from it."""
-    known = {**options.flat(), "solver": options.solver}
-    settings = {name: known[name] for name in POLICY_SETTINGS}
-    return {**settings, "objective": Objective.of(options.objective), "interference": interference}
-
-
-def policy_of(options: Options, interference: Interference | None = None) -> Policy:
-    """The policy that the options name."""
-    return make_policy(options.policy, policy_settings(options, interference), options.constants)
 
 
 def execute(
@@ -119,11 +108,12 @@ def execute(
     with claimed(folder) as put_in_place:
         for text in put_in_place:
             watcher.note(text)
-        return _execute(options, folder, force, watcher, should_stop, checkpoint_every_s, in_memory, files or Files())
+        run = RunSpec.of(options)
+        return _execute(run, folder, force, watcher, should_stop, checkpoint_every_s, in_memory, files or Files())
 
 
 def _execute(
-    options: Options,
+    run: RunSpec,
     folder: Path,
     force: bool,
     watcher: Watcher,
@@ -137,26 +127,16 @@ def _execute(
     results.check_writable(folder, force=force or resumes)
     clock = {"started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     began = time.perf_counter()
-    policy = policy_of(options)  # invalid constants are reported before anything is read
-    check_backend(options)
     notes = Notes(watcher)
-    for note in without_effect(options):
+    for note in run.notes():  # and errors: before anything is read
         notes.note(note)
-    if Kind.of(policy).clairvoyant and not kind_of(options.policy).clairvoyant:
-        notes.note(f"--objective {options.objective} sees each job's true remaining work, which no scheduler knows")
-    if options.walltimes is not None and not Kind.of(policy).expects:
-        notes.note(f"--walltimes has no effect with --policy {options.policy}, which does not look at them")
-    if options.walltimes is None and Kind.of(policy).expects:
-        notes.note(
-            f"--policy {options.policy} looks at how long nodes may stay idle: without --walltimes nothing is known"
-        )
-    inputs = load(options, notes, in_memory, files)
+    inputs = load(run, notes, in_memory, files)
     loaded = time.perf_counter()
-    configuration = _summary(options, inputs, {}, notes)
+    configuration = _summary(run.options, inputs, {}, notes)
     checkpoint = None
     if len(inputs.pools) > 1 and checkpoint_every_s is not None:
         watcher.note("--checkpoint-every saves one pool of nodes, not virtual clusters: without effect")
-    elif checkpoint_every_s is not None and options.compat != "reference":
+    elif checkpoint_every_s is not None and not run.published:
         checkpoint = Checkpoint(saved, configuration, checkpoint_every_s)
     elif checkpoint_every_s is not None:
         watcher.note("--compat reference knows no --checkpoint-every: without effect")
@@ -164,14 +144,14 @@ def _execute(
         same = {name: configuration[name] for name in ("options", "inputs", "versions")}
         force = checkpoint is not None and results.is_interrupted(folder, same)
         results.check_writable(folder, force=force)
-    if options.compat == "reference":
-        metrics, timing, write = _replay_reference(options, inputs, watcher, should_stop)
+    if run.published:
+        metrics, timing, write = _replay_reference(run.options, inputs, watcher, should_stop)
     else:
-        metrics, timing, write = _replay(options, inputs, watcher, notes, should_stop, checkpoint)
+        metrics, timing, write = _replay(run, inputs, watcher, notes, should_stop, checkpoint)
     # Only now, so that a replay that is killed leaves nothing but its checkpoint and the name of its lock.
     with results.run_directory(folder, force=force) as draft:
         write(draft)
-        summary = _summary(options, inputs, metrics, notes)
+        summary = _summary(run.options, inputs, metrics, notes)
         results.write_json(draft / results.SUMMARY, summary)
         results.write_json(
             draft / results.TIMING,
@@ -198,10 +178,8 @@ Replayed = tuple[dict[str, Any], dict[str, Any], Callable[[Path], None]]
 class _Player:
     """Replays virtual clusters under the policy of the options, in turn, until it is stopped or the policy fails."""
 
-    def __init__(
-        self, options: Options, inputs: Inputs, watcher: Watcher, should_stop: Callable[[], bool] | None
-    ) -> None:
-        self._options, self._inputs, self._watcher = options, inputs, watcher
+    def __init__(self, run: RunSpec, inputs: Inputs, watcher: Watcher, should_stop: Callable[[], bool] | None) -> None:
+        self._options, self._inputs, self._watcher = run.options, inputs, watcher
         self._should_stop = should_stop
         self._never_run = frozenset(inputs.never_run)
         self.failed: PolicyError | None = None  # after it nothing more is replayed
@@ -253,21 +231,21 @@ class _Player:
 
 
 def _replay(
-    options: Options,
+    run: RunSpec,
     inputs: Inputs,
     watcher: Watcher,
     notes: Notes,
     should_stop: Callable[[], bool] | None,
     checkpoint: Checkpoint | None,
 ) -> Replayed:
-    player = _Player(options, inputs, watcher, should_stop)
+    options, player = run.options, _Player(run, inputs, watcher, should_stop)
     outcomes, policies, replay_s = [], [], 0.0
-    stage, jobs, pools = _stage_before(options, inputs)
+    stage, jobs, pools = _stage_before(run, inputs)
     if options.workload is not None and (stage is not None or len(pools) > 1):
         what = "several virtual clusters" if stage is None else f"--policy {options.policy}, which profiles jobs first"
         raise InputError(f"--workload needs all jobs on one machine from the start; it does not go with {what}")
     for pool in pools:
-        policy = policy_of(options, inputs.interference)
+        policy = run.make_policy(inputs.interference)
         name = f"replay of {pool.name}" if pool.name else "replay"
         # A checkpoint has one replay; with several virtual clusters, each replay is short.
         outcome, seconds = player.run(name, pool, policy, checkpoint if len(pools) == 1 else None)
@@ -285,7 +263,7 @@ def _replay(
     if options.dedicated and _several_kinds(pools):
         notes.note("U is not computed for several kinds of units: as many dedicated nodes could be of any kinds")
     elif options.dedicated and options.cluster is None and not stopped:
-        dedicated, dedicated_s, stopped = _on_dedicated_nodes(player, done, jobs, options, inputs, notes)
+        dedicated, dedicated_s, stopped = _on_dedicated_nodes(player, done, jobs, run, inputs, notes)
         timing |= dedicated_s
     metrics = {**summarise(done, dedicated), "interrupted": stopped}
     if options.rules.admission == "deadline":
@@ -322,19 +300,19 @@ def _admitted(outcome: Outcome, notes: Notes) -> dict[str, Any]:
 
 
 def _on_dedicated_nodes(
-    player: _Player, outcome: Outcome, jobs: JobTable, options: Options, inputs: Inputs, notes: Notes
+    player: _Player, outcome: Outcome, jobs: JobTable, run: RunSpec, inputs: Inputs, notes: Notes
 ) -> tuple[list[Outcome], dict[str, float], bool]:
     """The same jobs on as many dedicated nodes, for U; their time; and whether they were stopped before the end."""
     dedicated: list[Outcome] = []
     timing: dict[str, float] = {}
     for trace in dedicated_traces(outcome):
         nodes = len(trace.nodes)
-        rigid, never_run = kind_of(options.policy).rigid, frozenset(inputs.never_run)
+        rigid, never_run = run.policy.kind.rigid, frozenset(inputs.never_run)
         pool, too_large = cap_all(Pool("", trace, jobs, ()), rigid=rigid, but=never_run)
         if too_large:
             notes.note(f"for U, {too_large} jobs that need more than the {nodes} dedicated nodes run on all of them")
         name = f"{nodes} dedicated node{'s' * (nodes != 1)}, for U"
-        result, seconds = player.run(name, pool, policy_of(options, inputs.interference))
+        result, seconds = player.run(name, pool, run.make_policy(inputs.interference))
         dedicated.append(result)
         timing["dedicated_s"] = timing.get("dedicated_s", 0.0) + seconds
         if result.interrupted:  # U of a part means nothing
@@ -342,15 +320,15 @@ def _on_dedicated_nodes(
     return dedicated, timing, False
 
 
-def bounds_by(options: Options, watcher: Watcher) -> tuple[Bounds, Inputs]:
+def bounds_by(options: OptionTable, watcher: Watcher) -> tuple[Bounds, Inputs]:
     """Upper bounds for any policy on the inputs that the options name, and these inputs."""
-    inputs = load(options, Notes(watcher))
+    inputs = load(RunSpec.of(options), Notes(watcher))
     refused = None if options.rules.admission == "deadline" else ()  # that depends on the policy
     return _bounds(options, inputs, inputs.pools, refused), inputs
 
 
 def _bounds(
-    options: Options, inputs: Inputs, pools: Sequence[Pool], refused: Sequence[str] | None, *, staged: bool = False
+    options: OptionTable, inputs: Inputs, pools: Sequence[Pool], refused: Sequence[str] | None, *, staged: bool = False
 ) -> Bounds:
     if staged:
         return Bounds(why_none=f"--policy {options.policy} runs jobs on further nodes first: no bound is known")
@@ -365,7 +343,9 @@ def _several_kinds(pools: Sequence[Pool]) -> bool:
     return any(pool.trace.kinds for pool in pools)
 
 
-def _say_what_is_left(options: Options, inputs: Inputs, pools: Sequence[Pool], outcome: Outcome, notes: Notes) -> None:
+def _say_what_is_left(
+    options: OptionTable, inputs: Inputs, pools: Sequence[Pool], outcome: Outcome, notes: Notes
+) -> None:
     """A note where the options leave much that idle nodes are enough for: what it was lost to, and what to set."""
     if _several_kinds(pools):
         return
@@ -392,9 +372,9 @@ def _verified(policies: Sequence[Policy]) -> dict[str, int]:
     }
 
 
-def _stage_before(options: Options, inputs: Inputs) -> tuple[Stage | None, JobTable, Sequence[Pool]]:
+def _stage_before(run: RunSpec, inputs: Inputs) -> tuple[Stage | None, JobTable, Sequence[Pool]]:
     """What the policy does with jobs before they come to their pools, the jobs that are left, and their pools."""
-    policy = policy_of(options, inputs.interference)
+    options, policy = run.options, run.make_policy(inputs.interference)
     jobs, pools = inputs.jobs, inputs.pools
     if isinstance(policy, Prepares):
         with asking(options.policy, policy, under_way=False):
@@ -415,7 +395,7 @@ def _stage_before(options: Options, inputs: Inputs) -> tuple[Stage | None, JobTa
 
 
 def _replay_reference(
-    options: Options, inputs: Inputs, watcher: Watcher, should_stop: Callable[[], bool] | None
+    options: OptionTable, inputs: Inputs, watcher: Watcher, should_stop: Callable[[], bool] | None
 ) -> Replayed:
     trace = inputs.pools[0].trace
     watcher.stage("replay as published", trace.start, trace.end)
@@ -468,7 +448,7 @@ def _decision_times(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _summary(options: Options, inputs: Inputs, metrics: dict[str, Any], notes: Notes) -> dict[str, Any]:
+def _summary(options: OptionTable, inputs: Inputs, metrics: dict[str, Any], notes: Notes) -> dict[str, Any]:
     """Everything but wall-clock: the same input and options give the same bytes."""
     return {
         "format": results.FORMAT,

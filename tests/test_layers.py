@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
 import pytest
 
 ROOT = Path(__file__).parents[1]
+FOLDERS = ("api", "milp", "models", "datasets", "replay")
 MAY_IMPORT = {"milp": {"milp"}, "models": {"models"}, "datasets": {"datasets", "models"}}
 
 
 def modules(folder: str) -> dict[str, Path]:
     paths = (ROOT / folder).glob("**/*.py")
     named = {"bft." + ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in paths}
+    named = {name.replace("bft.api", "bft", 1): path for name, path in named.items()}
     return {name.removesuffix(".__init__"): path for name, path in named.items()}
 
 
@@ -56,6 +59,56 @@ def test_rooms_of_replay_import_each_other_in_no_circle() -> None:
     circles = [circle for circle in nx.strongly_connected_components(nx.DiGraph(arrows)) if len(circle) > 1]
     assert not circles
     assert len(arrows) <= 51  # the room studies has six: docs/decisions/0019-studies.md
+
+
+@cache
+def arrows_between_modules() -> set[tuple[str, str]]:
+    """Which module imports which: at its top, inside functions, and for types; through packages that re-export."""
+    paths = {name: path for folder in FOLDERS for name, path in modules(folder).items()}
+    return {
+        (name, home(paths, *each))
+        for name, path in paths.items()
+        if path.name != "__init__.py"  # a public face
+        for each in imported_names(path)
+        if home(paths, *each) in paths
+    }
+
+
+@cache
+def imported_names(path: Path) -> set[tuple[str, str]]:
+    """Modules of ours, and what is imported of each."""
+    return {
+        (node.module or "", alias.name)
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def home(paths: dict[str, Path], module: str, name: str) -> str:
+    """The module that defines a name."""
+    if f"{module}.{name}" in paths:
+        return f"{module}.{name}"
+    if module in paths and paths[module].name == "__init__.py":
+        for inner, found in sorted(imported_names(paths[module])):
+            if found == name and inner != module:
+                return home(paths, inner, name)
+    return module
+
+
+def test_modules_import_each_other_in_no_circle() -> None:
+    arrows = arrows_between_modules()
+    circles = [sorted(circle) for circle in nx.strongly_connected_components(nx.DiGraph(arrows)) if len(circle) > 1]
+    assert len(arrows) > 1_000
+    assert not circles
+
+
+def test_the_library_never_imports_the_command_line() -> None:
+    assert not {
+        (name, other)
+        for name, other in arrows_between_modules()
+        if room(other) == "bft.replay.cli" and room(name) != "bft.replay.cli"
+    }
 
 
 def test_the_engine_knows_no_policy() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from bft.replay.cli.parameters import NamesWholeOption
+from bft.replay.cli.parameters import NamesWholeOption, stated_options
 from bft.replay.cli.replay_options import bound_options
 from bft.replay.options.options import FIELDS, Options
 
@@ -26,7 +26,7 @@ def bound(as_json: bool, **given: Any) -> None:
     from bft.replay.engine.progress import PlainLines
     from bft.replay.run import bounds_by
 
-    options = Options.of(**{name: given[name] for name in FIELDS if name in given})
+    options = Options.of(**stated_options(FIELDS, given))
     bounds, inputs = bounds_by(options, PlainLines())
     result = {**asdict(bounds), "max_jobs": options.rules.max_jobs, "jobs": len(inputs.jobs)}
     if as_json:

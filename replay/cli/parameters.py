@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from bft.models.checks import MAX_S, Check, Flag, Name, Number, Several, did_you_mean, seconds
+from bft.models.checks import MAX_S, Check, Flag, Maybe, Name, Number, Several, did_you_mean, seconds
+from bft.models.option_fields import OptionField
 from bft.replay.cli.help import Helpful, marked
 from bft.replay.cli.messages import verbosity_options
 
@@ -77,23 +78,43 @@ class OneOf(Checked):
         super().__init__(Name(tuple(names)))
 
 
-def option(
-    name: str,
-    *flags: str,
-    check: Check,
-    default: Any,
-    metavar: str | None = None,
-    help: str,  # noqa: A002 - as click calls it
-) -> Decorator:
-    """An option of the command line: `name` of the parameter, and what its value may be."""
+def option(field: OptionField) -> Decorator:
+    """Return the option of the command line for an option of the table, or of another dataclass of options."""
+    name, check = parameter_name(field), field.check
     if isinstance(check, Flag):
-        return click.option(*flags, name, is_flag=True, default=default, help=help)
+        return click.option(*field.flags, name, is_flag=True, default=False, help=field.described)
     if isinstance(check, Several):
-        return click.option(*flags, name, type=Checked(check.each), multiple=True, metavar=metavar, help=help)
-    kind, shown = getattr(check, "inner", check), default is not None
+        kind = Checked(check.each)
+        return click.option(*field.flags, name, type=kind, multiple=True, metavar=field.metavar, help=field.described)
     return click.option(
-        *flags, name, type=Checked(kind), default=default, show_default=shown, metavar=metavar, help=help
+        *field.flags,
+        name,
+        type=Checked(inner(check)),
+        default=field.default,
+        show_default=field.default is not None,
+        metavar=field.metavar,
+        help=field.described,
     )
+
+
+def inner(check: Check) -> Check:
+    """Return the check of a value that is stated: an option that is None is left out on the command line."""
+    return check.inner if isinstance(check, Maybe) else check
+
+
+def parameter_name(field: OptionField) -> str:
+    """Return the name of an option's parameter: its own, or that of its flag where this switches it off."""
+    return field.flag.lstrip("-").replace("-", "_") if field.negated else field.name
+
+
+def stated_options(fields: Mapping[str, OptionField], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options, by flat name, that are among the parameters of a command."""
+    stated = {}
+    for name, field in fields.items():
+        parameter = parameter_name(field)
+        if parameter in parameters:
+            stated[name] = not parameters[parameter] if field.negated else parameters[parameter]
+    return stated
 
 
 def together(*options: Decorator) -> Decorator:

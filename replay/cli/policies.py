@@ -49,20 +49,19 @@ def _known(name: str, names: list[str]) -> str:
 def _described(name: str, *, may_fail: bool) -> dict[str, Any]:
     from bft.models import InputError
     from bft.replay.options.options import Options
-    from bft.replay.policies import Kind, policy_factory, policy_options
-    from bft.replay.run import policy_settings
+    from bft.replay.options.run_spec import RunSpec
+    from bft.replay.policies.registry import policy_options, policy_type
 
     try:
-        factory = policy_factory(name)
-        kind = Kind.of(factory)
+        policy = policy_type(name)
     except InputError as error:  # a package that is broken must not hide the others
         if not may_fail:
             raise
         return {"summary": str(error), "traits": [], "options": []}
-    options = policy_options(factory, list(policy_settings(Options())))
+    options = policy_options(policy.factory, RunSpec.of(Options()).setting_names)
     return {
-        "summary": next(iter((inspect.getdoc(factory) or "").splitlines()), ""),
-        "traits": list(kind.stated),
+        "summary": next(iter((inspect.getdoc(policy.factory) or "").splitlines()), ""),
+        "traits": list(policy.kind.stated),
         "options": [
             {key: value for key, value in asdict(option).items() if key != "type"}
             | {"expected": option.expected, "default": _shown(option.default)}

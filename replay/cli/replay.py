@@ -17,7 +17,7 @@ import click
 
 from bft.replay.cli.main import DOUBLE_S, EXIT_DEGRADED, EXIT_INTERRUPTED, command_line, on_interrupts
 from bft.replay.cli.messages import quiet, say_error
-from bft.replay.cli.parameters import NamesWholeOption
+from bft.replay.cli.parameters import NamesWholeOption, stated_options
 from bft.replay.cli.replay_options import replay_options
 from bft.replay.options.options import FIELDS, Options
 
@@ -61,12 +61,12 @@ def _folder(name: str, out: str | None) -> Path:
 
 
 def _options(given: dict[str, Any]) -> Options:
-    stated = {name: given[name] for name in FIELDS if name in given}
+    stated = stated_options(FIELDS, given)
     if not given["mip"]:
         if stated["policy"] not in (None, "equal-share"):
             raise click.UsageError(f"-mip 0 means --policy equal-share, but --policy is {stated['policy']}")
         stated["policy"] = "equal-share"
-    return Options.of(**stated, dedicated=not given["no_u"])
+    return Options.of(**stated)
 
 
 def _executed(options: Options, folder: Path, given: dict[str, Any], log: io.StringIO | None) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bft.models.checks import Check, Flag, Maybe, Name, Number, Several, did_you_mean
+from bft.models.checks import Check, Flag, Name, Number, Several, did_you_mean
 from bft.models.objective_terms import ObjectiveText
-from bft.replay.cli.parameters import Decorator, together
-from bft.replay.cli.replay import replay
+from bft.models.option_fields import SECTIONS, OptionField
+from bft.replay.cli.parameters import Checked, Decorator, inner, parameter_name, together
 from bft.replay.options.options import FIELDS
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Axis(_AnyType):
     name = "values"
 
     def __init__(self, check: Check) -> None:
-        self.check = check.inner if isinstance(check, Maybe) else check
+        self.check = inner(check)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Any]:
         """Return the values, or fail saying what was expected."""
@@ -63,42 +63,30 @@ class Axis(_AnyType):
 
 
 def _axes() -> dict[str, click.Option]:
-    """An option of several values for each of a replay's, by flat name."""
-    axes = {}
-    for param in replay.params:
-        field = FIELDS.get(param.name or "")
-        if field is None or not isinstance(param, click.Option):
-            continue
-        flag = isinstance(field.check, Flag)
-        axes[field.name] = click.Option(
-            [*param.opts, field.name],
-            type=None if flag else param.type if isinstance(field.check, Several) else Axis(field.check),
-            is_flag=flag,
-            multiple=not flag,
-            default=None,
-            metavar=None if flag else param.metavar or "VALUE,...",
-            help=param.help,
-        )
-    return axes
+    """Return an option of several values for each of a replay's, by flat name."""
+    return {name: _axis_of(field) for name, field in FIELDS.items()}
+
+
+def _axis_of(field: OptionField) -> click.Option:
+    names = [*field.flags, parameter_name(field)]
+    if isinstance(field.check, Flag):
+        return click.Option(names, is_flag=True, default=None, help=field.described)
+    kind = Checked(field.check.each) if isinstance(field.check, Several) else Axis(field.check)
+    metavar = field.metavar or "VALUE,..."
+    return click.Option(names, type=kind, multiple=True, default=None, metavar=metavar, help=field.described)
 
 
 def _add_axes(command: Any) -> Any:
-    for axis in reversed(_axes().values()):
-        command = _with(command, axis)
-    return command
-
-
-def _with(command: Any, option: click.Option) -> Any:
-    # What click.option() does, for an option that is made already.
+    """Give a command the axes, as click.option() would, in the order of the replay's help."""
+    axes = sorted(FIELDS.values(), key=lambda field: SECTIONS.index(field.section))
     if not hasattr(command, "__click_params__"):
         command.__click_params__ = []
-    command.__click_params__.append(option)
+    command.__click_params__ += [_axis_of(field) for field in reversed(axes)]
     return command
 
 
 plan_options: Decorator = together(
     _add_axes,
-    click.option("--no-u", is_flag=True, help="Skip the second replay, on dedicated nodes, that U needs."),
     click.option(
         "--variant",
         "variants",
@@ -140,8 +128,6 @@ def plan_of(given: dict[str, Any], *, bound: bool = False) -> Plan:
             raise click.BadParameter(f"two variants are called {name.strip()!r}", param_hint="--variant")
         named.add(name.strip())
         variants[name.strip()] = _variant(name.strip(), rest)
-    if given["no_u"]:
-        options["dedicated"] = False
     if bound:
         options.setdefault("bound", True)
     # In the order of the options, whatever the order on the command line: the same plan has the same indices.
@@ -154,15 +140,18 @@ def _stated(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]
     """Options with one value, and axes, of those that the command line gives."""
     options: dict[str, Any] = {}
     grid: dict[str, list[Any]] = {}
-    for name in FIELDS:
-        value = given.get(name)
+    for name, field in FIELDS.items():
+        value = given.get(parameter_name(field))
+        if not value:
+            continue
         if name == "policy_options":
-            for constant, text in value or ():
+            for constant, text in value:
                 grid.setdefault(f"set {constant}", []).append(text)
-        elif isinstance(FIELDS[name].check, Flag | Several):
-            if value:
-                options[name] = value
-        elif value:
+        elif isinstance(field.check, Flag):
+            options[name] = not field.negated
+        elif isinstance(field.check, Several):
+            options[name] = value
+        else:
             grid[name] = list(dict.fromkeys(each for values in value for each in values))
     return options, grid
 
@@ -220,7 +209,7 @@ def _axis(path: str, name: str, entry: Any, axes: dict[str, click.Option]) -> li
 
 def _named(path: str, table: dict[str, Any], axes: dict[str, click.Option]) -> dict[str, Any]:
     """A table by flat names; it has the options' names with or without dashes, as --config does."""
-    known = {_key(flag): name for name, axis in axes.items() for flag in (*axis.opts, name)}
+    known = {_key(flag): name for name, axis in axes.items() for flag in (*axis.opts, axis.name or "")}
     named = {}
     for key, entry in table.items():
         name = known.get(_key(key))
@@ -229,7 +218,8 @@ def _named(path: str, table: dict[str, Any], axes: dict[str, click.Option]) -> d
         if name is None:
             meant = did_you_mean(key, sorted({max(axis.opts, key=len).lstrip("-") for axis in axes.values()}))
             raise click.BadParameter(f"{path}: unknown option {key!r}{meant}", param_hint="--plan")
-        named[name] = entry
+        switches_off = name in FIELDS and FIELDS[name].negated and isinstance(entry, bool)
+        named[name] = not entry if switches_off else entry
     return named
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +10,9 @@ import click
 
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
+from bft.models.option_fields import option_fields
 from bft.replay.cli.messages import say_note
-from bft.replay.cli.parameters import Decorator, NamesWholeOption, option
+from bft.replay.cli.parameters import NamesWholeOption, option, together
 from bft.replay.trace.perturbing import Perturbation
 
 if TYPE_CHECKING:
@@ -228,18 +228,9 @@ def anonymise(
         beside.write(each, known)
 
 
-def _of(name: str, *flags: str, **more: Any) -> Decorator:
-    """An option that is a field of `Perturbation`, with its check and default."""
-    field = next(field for field in fields(Perturbation) if field.name == name)
-    return option(name, *flags, check=field.metadata["check"], default=field.default, **more)
-
-
 @click.command(cls=NamesWholeOption, short_help="Leave out, delay and shorten idle fragments.")
 @click.argument("file", metavar="TRACE")
-@_of("drop", "--drop", metavar="SHARE", help="Leave out each idle fragment with this probability.")
-@_of("delay_s", "--delay", metavar="SECONDS", help="Begin each fragment later, by an exponential time of this mean.")
-@_of("thin", "--thin", metavar="SHARE", help="End each fragment earlier, by this share of its length.")
-@_of("seed", "--seed", help="Of what is drawn at random.")
+@together(*map(option, option_fields(Perturbation).values()))
 @click.option("-o", "--output", metavar="FILE", required=True, help="Target: .parquet, which records how.")
 @click.option("--force", is_flag=True, help="Replace the target if it exists.")
 def perturb(file: str, output: str, force: bool, **how: Any) -> None:

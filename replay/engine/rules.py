@@ -5,9 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bft.models.checks import MAX_LIMIT_S, Maybe, Name, Number, SecondsBySize, check_fields, checked, seconds, whole
+from bft.models.checks import MAX_LIMIT_S, Maybe, Name, Number, SecondsBySize, check_fields, seconds, whole
+from bft.models.option_fields import COSTS, POLICY, Condition, option
 
 CostModel = Literal["bftrainer", "stall"]
+
+_RIGID = Condition(
+    lambda run, _: run.policy.kind.rigid,
+    "with --policy {policy}, whose jobs shrink when they lose nodes",
+)
+_RESTARTS_COST = Condition(
+    lambda run, _: bool(run.options.rules.restart_overhead),
+    "without --restart-overhead",
+    refused=True,
+)
+_BY_DEADLINE = Condition(
+    lambda run, _: run.options.rules.admission == "deadline",
+    "without --admission deadline",
+    refused=True,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +77,100 @@ class Rules:
     bft.models.errors.InputError: -maxJ: expected a whole number >= 0, not -1
     """
 
-    max_jobs: int = checked("-maxJ", whole(0), 10)
-    cost_model: CostModel = checked("--cost-model", Name(("bftrainer", "stall")), "bftrainer")
-    events: Literal["all", "node"] = checked("--events", Name(("all", "node")), "all")
-    min_interval_s: float = checked("--min-interval", seconds(zero=True), 0.0)
-    checkpoint_interval_s: float = checked("--checkpoint-interval", seconds(zero=True), 600.0)
-    start_overhead_s: float = checked("--start-overhead", seconds(zero=True), 0.0)
-    restart_overhead: tuple[tuple[int, float], ...] = checked("--restart-overhead", SecondsBySize(), ())
-    restart_overlap: float = checked("--restart-overlap", Number(0, 1), 0.0)
-    network_interference: float = checked("--network-interference", Number(0, 1, below=True), 0.0)
-    admission: Literal["all", "deadline"] = checked("--admission", Name(("all", "deadline")), "all")
-    admission_units: int | None = checked("--admission-units", Maybe(whole(1)), None)
-    policy_time_limit_s: float | None = checked("--policy-time-limit", Maybe(seconds(high=MAX_LIMIT_S)), None)
+    max_jobs: int = option(
+        "-maxJ --max-jobs",
+        whole(0),
+        10,
+        help="Jobs in play at once, 0 for all; later ones wait.",
+        section=POLICY,
+        published=True,
+    )
+    cost_model: CostModel = option(
+        "--cost-model",
+        Name(("bftrainer", "stall")),
+        "bftrainer",
+        help="The cost of a rescale: T x rate off the progress, or T seconds without progress.",
+        section=COSTS,
+        for_policy=True,
+    )
+    events: Literal["all", "node"] = option(
+        "--events",
+        Name(("all", "node")),
+        "all",
+        help="Decide at node events, submits and finishes, or at node events only.",
+        section=COSTS,
+    )
+    min_interval_s: float = option(
+        "--min-interval",
+        seconds(zero=True),
+        0.0,
+        help="Least time between two decisions, seconds.",
+        section=COSTS,
+    )
+    checkpoint_interval_s: float = option(
+        "--checkpoint-interval",
+        seconds(zero=True),
+        600.0,
+        help="Seconds between two checkpoints of a job that cannot shrink.",
+        section=COSTS,
+        conditions=(_RIGID,),
+    )
+    start_overhead_s: float = option(
+        "--start-overhead",
+        seconds(zero=True),
+        0.0,
+        help="Seconds without progress after a job's first start.",
+        section=COSTS,
+    )
+    restart_overhead: tuple[tuple[int, float], ...] = option(
+        "--restart-overhead",
+        SecondsBySize(),
+        (),
+        help="The same after later starts, by size: 8:40,64:60 is 40 s up to 8 units, 60 above.",
+        section=COSTS,
+        metavar="SECONDS|UNITS:SECONDS,...",
+        for_policy=True,
+    )
+    restart_overlap: float = option(
+        "--restart-overlap",
+        Number(0, 1),
+        0.0,
+        help="Part of it that passes while another job still runs on the units; 1: all, if none of them was free.",
+        section=COSTS,
+        metavar="SHARE",
+        conditions=(_RESTARTS_COST,),
+    )
+    network_interference: float = option(
+        "--network-interference",
+        Number(0, 1, below=True),
+        0.0,
+        help="Part of the rate that jobs on several nodes lose where two of them share a node.",
+        section=COSTS,
+        metavar="SHARE",
+    )
+    admission: Literal["all", "deadline"] = option(
+        "--admission",
+        Name(("all", "deadline")),
+        "all",
+        help="Admit all jobs, or one with a deadline only if it and all that were admitted can keep theirs.",
+        section=POLICY,
+    )
+    admission_units: int | None = option(
+        "--admission-units",
+        Maybe(whole(1)),
+        help="Units that --admission deadline counts on.",
+        section=POLICY,
+        metavar="UNITS",
+        shown="those that are idle at the submission",
+        conditions=(_BY_DEADLINE,),
+    )
+    policy_time_limit_s: float | None = option(
+        "--policy-time-limit",
+        Maybe(seconds(high=MAX_LIMIT_S)),
+        help="Stop the replay when the policy takes longer for one decision, seconds.",
+        section=POLICY,
+        shown="never",
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -10,24 +10,13 @@ from typing import Any, TypeVar
 
 from bft.models import JobTable, XiTable
 from bft.replay.inputs.in_memory import digest_of
-from bft.replay.options.options import Options
-from bft.replay.results.run_directory import digest
+from bft.replay.options.options import FIELDS
+from bft.replay.options.table import OptionTable
 from bft.replay.trace.node_trace import NodeTrace
 
 T = TypeVar("T")
 # Options that name a file, or a folder, on which a result depends.
-INPUTS = (
-    "node_trace",
-    "job_bounds",
-    "job_curves",
-    "jobs",
-    "applications",
-    "cluster",
-    "walltimes",
-    "xi",
-    "memory_table",
-    "kinds",
-)
+INPUTS = tuple(name for name, option in FIELDS.items() if option.input_file)
 # Number of files kept in memory: a few, so that a sweep over many traces does not hold all of them.
 KEPT = 8
 
@@ -84,8 +73,14 @@ class Files:
         return known[1]
 
 
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file, so that a result identifies its input exactly."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def input_digests(
-    options: Options, files: Files, objects: Mapping[str, NodeTrace | JobTable | XiTable | None] | None = None
+    options: OptionTable, files: Files, objects: Mapping[str, NodeTrace | JobTable | XiTable | None] | None = None
 ) -> dict[str, str]:
     """SHA-256 of each file that the options name, or of the object in its place, by the name of the option.
 

@@ -20,8 +20,9 @@ from bft.replay.inputs.in_memory import InMemoryInputs
 from bft.replay.inputs.kinds import check_kinds, read_kinds, with_kinds
 from bft.replay.inputs.oversized import fit_sizes
 from bft.replay.inputs.shaping import apart, shaped
-from bft.replay.options.effects import kind_of
-from bft.replay.options.options import JOB_FORMATS, Options
+from bft.replay.options.presets import JOB_FORMATS
+from bft.replay.options.run_spec import RunSpec
+from bft.replay.options.table import OptionTable
 from bft.replay.pools import Pool, cluster_pools, cluster_size
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.outlook import Outlook
@@ -45,9 +46,9 @@ class Inputs:
 
 
 def load(
-    options: Options, notes: NoteTaker, in_memory: InMemoryInputs = InMemoryInputs(), files: Files | None = None
+    run: RunSpec, notes: NoteTaker, in_memory: InMemoryInputs = InMemoryInputs(), files: Files | None = None
 ) -> Inputs:
-    """Read the node trace and the jobs that the options name, and see that they fit.
+    """Read the node trace and the jobs that a run's options name, and see that they fit.
 
     Without a trace the bundled data set is used; with a trace but no jobs, a generated workload of the BFTrainer
     paper's kind, sized to the trace. Objects `in_memory` take the place of the files that the options name;
@@ -58,12 +59,12 @@ def load(
     InputError
         When a file cannot be used, or nothing would happen.
     """
-    files = files or Files()
+    files, options = files or Files(), run.options
     if options.cluster is not None:
-        return _load_cluster(options, notes, in_memory, files)
+        return _load_cluster(run, notes, in_memory, files)
     skip = options.skip_rows
     if skip is None:
-        published = options.compat == "reference" and not isinstance(in_memory.trace, NodeTrace)
+        published = run.published and not isinstance(in_memory.trace, NodeTrace)
         skip = PUBLISHED_SKIP_ROWS if published else 0
     if options.node_trace is None:
         trace, bundled_jobs = files.once(_bundled)
@@ -101,6 +102,7 @@ def load(
     else:
         jobs, note = default_workload(trace)
         notes.note(note)
+    _note_unit_memory(jobs, run, notes)
     jobs = shaped(jobs, options, notes)
     generated = load_of(jobs, trace) if options.job_bounds is None and options.jobs is None else None
     jobs = _fit(trace, jobs, notes, align=options.align_jobs)
@@ -108,11 +110,11 @@ def load(
     if options.walltimes is not None and options.compat is None:
         outlook = _outlook(options, options.walltimes, trace, skip, notes, in_memory, files)
     pool = Pool("", trace, jobs, tuple(range(len(jobs))), outlook=outlook)
-    return replace(_inputs(options, jobs, [pool], notes, in_memory, files), generated_load=generated)
+    return replace(_inputs(run, jobs, [pool], notes, in_memory, files), generated_load=generated)
 
 
 def _outlook(
-    options: Options,
+    options: OptionTable,
     walltimes: str,
     trace: NodeTrace,
     skip: int,
@@ -144,26 +146,29 @@ def _bundled() -> tuple[NodeTrace, JobTable]:
     return trace, jobs_from_frame(jobs, source="bundled: jobs-60")
 
 
-def _load_cluster(options: Options, notes: NoteTaker, in_memory: InMemoryInputs, files: Files) -> Inputs:
+def _load_cluster(run: RunSpec, notes: NoteTaker, in_memory: InMemoryInputs, files: Files) -> Inputs:
+    options = run.options
     jobs = _read_jobs(options, notes, in_memory, files)
     if not len(jobs):
         raise InputError("the job table is empty", file=jobs.source or None)
+    _note_unit_memory(jobs, run, notes)
     jobs = shaped(jobs, options, notes)
     pools = cluster_pools(options.cluster or "", jobs)
-    return _inputs(options, jobs, pools, notes, in_memory, files)
+    return _inputs(run, jobs, pools, notes, in_memory, files)
 
 
 def _inputs(
-    options: Options, jobs: JobTable, pools: Sequence[Pool], notes: NoteTaker, in_memory: InMemoryInputs, files: Files
+    run: RunSpec, jobs: JobTable, pools: Sequence[Pool], notes: NoteTaker, in_memory: InMemoryInputs, files: Files
 ) -> Inputs:
+    options = run.options
     taken = None if in_memory.trace is None else pools[0].trace
     digests = input_digests(options, files, {"node_trace": taken, "jobs": in_memory.jobs, "xi": in_memory.xi})
     interference = _interference(options, jobs, notes, in_memory, files)
     for note in check_kinds(pools[0].trace.kinds if pools else (), jobs):
         notes.note(note)
     if all(job.deadline_ns is None for job in jobs):
-        given_ones = {"--deadline-boost": options.deadline_boost > 1, "--admission": options.rules.admission != "all"}
-        for flag in (flag for flag, is_given in given_ones.items() if is_given):
+        stated = {"--deadline-boost": options.deadline_boost > 1, "--admission": options.rules.admission != "all"}
+        for flag in (flag for flag, is_stated in stated.items() if is_stated):
             notes.note(f"{flag} has no effect on jobs without deadlines")
     sized = [job for job in jobs if job.sizes is not None]
     if sized:
@@ -171,25 +176,33 @@ def _inputs(
             f"{len(sized):,} of {len(jobs):,} jobs run on some sizes only (first: {sized[0].name}, "
             f"{shown_sizes(sized[0].sizes or ())}); on any other number of units they make no progress"
         )
-    if options.compat == "reference":  # which keeps such jobs in play
+    if run.published:  # which keeps such jobs in play
         if sized:
             what = "the published replayer knows no sizes: leave out the column or --compat"
             raise InputError(what, file=jobs.source or None, column="sizes", job=sized[0].name)
         return Inputs(tuple(pools), jobs, digests, interference)
-    fitted = fit_sizes(jobs, pools, options.oversized, rigid=kind_of(options.policy).rigid)
+    fitted = fit_sizes(jobs, pools, options.oversized, rigid=run.policy.kind.rigid)
     for note in fitted.notes:
         notes.note(note)
     return Inputs(fitted.pools, fitted.jobs, digests, interference, never_run=fitted.never_run)
 
 
-def _read_jobs(options: Options, notes: NoteTaker, in_memory: InMemoryInputs, files: Files) -> JobTable:
+def _note_unit_memory(jobs: JobTable, run: RunSpec, notes: NoteTaker) -> None:
+    """Say where --unit-memory changes nothing: neither policy nor sharing uses it, and no job states what it needs."""
+    unused = run.options.xi is None and "unit_memory_gib" not in run.policy.settings
+    stated = run.options.unit_memory_gib is not None and len(jobs) > 0
+    if stated and unused and not any(job.total_memory_gib for job in jobs):
+        notes.note("--unit-memory has no effect without --xi on jobs without total_memory_gib")
+
+
+def _read_jobs(options: OptionTable, notes: NoteTaker, in_memory: InMemoryInputs, files: Files) -> JobTable:
     jobs = _read_table(options, options.jobs or "", files) if in_memory.jobs is None else in_memory.jobs
     for note in jobs.notes:
         notes.note(note)
     return jobs
 
 
-def _read_table(options: Options, path: str, files: Files) -> JobTable:
+def _read_table(options: OptionTable, path: str, files: Files) -> JobTable:
     if options.jobs_format == "native":
         return files.once(read_jobs, path)
     module, name = JOB_FORMATS[options.jobs_format].split(":")
@@ -202,7 +215,7 @@ def _read_table(options: Options, path: str, files: Files) -> JobTable:
 
 
 def _interference(
-    options: Options, jobs: JobTable, notes: NoteTaker, in_memory: InMemoryInputs, files: Files
+    options: OptionTable, jobs: JobTable, notes: NoteTaker, in_memory: InMemoryInputs, files: Files
 ) -> Interference | None:
     if options.xi is None:
         return None

@@ -11,8 +11,7 @@ from bft.models import InputError, Job, JobTable
 from bft.models.rounding import whole_above
 from bft.replay.engine.watcher import NoteTaker
 from bft.replay.inputs.oversized import capped
-from bft.replay.options.effects import constants_of
-from bft.replay.options.options import Options
+from bft.replay.options.table import OptionTable
 from bft.replay.trace.node_trace import SECOND_NS
 
 # The year 2200: later instants and their sums leave the range of timestamps, which ends in 2262.
@@ -20,7 +19,7 @@ LAST_NS = 230 * 365 * 86_400 * SECOND_NS
 HOUR_S = 3600.0
 
 
-def shaped(jobs: JobTable, options: Options, notes: NoteTaker) -> JobTable:
+def shaped(jobs: JobTable, options: OptionTable, notes: NoteTaker) -> JobTable:
     """The jobs as the options want them; a note for each option that changes them.
 
     First --unit-memory leaves out sizes whose units have too little memory together. Then, in this order: --repeat,
@@ -103,15 +102,13 @@ def jobs_per_hour(arrival: str) -> float:
     return float(arrival.partition(":")[2])
 
 
-def _with_memory(jobs: JobTable, options: Options, notes: NoteTaker) -> JobTable:
+def _with_memory(jobs: JobTable, options: OptionTable, notes: NoteTaker) -> JobTable:
     """The jobs with only those of their sizes whose units have as much memory together as the job needs."""
     gib = options.unit_memory_gib
     needing = sum(bool(job.total_memory_gib) for job in jobs)
     if gib is None or not needing:
         if needing:
             notes.note(f"{needing:,} jobs state total_memory_gib, which counts with --unit-memory only")
-        elif gib is not None and options.xi is None and "unit_memory_gib" not in constants_of(options.policy):
-            notes.note("--unit-memory has no effect without --xi on jobs without total_memory_gib")
         return jobs
     made = [job if not job.total_memory_gib else _fitting(job, gib, jobs.source) for job in jobs]
     fewer = sum(after.jmin > before.jmin for before, after in zip(jobs, made, strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -101,6 +102,46 @@ def policy_factory(name: str) -> Callable[..., Policy]:
         raise InputError(f"{label} is a {type(loaded).__name__}, expected a class or function that makes a policy")
     _check_kind(name, loaded)
     return loaded
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyType:
+    """The type of a policy: what is known of it before one is made.
+
+    Parameters
+    ----------
+    name
+        One of `policy_names`.
+    factory
+        The class (or function) that makes it.
+    kind
+        What the engine respects; that of a policy that was made may state more.
+    settings
+        The names of its fields, filled by the run or by --set.
+    """
+
+    name: str
+    factory: Callable[..., Policy]
+    kind: Kind
+    settings: frozenset[str]
+
+
+def policy_type(name: str) -> PolicyType:
+    """Look up the type of a policy.
+
+    Raises
+    ------
+    InputError
+        When there is no such policy, or its package cannot be loaded or provides something else.
+
+    Examples
+    --------
+    >>> policy_type("fifo").kind.rigid, sorted(policy_type("fifo").settings)
+    (True, ['backfill', 'consolidate'])
+    """
+    factory = policy_factory(name)
+    settings = frozenset(option.name for option in policy_options(factory))
+    return PolicyType(name, factory, Kind.of(factory), settings)
 
 
 def check_made(name: str, policy: object) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from bft.models.checks import MAX_LIMIT_S, Flag, Maybe, Name, Number, check_fields, checked, seconds, whole
+from bft.models.checks import MAX_LIMIT_S, Flag, Maybe, Name, Number, check_fields, seconds, whole
+from bft.models.option_fields import POLICY_KNOWS, SOLVER, Condition, option
 from bft.models.plugins import PluginGroup
 
 if TYPE_CHECKING:
@@ -17,6 +18,37 @@ FORMULATIONS = ("auto", "modes", "node", "items", "flow")
 TIES = ("canonical", "solver")
 # Including those of other packages; loaded by `bft.milp`.
 _BACKENDS = PluginGroup("bft.backends", "backend", BACKENDS)
+
+
+def _threaded(backend: str) -> bool:
+    """Tell whether a backend can use more than one thread."""
+    from bft.milp import Feature  # imported late: the command line reads options before it needs NumPy and Numba
+    from bft.milp.backends.registry import listed
+
+    return backend == "auto" or Feature.THREADS in listed(backend).features
+
+
+_NODE = Condition(
+    lambda run, _: run.options.solver.formulation in ("auto", "node"),
+    "without --formulation node",
+    refused=True,
+)
+_INEXACT = Condition(
+    lambda run, _: run.options.solver.backend != "exact",
+    "with --backend exact",
+)
+_THREADED = Condition(
+    lambda run, _: _threaded(run.options.solver.backend),
+    "with --backend {backend}, which uses one thread",
+)
+_OTHER_THAN_EXACT = Condition(
+    lambda run, _: run.options.solver.backend != "exact",
+    "with --backend exact, which is what answers are verified by",
+)
+_UNVERIFIED = Condition(
+    lambda run, _: run.options.solver.keeps_own_answers or run.options.solver.ties == "solver",
+    "with --ties canonical, where every decision without sharing is verified anyway",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +88,80 @@ class SolverOptions:
     bft.models.errors.InputError: --gap: expected a finite number >= 0 and < 1, not 1.5
     """
 
-    backend: str = checked("--backend", Name(_BACKENDS.each), "cbc")
-    formulation: str = checked("--formulation", Name(FORMULATIONS), "auto")
-    strict_reference: bool = checked("--strict-reference", Flag(), default=False)
-    time_limit_s: float | None = checked("-optTL", Maybe(seconds(high=MAX_LIMIT_S)), None)
-    gap: float = checked("--gap", Number(0, 1, below=True), 0.0)
-    threads: int = checked("--threads", whole(1), 1)
-    ties: Literal["canonical", "solver"] = checked("--ties", Name(TIES), "canonical")
-    verify: bool = checked("--verify", Flag(), default=False)
+    backend: str = option(
+        "--backend",
+        Name(_BACKENDS.each),
+        "cbc",
+        help="The solver of the MILP; `bft-replay backends` lists the available ones.",
+        section=SOLVER,
+        conditions=(POLICY_KNOWS,),
+        published=True,
+    )
+    formulation: str = option(
+        "--formulation",
+        Name(FORMULATIONS),
+        "auto",
+        help="Formulation of the MILP: modes, or node as published; with xi items, or flow.",
+        section=SOLVER,
+        conditions=(POLICY_KNOWS,),
+    )
+    strict_reference: bool = option(
+        "--strict-reference",
+        Flag(),
+        default=False,
+        help="Keep the too small big-M of the published model (formulation node).",
+        section=SOLVER,
+        conditions=(_NODE, POLICY_KNOWS),
+    )
+    time_limit_s: float | None = option(
+        "-optTL --time-limit",
+        Maybe(seconds(high=MAX_LIMIT_S)),
+        help="Time limit of one decision, seconds.",
+        section=SOLVER,
+        shown="none",
+        conditions=(POLICY_KNOWS,),
+        published=True,
+    )
+    gap: float = option(
+        "--gap",
+        Number(0, 1, below=True),
+        0.0,
+        help="Relative gap at which a solver may stop.",
+        section=SOLVER,
+        conditions=(POLICY_KNOWS, _INEXACT),
+    )
+    threads: int = option(
+        "--threads",
+        whole(1),
+        1,
+        help="Threads of the solver.",
+        section=SOLVER,
+        conditions=(POLICY_KNOWS, _THREADED),
+    )
+    ties: Literal["canonical", "solver"] = option(
+        "--ties",
+        Name(TIES),
+        "canonical",
+        help="Which of several optima: the canonical one, or the solver's own.",
+        section=SOLVER,
+        conditions=(POLICY_KNOWS, _INEXACT),
+    )
+    verify: bool = option(
+        "--verify",
+        Flag(),
+        default=False,
+        help="Check every answer by the exact dynamic programme (DP), also with --ties solver or --gap.",
+        section=SOLVER,
+        conditions=(POLICY_KNOWS, _OTHER_THAN_EXACT, _UNVERIFIED),
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    @property
+    def keeps_own_answers(self) -> bool:
+        """Whether the solver's own answers count, so that no canonical optimum is found."""
+        return self.gap > 0 or self.strict_reference
 
     def solve(self, problem: Problem | KindsProblem) -> Solution:
         """Solve an allocation problem; see `bft.milp.solve` for what may be raised."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -160,15 +159,6 @@ def _existing(path: Path) -> Path:
     while not path.exists():
         path = path.parent
     return path
-
-
-def digest(path: str | Path) -> str:
-    """SHA-256 of a file, so that a result identifies its input exactly."""
-    hasher = hashlib.sha256()
-    with Path(path).open("rb") as file:
-        while block := file.read(2**20):
-            hasher.update(block)
-    return hasher.hexdigest()
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

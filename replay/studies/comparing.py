@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bft.models import InputError, JobTable, write_jobs
-from bft.replay.inputs.files import Files
-from bft.replay.results.run_directory import SUMMARY, digest
+from bft.replay.inputs.files import Files, digest
+from bft.replay.results.run_directory import SUMMARY
 from bft.replay.studies.breakdown import Split
 from bft.replay.studies.carry_out import Onlooker, carry_out
 from bft.replay.studies.comparison import Comparison, Variant, runs_of

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bft.models.checks import Number, check_fields, checked, seconds, whole
+from bft.models.checks import Number, check_fields, seconds, whole
+from bft.models.option_fields import option
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, from_fragments
 from bft.replay.trace.parts import described, units_of
 from bft.replay.trace.trace_statistics import fragments
@@ -40,10 +41,33 @@ class Perturbation:
     drop 0.1, delay 60 s, seed 0
     """
 
-    drop: float = checked("--drop", _SHARE, 0.0)
-    delay_s: float = checked("--delay", seconds(zero=True), 0.0)
-    thin: float = checked("--thin", _SHARE, 0.0)
-    seed: int = checked("--seed", whole(0), 0)
+    drop: float = option(
+        "--drop",
+        _SHARE,
+        0.0,
+        help="Leave out each idle fragment with this probability.",
+        metavar="SHARE",
+    )
+    delay_s: float = option(
+        "--delay",
+        seconds(zero=True),
+        0.0,
+        help="Begin each fragment later, by an exponential time of this mean.",
+        metavar="SECONDS",
+    )
+    thin: float = option(
+        "--thin",
+        _SHARE,
+        0.0,
+        help="End each fragment earlier, by this share of its length.",
+        metavar="SHARE",
+    )
+    seed: int = option(
+        "--seed",
+        whole(0),
+        0,
+        help="Of what is drawn at random.",
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)

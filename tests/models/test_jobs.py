@@ -26,6 +26,7 @@ from bft.models.job_tables import FOR_POLICIES
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
 from bft.replay.options.options import Options
+from bft.replay.options.run_spec import RunSpec
 
 TSUB = "2021-02-10T20:21:15Z"
 TSUB_NS = 1_612_988_475_000_000_000
@@ -618,7 +619,7 @@ def test_a_pair_in_reverse_order_is_an_error(tmp_path: Path) -> None:
 def test_one_of_the_pair_alone_is_an_error(tmp_path: Path, given_: str) -> None:
     bounds, _ = published(tmp_path, table({}))
     with pytest.raises(InputError, match=r"-(bdfn|scfn) needs -(bdfn|scfn) with it"):
-        load(Options(**{given_: str(bounds)}), Silent())
+        load(RunSpec.of(Options(**{given_: str(bounds)})), Silent())
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

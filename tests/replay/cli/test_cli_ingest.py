@@ -12,8 +12,8 @@ import pytest
 from synthetic_logs import interval_table, sacct, sacctmgr_events, stamp
 from synthetic_logs_more import SyntheticJob
 
-from bft.replay.cli.main import run
 from bft.models.atomic_files import drafted
+from bft.replay.cli.main import run
 from bft.replay.logs.recipes import RECIPES, SNAPSHOTS
 from bft.replay.trace.trace_files import read_trace
 

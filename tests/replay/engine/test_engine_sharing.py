@@ -21,6 +21,7 @@ from bft.replay.engine.sharing_rules import Interference
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
 from bft.replay.options.options import Options
+from bft.replay.options.run_spec import RunSpec
 from bft.replay.policies import Decision, Kind, MilpPolicy, MilpSharingPolicy, PolicyError, State
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle, from_changes
@@ -388,7 +389,7 @@ def measured(reference: Path) -> Interference:
 @pytest.mark.slow
 @pytest.mark.reference
 def test_a_replay_with_measured_ratios_beats_the_exclusive_optimum_at_every_step(reference: Path) -> None:
-    inputs = load(Options(), Silent())
+    inputs = load(RunSpec.of(Options()), Silent())
     between = measured(reference)
     compared = 0
 

@@ -16,6 +16,7 @@ from bft.replay.cli.main import run
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
 from bft.replay.options.options import Options
+from bft.replay.options.run_spec import RunSpec
 from bft.replay.policies import Decision, PolicyError, State, registry
 
 HEAD = """
@@ -167,7 +168,7 @@ class Failing(EqualShare):
 
 
 def test_the_error_carries_what_was_replayed() -> None:
-    inputs = load(Options(), Silent())
+    inputs = load(RunSpec.of(Options()), Silent())
     pool = inputs.pools[0]
     with pytest.raises(PolicyError, match="it raised RuntimeError: broken") as caught:
         Replay(pool.trace, pool.jobs, Failing(), Rules()).run()

@@ -26,10 +26,9 @@ from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.engine.sharing_rules import Interference
-from bft.replay.options.effects import constants_of
 from bft.replay.policies import Decision, EqualShare, Kind, MilpPolicy, MilpSharingPolicy, Policy, State, make_policy
 from bft.replay.policies.checking import World, make_world
-from bft.replay.policies.registry import BUILT_IN
+from bft.replay.policies.registry import BUILT_IN, policy_type
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.results.bounds.bounds import Bounds, beside_bounds, bounds_of
 from bft.replay.results.bounds.mixes import best_mixes
@@ -101,7 +100,7 @@ def test_no_built_in_policy_beats_them(name: str, seed: int) -> None:
     )
     outcome = Replay(made.trace, made.jobs, policy, made.rules, made.interference).run()
     assert outcome.work > 0
-    nobody_beats(bounds_in(seed, heavy=heavy, shares="interference" in constants_of(name)), outcome)
+    nobody_beats(bounds_in(seed, heavy=heavy, shares="interference" in policy_type(name).settings), outcome)
 
 
 @pytest.mark.parametrize("name", ["equal-share", "fifo", "milp", "tiresias-l"])

@@ -1,0 +1,34 @@
+"""Constants behind options: what presets, formats of job tables and published programs state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Other formats of job tables -> their readers.
+JOB_FORMATS = {
+    "tiresias": "bft.models.workloads.jobs_tiresias:read_tiresias_jobs",
+    "venus": "bft.models.workloads.jobs_venus:read_venus_jobs",
+    "pollux": "bft.models.workloads.jobs_pollux:read_pollux_jobs",
+    "philly": "bft.models.workloads.jobs_philly:read_philly_jobs",
+    "swf": "bft.models.workloads.jobs_swf:read_swf_jobs",
+}
+# Jobs in play at once where nodes come and go, as published; on a fixed cluster all are.
+MAX_JOBS = 10
+# What a decision may take, as published, seconds.
+DECISION_LIMIT_S = 10.0
+# What Pollux' artifact charges for every start, seconds.
+POLLUX_START_S = 30.0
+# What a restart of a preempted job costs in Lucid's artifact: units, seconds.
+LUCID_RESTARTS = ((8, 40.0), (64, 60.0))
+# Constants of the policies as Lucid's artifact runs them (docs/decisions/0011-lucid.md).
+LUCID_CONSTANTS = {
+    "lucid": {"compat": "yes"},
+    "srtf": {"compat": "yes"},
+    "tiresias-l": {"compat": "yes", "limits": "18000", "interval_s": "60", "placement": "all"},
+}
+# -Tfwd as published, seconds.
+FORWARD_S = 10.0
+# Presets (docs/beyond.md) -> the values of their options; options given beside a preset take precedence.
+PRESETS: dict[str, dict[str, Any]] = {
+    "best": {"tfwd_s": 60.0, "objective": "power:0.5+ageing:60:2", "max_jobs": 0, "backend": "auto"},
+}

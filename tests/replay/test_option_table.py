@@ -1,0 +1,121 @@
+"""The table of options: one field makes an option known to checks, command line, help, notes and reference page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from bft.models import InputError
+from bft.models.checks import whole
+from bft.models.option_fields import COSTS, SECTIONS, Condition, OptionField, option, option_fields
+from bft.replay import EqualShare, execute
+from bft.replay.cli.parameters import Command, stated_options
+from bft.replay.cli.replay_options import table_options
+from bft.replay.options.options import FIELDS, Options
+from bft.replay.options.reference import options_page
+from bft.replay.options.run_spec import RunSpec
+from bft.replay.policies.registry import BUILT_IN, named, policy_type
+
+
+@dataclass(frozen=True, slots=True)
+class WithCups(Options):
+    """The options, and one more: all that adding an option takes."""
+
+    cups: int = option(
+        "--cups",
+        whole(0),
+        3,
+        help="Cups of tea at a restart.",
+        section=COSTS,
+        metavar="CUPS",
+        conditions=(Condition(lambda run, _: run.policy.kind.rigid, "with --policy {policy}, which drinks none"),),
+        for_policy=True,
+    )
+
+
+@dataclass
+class Thirsty(EqualShare):
+    cups: int = 0
+
+
+TABLE = option_fields(WithCups)
+
+
+def test_an_added_option_checks_itself_and_is_recorded() -> None:
+    with pytest.raises(InputError, match="--cups: expected a whole number >= 0, not -1"):
+        WithCups(cups=-1)
+    with pytest.raises(InputError, match="unknown option 'cps'; did you mean 'cups'"):
+        WithCups.of(cps=1)
+    assert WithCups.of(cups=5, backend="exact").flat() == {**Options.of(backend="exact").flat(), "cups": 5}
+
+
+def test_an_added_option_is_on_the_command_line_and_in_its_help() -> None:
+    seen: dict[str, Any] = {}
+
+    @click.command(cls=Command)
+    @table_options(TABLE)
+    def drink(**given: Any) -> None:
+        seen.update(stated_options(TABLE, given))
+
+    assert CliRunner().invoke(drink, ["--cups", "5", "--no-u"], standalone_mode=False).exception is None
+    assert (seen["cups"], seen["dedicated"]) == (5, False)
+    assert WithCups.of(**seen).cups == 5
+    assert "expected a whole number >= 0" in CliRunner().invoke(drink, ["--cups", "-1"]).output
+    help_ = CliRunner().invoke(drink, ["--help"], env={"COLUMNS": "120"}).output
+    costs = help_.partition("Costs and rules:")[2].partition("Output:")[0]
+    assert "--cups CUPS" in costs
+    assert "Cups of tea at a restart.  [default: 3]" in costs
+
+
+def test_an_added_option_without_effect_gets_a_note_and_a_row_of_the_reference() -> None:
+    assert list(RunSpec.of(WithCups(cups=5)).ineffective()) == [
+        "--cups has no effect with --policy milp, which drinks none"
+    ]
+    assert list(RunSpec.of(WithCups(cups=5, policy="fifo")).ineffective()) == []
+    assert list(RunSpec.of(WithCups()).ineffective()) == []
+    row = "| `--cups` | `cups` | `3` | with --policy NAME, which drinks none; with --compat reference |"
+    assert row in options_page(TABLE).splitlines()
+
+
+def test_an_added_option_fills_the_field_of_a_policy() -> None:
+    with named("thirsty", Thirsty):
+        policy = RunSpec.of(WithCups(cups=5, policy="thirsty")).make_policy()
+        assert isinstance(policy, Thirsty)
+        assert policy.cups == 5
+        with pytest.raises(InputError, match="has no option 'cups'"):
+            WithCups(policy="thirsty", policy_options=(("cups", "7"),))
+
+
+@pytest.mark.parametrize("field", FIELDS.values(), ids=lambda field: field.name)
+def test_every_option_has_its_help_and_a_row_of_the_reference(field: OptionField) -> None:
+    assert field.section in SECTIONS
+    assert field.help.endswith((".", ").")), field.help
+    row = "| " + ", ".join(f"`{flag}`" for flag in field.flags) + f" | `{field.name}` | "
+    assert sum(line.startswith(row) for line in options_page(FIELDS).splitlines()) == 1
+
+
+@pytest.mark.parametrize("policy", BUILT_IN)
+def test_every_condition_of_an_option_can_be_told(policy: str) -> None:
+    shares = policy_type(policy).kind.shares
+    run = RunSpec.of(Options(policy=policy, xi="xi.csv" if shares else None))
+    told = [each.holds(run, field.setting) for field in FIELDS.values() for each in field.conditions]
+    assert {type(answer) for answer in told} == {bool}
+
+
+def test_a_run_resolves_its_options_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = Options(policy="fifo", dedicated=False, node_count=None)
+    resolved = []
+    whole_of = RunSpec.of
+
+    def counted(options: Options) -> RunSpec:
+        resolved.append(options)
+        return whole_of(options)
+
+    monkeypatch.setattr(RunSpec, "of", counted)
+    execute(options, tmp_path / "run")
+    assert resolved == [options]
