@@ -151,7 +151,20 @@ class OptionField:
         return self.default if self.depends is None else self.depends(options)
 
 
-def option(flags: str, check: Check, default: Any = None, **known: Any) -> Any:
+def option(
+    flags: str,
+    check: Check,
+    default: Any = None,
+    *,
+    help: str,  # noqa: A002 - as click calls it
+    section: str = "",
+    metavar: str | None = None,
+    shown: str = "",
+    conditions: tuple[Condition, ...] = (),
+    for_policy: bool = False,
+    published: bool = False,
+    input_file: bool = False,
+) -> Any:
     """Return a field of a dataclass for one option.
 
     Parameters
@@ -162,16 +175,25 @@ def option(flags: str, check: Check, default: Any = None, **known: Any) -> Any:
         Its allowed values.
     default
         A constant, or how it `Depends` on other options.
-    **known
-        Further fields of `OptionField`; `help` is needed.
+    help, section, metavar, shown, conditions, for_policy, published, input_file
+        As for `OptionField`; without `metavar` a file is called FILE.
     """
-    if known.get("input_file"):
-        known.setdefault("metavar", "FILE")
-    described = OptionField(flags=tuple(flags.split()), check=check, **known)
+    known = OptionField(
+        flags=tuple(flags.split()),
+        check=check,
+        help=help,
+        section=section,
+        metavar="FILE" if input_file and metavar is None else metavar,
+        shown=shown,
+        conditions=conditions,
+        for_policy=for_policy,
+        published=published,
+        input_file=input_file,
+    )
     if default is not None:
-        described = described.with_default(default)
-    metadata = {"option": described, "flag": described.flag, "check": check}
-    return field(default=described.default, metadata=metadata)
+        known = known.with_default(default)
+    metadata = {"option": known, "flag": known.flag, "check": check}
+    return field(default=known.default, metadata=metadata)
 
 
 def part(kind: type[Any], *, for_policy: bool = False, **defaults: Any) -> Any:
@@ -201,14 +223,22 @@ def option_fields(table: type[Any]) -> Mapping[str, OptionField]:
     own: dict[str, OptionField] = {}
     inner: dict[str, OptionField] = {}
     for each in fields(table):
-        if "option" in each.metadata:
-            own[each.name] = replace(each.metadata["option"], name=each.name)
-        elif "part" in each.metadata:
-            defaults = each.metadata["defaults"]
-            for name, found in option_fields(each.metadata["part"]).items():
-                placed = replace(found, part=each.name)
-                inner[name] = placed.with_default(defaults[name]) if name in defaults else placed
-    return {**own, **inner}
+        known = each.metadata
+        if "option" in known:
+            own[each.name] = replace(known["option"], name=each.name)
+        elif "part" in known:
+            inner |= _placed(each.name, known["part"], known["defaults"])
+    return own | inner
+
+
+def _placed(part: str, kind: Any, defaults: Mapping[str, Any]) -> dict[str, OptionField]:
+    """Return the options of a part, with the defaults that they have there."""
+    placed = {}
+    for name, known in option_fields(kind).items():
+        if name in defaults:
+            known = known.with_default(defaults[name])
+        placed[name] = replace(known, part=part)
+    return placed
 
 
 class OptionValues:
@@ -236,10 +266,12 @@ class OptionValues:
 
     def for_policy(self) -> dict[str, Any]:
         """What a policy may know of the run, by the names of its fields."""
-        table: Any = type(self)
-        parts = [each.name for each in fields(table) if each.metadata.get("for_policy")]
-        own = {name: each.of(self) for name, each in self.described().items() if each.for_policy}
-        return {**own, **{name: getattr(self, name) for name in parts}}
+        known = {name: each.of(self) for name, each in self.described().items() if each.for_policy}
+        table: Any = self
+        for each in fields(table):
+            if each.metadata.get("for_policy"):
+                known[each.name] = getattr(self, each.name)
+        return known
 
     def fill_defaults(self) -> None:
         """Put a default in the place of each option and part that is None; for `__post_init__`.
@@ -247,12 +279,17 @@ class OptionValues:
         The policy comes first, as defaults of others depend on it.
         """
         table: Any = type(self)
-        known = self.described()
-        dependent = [each for each in known.values() if each.depends is not None and not each.part]
-        for each in sorted(dependent, key=lambda found: found.name != "policy"):
+        known = self.described().values()
+        dependent = [each for each in known if each.depends is not None and not each.part]
+        dependent.sort(key=lambda each: each.name != "policy")
+        for each in dependent:
             if each.of(self) is None:
-                object.__setattr__(self, each.name, each.default_beside(self))
+                self._fill(each.name, each.default_beside(self))
         for name, kind in parts_of(table).items():
             if getattr(self, name) is None:
-                values = {each.name: each.default_beside(self) for each in known.values() if each.part == name}
-                object.__setattr__(self, name, kind(**values))
+                inner = [each for each in known if each.part == name]
+                values = {each.name: each.default_beside(self) for each in inner}
+                self._fill(name, kind(**values))
+
+    def _fill(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)  # the dataclass is frozen, and not yet handed out

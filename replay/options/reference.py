@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from bft.models.option_fields import POLICY_KNOWS, SECTIONS, OptionField
+from bft.models.option_fields import POLICY_KNOWS, SECTIONS, Condition, OptionField
 from bft.replay.policies.registry import BUILT_IN, policy_type
+
+_HEAD = (
+    "| option | in Python | default | has no effect |",
+    "|---|---|---|---|",
+)
 
 
 def options_page(fields: Mapping[str, OptionField]) -> str:
@@ -21,34 +25,41 @@ def options_page(fields: Mapping[str, OptionField]) -> str:
     for title in SECTIONS:
         rows = [_row(field) for field in fields.values() if field.section == title]
         if rows:
-            head = ["| option | in Python | default | has no effect |", "|---|---|---|---|"]
-            lines += [f"### {title}", "", *head, *rows, ""]
+            lines += [f"### {title}", ""]
+            lines += _HEAD
+            lines += rows
+            lines.append("")
     return "\n".join(lines)
 
 
 def _row(field: OptionField) -> str:
     flags = ", ".join(f"`{flag}`" for flag in field.flags)
-    cells = (flags, f"`{field.name}`", _default(field), "; ".join(_idle(field)))
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    name = f"`{field.name}`"
+    idle = "; ".join(_idle(field))
+    cells = [cell.replace("|", "\\|") for cell in (flags, name, _default(field), idle)]
+    return f"| {' | '.join(cells)} |"
 
 
 def _default(field: OptionField) -> str:
     if field.shown or field.default in (None, ()):
         return field.shown
-    return f"`{_plain(field.default)}`"
-
-
-def _plain(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(field.default, bool):
+        return "`true`" if field.default else "`false`"
+    return f"`{field.default}`"
 
 
 def _idle(field: OptionField) -> Iterator[str]:
     """Yield where an option has no effect."""
     for condition in field.conditions:
-        where = condition.otherwise.replace("{policy}", "NAME").replace("{backend}", "NAME")
-        if condition is POLICY_KNOWS:
-            known = (name for name in BUILT_IN if field.setting in policy_type(name).settings)
-            where = f"with other policies than {', '.join(known)}"
+        where = _where(field, condition)
         yield f"{where} (an error)" if condition.refused else where
     if not field.published:
         yield "with --compat reference"
+
+
+def _where(field: OptionField, condition: Condition) -> str:
+    if condition is POLICY_KNOWS:
+        known = [name for name in BUILT_IN if field.setting in policy_type(name).settings]
+        return f"with other policies than {', '.join(known)}"
+    where = condition.otherwise.replace("{policy}", "NAME")
+    return where.replace("{backend}", "NAME")

@@ -10,16 +10,18 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from bft.models import InputError
+from bft.models import Curve, InputError, Job, JobTable
 from bft.models.checks import whole
 from bft.models.option_fields import COSTS, SECTIONS, Condition, OptionField, option, option_fields
 from bft.replay import EqualShare, execute
 from bft.replay.cli.parameters import Command, stated_options
 from bft.replay.cli.replay_options import table_options
+from bft.replay.inputs.in_memory import InMemoryInputs
 from bft.replay.options.options import FIELDS, Options
 from bft.replay.options.reference import options_page
 from bft.replay.options.run_spec import RunSpec
 from bft.replay.policies.registry import BUILT_IN, named, policy_type
+from bft.replay.trace.node_trace import SECOND_NS, always_idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +110,17 @@ def test_every_condition_of_an_option_can_be_told(policy: str) -> None:
 
 
 def test_a_run_resolves_its_options_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = Options(policy="fifo", dedicated=False, node_count=None)
+    curve = Curve([0, 2], [0, 10])
+    job = Job("a", 0, 1, 2, pmax=100.0, tcup_s=1.0, tcdw_s=1.0, scalability=curve, objective=curve)
+    trace = always_idle(2, 0, 100 * SECOND_NS)
+    options = Options(node_trace="(a trace)", jobs="(a table)", policy="fifo")
     resolved = []
-    whole_of = RunSpec.of
+    resolve = RunSpec.of
 
     def counted(options: Options) -> RunSpec:
         resolved.append(options)
-        return whole_of(options)
+        return resolve(options)
 
     monkeypatch.setattr(RunSpec, "of", counted)
-    execute(options, tmp_path / "run")
+    execute(options, tmp_path / "run", in_memory=InMemoryInputs(trace, JobTable((job,))))
     assert resolved == [options]
