@@ -52,6 +52,12 @@ class _Counts(click.ParamType):  # type: ignore[type-arg]
         return counts
 
 
+def _check_instant(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value and strict_instant(value) is None:
+        raise InputError(f"--submit: expected a date and time such as 2021-02-10T20:21:15, not {value!r}")
+    return value
+
+
 @jobs.command(cls=NamesWholeOption, short_help="Scalability curves from measured throughputs or logs.")
 @click.argument("measurements", metavar="[MEASUREMENTS]", required=False)
 @click.option("--log", "logs", metavar="FILE", multiple=True,
@@ -75,7 +81,8 @@ class _Counts(click.ParamType):  # type: ignore[type-arg]
 @click.option("--name", help="Name of the model where the table has none, and of the logs.")
 @click.option("-o", "--output", metavar="FILE", help="Job table: .parquet, .csv or .jsonl, one job per model.")
 @click.option("--curves", metavar="FILE", help="Points of the curves as .csv, extrapolated ones marked.")
-@click.option("--submit", metavar="TIME", help="When the jobs are submitted (UTC); needed for -o.")
+@click.option("--submit", metavar="TIME", callback=_check_instant,
+              help="When the jobs are submitted (UTC); needed for -o.")  # fmt: skip
 @click.option("--pmax", type=Finite(min=0, min_open=True), default=1.3e8, show_default=True,
               help="Work of a job, samples.")  # fmt: skip
 @click.option("--jmin", type=click.IntRange(min=1), help="Fewest units of a job. [the smallest measured]")
@@ -118,8 +125,6 @@ def fit(
         raise click.UsageError("give --units or --max, not both")
     if output and not submit:
         raise click.UsageError("-o needs --submit, such as the start of the trace (bft-replay trace info shows it)")
-    if submit and strict_instant(submit) is None:
-        raise InputError(f"--submit: expected a date and time such as 2021-02-10T20:21:15, not {submit!r}")
     for file in (output, curves):
         if file:
             refuse_existing(file, force=force)

@@ -185,9 +185,7 @@ def ingested(
     made, coverage = node_trace(
         collected, diagnosis, start_ns=start_ns, end_ns=end_ns, machine_nodes=machine_nodes, source=source
     )
-    beside = (("--events", "down", bool(events)), ("--reservations", "reserved", bool(reservations)))
-    if not states_outages:
-        _say_what_lies_not_beside(diagnosis, [(name, what) for name, what, there in beside if not there])
+    _say_what_lies_not_beside(diagnosis, events, reservations, states_outages)
     _say_requeued_runs_are_missing(collected, diagnosis)
     made = replace(made, machine=machine or collected.machine, source=source)
     if not made.by_unit:
@@ -198,9 +196,16 @@ def ingested(
     return Ingested(made, diagnosis, coverage, planned)
 
 
-def _say_what_lies_not_beside(diagnosis: Diagnosis, lacking: list[tuple[str, str]]) -> None:
-    """Say which options with outages were not given, and what that did on a log of which the truth is known."""
-    if not lacking:
+def _say_what_lies_not_beside(
+    diagnosis: Diagnosis, events: Sequence[str], reservations: Sequence[str], states_outages: bool
+) -> None:
+    """Say which options with outages were not given, and what that did on a log of which the truth is known.
+
+    Logs that state outages by themselves (`states_outages`) need neither.
+    """
+    beside = (("--events", "down", events), ("--reservations", "reserved", reservations))
+    lacking = [(name, what) for name, what, files in beside if not files]
+    if states_outages or not lacking:
         return
     names = " and no ".join(name for name, _ in lacking)
     states = " or ".join(what for _, what in lacking)
