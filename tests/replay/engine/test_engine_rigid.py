@@ -107,6 +107,12 @@ def test_checkpoints_are_counted_from_each_start() -> None:
     assert outcome.records[0].work == pytest.approx(600)
 
 
+def test_jobs_that_finish_together_are_told_in_order_of_admission() -> None:
+    policy = Scripted(start_all, kind=Kind(rigid=True))
+    clustered(1, 3, [rigid_job("a", 1, 50), rigid_job("b", 1, 50), rigid_job("c", 1, 90)], policy)
+    assert [view.job.name for view in policy.seen[1].finished] == ["a", "b"]
+
+
 def test_a_job_stopped_by_its_policy_loses_nothing_but_pays_for_the_restart() -> None:
     def pause(state: State) -> Decision:
         seconds = (state.time_ns - START) / SECOND

@@ -118,3 +118,8 @@ def test_holdings_give_only_free_units(per: int) -> None:
     assert len(holdings.places()) == holdings.free == 2
     with pytest.raises(IndexError):
         holdings.take(3)
+
+
+def test_a_job_spreads_first_to_the_node_where_it_has_most_units() -> None:
+    places = Places([2, 3, 5, 6, 7], 4)
+    assert places.take(1, spread=True, near=[0, 1, 4]) == (2,)
