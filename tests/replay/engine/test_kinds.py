@@ -208,7 +208,7 @@ def test_decisions_by_kind_are_verified_and_counted(
     command = [*ARGS, "--backend", "scipy", "--kinds", "kinds.csv", "--no-u", "--ties", ties, *verify]
     assert run(command) == 0
     metrics = json.loads((files / "out" / "summary.json").read_text())["metrics"]
-    assert metrics["verified"] == metrics["decisions"] > 1
+    assert metrics["verified"] == metrics["decisions"] > 0
     assert metrics["verify_mismatches"] == 0
     monkeypatch.setattr(sys.modules["bft.milp.solve"], "shared_process", GivesNothing)  # the package hides the module
     assert run([*command, "--force"]) == 3
