@@ -7,6 +7,8 @@ from fractions import Fraction
 
 from rules.world import Answer, Playing, World, consolidated, longest_idle, neighbours, rate_of
 
+# Seconds of a job that makes no progress at Jreq.
+ENDLESS = Fraction(10**30)
 Spreads = Callable[[Playing], bool]
 
 
@@ -44,7 +46,7 @@ def start(world: World, order: list[Playing], *, blocks: bool, spreads: Spreads)
 def seconds_left(one: Playing) -> Fraction:
     """Remaining work over the rate at Jreq; a job without progress there needs longer than any other."""
     rate = rate_of(one.job, one.request)
-    return (Fraction(one.job.pmax) - one.done) / rate if rate else Fraction(10**30)
+    return (Fraction(one.job.pmax) - one.done) / rate if rate else ENDLESS
 
 
 def fifo(*, backfill: bool, consolidate: bool) -> Callable[[World], Answer]:
@@ -168,7 +170,9 @@ def srtf(*, by: str, consolidate: bool) -> Callable[[World], Answer]:
         if by == "units":
             return Fraction(one.request), not one.units, 0
         seconds = seconds_left(one)
-        return (seconds, not one.units, 0) if by == "time" else (seconds * one.request, not one.units, one.request)
+        if by == "time":
+            return seconds, not one.units, 0
+        return min(seconds * one.request, ENDLESS), not one.units, one.request
 
     def decide(world: World) -> Answer:
         return run(world, sorted(world.play, key=key), spreads=lambda one: not consolidate)
