@@ -39,6 +39,9 @@ class NodeStates(Protocol):
     def observe(self, start_ns: int, end_ns: int) -> None:
         """Nodes were observed."""
 
+    def shows_until(self, time_ns: int) -> None:
+        """The log shows what happens up to this instant."""
+
 
 class Snapshots:
     """States of nodes at single instants, in any order, until `settle` makes intervals of them."""
