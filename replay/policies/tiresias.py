@@ -22,6 +22,8 @@ from bft.replay.trace.node_trace import SECOND_NS
 
 # Service is a sum of floats: a job that is due at an instant counts as due if it lacks at most this many unit-seconds.
 ROUNDING = 1e-6
+# A timer that is due at a whole nanosecond must not come one late: the part of a nanosecond that counts as none.
+ROUNDING_NS = 1e-4
 
 
 def _option(default: Any, text: str) -> Any:
@@ -180,7 +182,7 @@ class TiresiasL:
                 waits.append(self._promotion_s(view, one, state.time_ns))
         wake_ns = decision.wake_ns
         if wake_ns is None and waits:
-            wake_ns = state.time_ns + max(math.ceil(min(waits) * SECOND_NS), 1)
+            wake_ns = state.time_ns + max(math.ceil(min(waits) * SECOND_NS - ROUNDING_NS), 1)
         if wake_ns is None or self.interval_s <= 0:
             return wake_ns
         return next_round(wake_ns - 1, self.interval_s)
