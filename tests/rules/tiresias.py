@@ -10,6 +10,9 @@ from math import ceil
 from rules.queues import run
 from rules.world import SECOND, Answer, Playing, World
 
+# Lacking unit-seconds of service, or seconds of waiting, that count as none.
+DUE = Fraction(1, 10**6)
+
 
 @dataclass
 class Counted:
@@ -60,10 +63,10 @@ class Tiresias:
         counted = self.counted[one.number]
         if not one.starts:
             return
-        while counted.queue < len(self.limits) and self.service(one) >= self.limits[counted.queue]:
+        while counted.queue < len(self.limits) and self.service(one) >= self.limits[counted.queue] - DUE:
             self.move(one.number, counted.queue + 1)
         left = self.promotion(world, one)
-        if not one.units and left is not None and left <= 0:
+        if not one.units and left is not None and left <= DUE:
             self.move(one.number, 0)
             self.counted[one.number] = Counted(0, one.service, one.executed)
 
