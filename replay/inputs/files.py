@@ -31,15 +31,15 @@ class Files:
         self._digests: dict[Path, tuple[tuple[int, int, int], str]] = {}
         self._read: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
 
-    def once(self, read: Callable[..., T], *paths: str | None, **how: Any) -> T:
+    def once(self, read: Callable[..., T], *paths: str | None, **keywords: Any) -> T:
         """The result of `read` for these paths; must not be changed."""
         try:
             digests = tuple(None if path is None else self.digest(path) for path in paths)
         except OSError:  # `read` reports it better
-            return read(*paths, **how)
-        key = (read, paths, digests, *sorted(how.items()))
+            return read(*paths, **keywords)
+        key = (read, paths, digests, *sorted(keywords.items()))
         if key not in self._read:
-            self._read[key] = read(*paths, **how)
+            self._read[key] = read(*paths, **keywords)
         self._read.move_to_end(key)
         while len(self._read) > KEPT:
             self._read.popitem(last=False)

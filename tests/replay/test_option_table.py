@@ -16,6 +16,7 @@ from bft.models.option_fields import COSTS, SECTIONS, Condition, OptionField, op
 from bft.replay import EqualShare, execute
 from bft.replay.cli.parameters import Command, stated_options
 from bft.replay.cli.replay_options import table_options
+from bft.replay.cli.study_options import plan_of
 from bft.replay.inputs.in_memory import InMemoryInputs
 from bft.replay.options.options import FIELDS, Options
 from bft.replay.options.reference import options_page
@@ -107,6 +108,17 @@ def test_every_condition_of_an_option_can_be_told(policy: str) -> None:
     run = RunSpec.of(Options(policy=policy, xi="xi.csv" if shares else None))
     told = [each.holds(run, field.setting) for field in FIELDS.values() for each in field.conditions]
     assert {type(answer) for answer in told} == {bool}
+
+
+def test_no_u_switches_off_the_dedicated_replay_in_plans_and_variants(tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    file.write_text("[options]\nno-u = true\n")
+    of_file = plan_of({"plan_file": str(file), "variants": ()})
+    assert [point.options.dedicated for point in of_file.points] == [False]
+    of_variants = plan_of({"plan_file": None, "variants": ("quick: --no-u", "whole: --policy fifo")})
+    assert [point.options.dedicated for point in of_variants.points] == [False, True]
+    of_flag = plan_of({"plan_file": None, "variants": (), "no_u": True})
+    assert [point.options.dedicated for point in of_flag.points] == [False]
 
 
 def test_a_run_resolves_its_options_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
