@@ -11,7 +11,7 @@ from bft.models.option_fields import Condition, OptionField
 from bft.replay.engine.port import Kind, Policy
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.options.table import OptionTable
-from bft.replay.policies.registry import PolicyType, make_policy, parse_constants, policy_type
+from bft.replay.policies.registry import PolicyType, policy_type
 
 _PUBLISHED = Condition(lambda run, _: False, "with --compat reference")
 
@@ -71,11 +71,11 @@ class RunSpec:
     def make_policy(self, interference: Interference | None = None) -> Policy:
         """Make the policy, a new one for each replay."""
         settings = {**self.settings, "interference": interference}
-        return make_policy(self.policy.name, settings, self.options.constants)
+        return self.policy.make(settings, self.options.constants)
 
     def check_constants(self) -> None:
         """Refuse a constant that the policy does not have, or a value that does not fit it."""
-        parse_constants(self.policy.name, self.options.constants, self.setting_names)
+        self.policy.parse(self.options.constants, self.setting_names)
 
     def ineffective(self) -> Iterator[str]:
         """Yield a sentence for each option that is stated and changes nothing, in the order of the options."""

@@ -125,6 +125,16 @@ class PolicyType:
     kind: Kind
     settings: frozenset[str]
 
+    def make(self, settings: Mapping[str, Any], given: Mapping[str, str] | None = None) -> Policy:
+        """Make a policy; see `make_policy`."""
+        policy: Policy = built(f"policy {self.name!r}", self.factory, settings, given or {})
+        check_made(self.name, policy)
+        return policy
+
+    def parse(self, given: Mapping[str, str], settings: Sequence[str] = ()) -> dict[str, Any]:
+        """Read values of the policy's constants; see `parse_constants`."""
+        return parsed_constants(f"policy {self.name!r}", policy_options(self.factory, settings), given)
+
 
 def policy_type(name: str) -> PolicyType:
     """Look up the type of a policy.
@@ -200,9 +210,7 @@ def make_policy(name: str, settings: Mapping[str, Any], given: Mapping[str, str]
     >>> make_policy("fifo", {}, {"backfill": "yes"}).backfill
     True
     """
-    policy: Policy = built(f"policy {name!r}", policy_factory(name), settings, given or {})
-    check_made(name, policy)
-    return policy
+    return policy_type(name).make(settings, given)
 
 
 def parse_constants(name: str, given: Mapping[str, str], settings: Sequence[str] = ()) -> dict[str, Any]:
@@ -218,4 +226,4 @@ def parse_constants(name: str, given: Mapping[str, str], settings: Sequence[str]
     >>> parse_constants("tiresias-l", {"limits": "600,3600", "promote": "8"})
     {'limits': (600.0, 3600.0), 'promote': 8.0}
     """
-    return parsed_constants(f"policy {name!r}", policy_options(policy_factory(name), settings), given)
+    return policy_type(name).parse(given, settings)
