@@ -35,6 +35,7 @@ class Options(OptionTable):
 
     Examples
     --------
+    >>> from bft.replay import Rules, SolverOptions
     >>> Options(tfwd_s=120).rules.max_jobs
     10
     >>> Options.of(tfwd_s=120, backend="exact", max_jobs=5) == Options(
