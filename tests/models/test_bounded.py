@@ -32,8 +32,11 @@ MIB = 1 << 20
 # Runs a command line and reports the peak of its memory; not getrusage: that begins with what the parent had.
 WATCHED = """
 import sys
-from bft.replay.cli.main import run
-code = run(sys.argv[1:])
+from bft.replay.cli import main  # as the command does, so that a limit is prepared for
+try:
+    main(sys.argv[1:])
+except SystemExit as stop:
+    code = stop.code
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(int(peak.split()[1]) // 1024, file=sys.stderr)
 sys.exit(code)

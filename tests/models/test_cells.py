@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -91,7 +92,7 @@ BOUNDS = {
 JOB = {"Jmin": 1, "Jmax": 9, "Pmax": 7.0, "Tsub": TSUB, "Tcup": 2, "Tcdw": 3}
 CURVE = {"Ns": "[0, 4]", "Ps": "[0, 10]", "Os": "[0, 1]"}
 FURTHER = {"Jreq": 4, "weight": 2.0, "batch_size": 8, "memory_gib": 2.0, "skew": 0.5, "spread_slowdown": 2.0}
-LABELS = {"deadline": TSUB, "model": "m", "user": "u", "vc": "v"}
+LABELS = {"deadline": "2021-03-01T00:00:00Z", "model": "m", "user": "u", "vc": "v"}
 ROOT_PAIR = {"model1": "A", "batchsize1": 8, "amp1": 0, "speed1": 0.5, "model2": "B", "batchsize2": 8, "amp2": 0}
 
 
@@ -395,10 +396,24 @@ NO_LISTS = (
 NAMES = {"007": "007", "NA": "NA", "1e5": "1e5", "True": "True", " m ": "m", "1.0": "1.0"}
 
 
+def zoned_as(cell: str, other: Any) -> Any:
+    """Another instant of the column, with or without a time zone as this one: a column that mixes both is refused."""
+    if not isinstance(other, str):
+        return other
+    has_zone = re.compile(r"(Z|[+-]\d\d:\d\d)\s*$")
+    day = other.removesuffix("Z")
+    if not has_zone.search(cell):
+        return day
+    return day + ("Z" if "T" in day else "T00:00:00Z")
+
+
 def attempt(reader: Reader, column: str, cell: Any, folder: Path) -> tuple[Any, InputError | None]:
     """What is read of the table with this cell in its last row, or the error; any other exception fails the test."""
-    rows = [*reader.rows[:-1], {**reader.rows[-1], column.split()[0]: cell}]
-    path = written(reader, folder, rows)
+    name = column.split()[0]
+    others = reader.rows[:-1]
+    if isinstance(cell, str) and column in reader.columns and reader.columns[column].kind == INSTANT:
+        others = [{**row, name: zoned_as(cell, row[name])} for row in others]
+    path = written(reader, folder, [*others, {**reader.rows[-1], name: cell}])
     try:
         return reader.read(path), None
     except InputError as error:

@@ -104,7 +104,7 @@ def test_what_cannot_be_an_environment_is_refused() -> None:
     world = make_world(0)
     with pytest.raises(InputError, match="max_jobs: expected at least 10"):
         environment(0, max_jobs=3)
-    late = JobTable(tuple(replace(job, tsub_ns=world.trace.end) for job in world.jobs))
+    late = JobTable(tuple(replace(job, tsub_ns=world.trace.end, deadline_ns=None) for job in world.jobs))
     with pytest.raises(InputError, match="nothing is ever to be decided"):
         ReplayEnv(world.trace, late)
     env = ReplayEnv(always_idle(4, START_NS, world.trace.end), world.jobs)

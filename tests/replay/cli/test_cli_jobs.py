@@ -185,7 +185,7 @@ def test_a_form_of_log_is_chosen_by_its_name(capsys: pytest.CaptureFixture[str])
         (["."], "is a directory"),
         (["layers.csv"], "expected the columns units and throughput"),
         (["runs.csv", "-o", "out.csv"], "-o needs --submit"),
-        (["runs.csv", "-o", "out.csv", "--submit", "soon"], "column Tsub"),
+        (["runs.csv", "-o", "out.csv", "--submit", "soon"], "--submit"),
         (["runs.csv", "-o", "out.xls", *SUBMIT], "written as .parquet, .csv or .jsonl"),
         (["runs.csv", "-o", "out.csv", *SUBMIT, "--jmin", "9"], "expected at least Jmin"),
         (["runs.csv", "-o", "runs.csv", *SUBMIT], "exists; --force replaces it"),

@@ -852,9 +852,9 @@ def wrong_trace(case: str) -> tuple[str, list[str]]:
         Path("folder").mkdir()
         return "folder", ["is a directory", "expected a file"]
     if case == "job table":
-        return "jobs.csv", ["row 1", "name", "date and time", "'j0'"]
+        return "jobs.csv", ["is a job table", "expected a node trace", "--jobs"]
     if case == "bounds":
-        return "bd.pkl", ["not a node trace", "Tcup"]
+        return "bd.pkl", ["is a job table", "expected a node trace"]
     if case == "text":
         Path("wrong.txt").write_text("Dear admin,\nhere is the trace.\n")
         return "wrong.txt", ["suffixes", ".parquet"]

@@ -36,6 +36,7 @@ from bft.replay.policies.lucid.submissions import (
     read_forecast_table,
 )
 from bft.replay.policies.predictions import with_estimates, with_scores
+from bft.replay.results.census import Census
 from bft.replay.results.fairness import longest_wait, without_units_s
 from bft.replay.trace.node_trace import NodeTrace, from_changes
 
@@ -701,7 +702,7 @@ def test_every_job_is_accounted_for_once(jobs: list[Job], compat: bool) -> None:
         held = [(start, end) for index, start, end in stretches if joined.records[index] is record]
         waits.append(_waits_ns(held, record.job.tsub_ns, record.finish_ns))
         assert without_units_s(record, joined.end_ns) == pytest.approx(sum(waits[-1]) / S)
-    assert longest_wait(joined)[0] == max(map(max, waits)) / S
+    assert longest_wait(joined, Census.of(joined))[0] == max(map(max, waits)) / S
     assert joined.used_unit_seconds <= sum(record.unit_seconds for record in joined.records) * (1 + 1e-9)
     # The window is that of all of it, and the partition and the pools offer their units throughout.
     assert joined.start_ns == min(record.job.tsub_ns for record in joined.records)

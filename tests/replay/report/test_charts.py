@@ -251,7 +251,7 @@ def test_figures_for_a_paper(hostile: Path, tmp_path: Path, form: str) -> None:
     assert run(["report", str(hostile), f"--{form}", str(tmp_path / "a"), "--force"]) == 0
 
 
-@pytest.mark.parametrize(("package", "option"), [("bokeh", "-o"), ("matplotlib", "--png")])
+@pytest.mark.parametrize(("package", "option"), [("bokeh", "-o page.html"), ("matplotlib", "--png pictures")])
 def test_without_the_extra_the_command_that_installs_it_is_named(
     hostile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, package: str,
     option: str,
@@ -264,7 +264,8 @@ def test_without_the_extra_the_command_that_installs_it_is_named(
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    assert run(["report", str(hostile), option, str(tmp_path / "out")]) == 2
+    flag, target = option.split()
+    assert run(["report", str(hostile), flag, str(tmp_path / target)]) == 2
     err = capsys.readouterr().err
     assert f"needs the package {package}" in err
     assert "pip install bokeh matplotlib" in err

@@ -17,11 +17,12 @@ import pytest
 from bft.models import Curve, InputError, Job, JobTable
 from bft.replay.engine.ledger import BOOKS, STEP_COLUMNS
 from bft.replay.engine.loop import Replay
+from bft.replay.inputs.files import digest
 from bft.replay.options.options import Options
 from bft.replay.policies import EqualShare
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.results import run_directory as results
-from bft.replay.results.run_directory import check_writable, digest, is_run, run_directory, write_json, write_outcome
+from bft.replay.results.run_directory import check_writable, is_run, run_directory, write_json, write_outcome
 from bft.replay.run import execute
 from bft.replay.trace.node_trace import always_idle
 
