@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -86,9 +87,11 @@ class Plans:
 
     def _whole(self) -> Iterator[Plan]:
         """Plans of the jobs that began; one without an end had ended when the same job began again."""
-        for (key, start_ns), plan in self._begun.items():
-            if plan.end_ns is None and self._last_start[key] > start_ns:
-                yield replace(plan, end_ns=min(at for other, at in self._begun if other == key and at > start_ns))
+        next_starts = _next_starts(self._begun)
+        for run, plan in self._begun.items():
+            next_start_ns = next_starts.get(run)
+            if plan.end_ns is None and next_start_ns is not None:
+                yield replace(plan, end_ns=next_start_ns)
             else:
                 yield plan
 
@@ -123,3 +126,15 @@ class Plans:
             nodes=nodes_of.astype(np.int32),
             offsets=np.cumsum([0, *(len(plan.nodes or _NO_NODES) for plan in plans)], dtype=np.int64),
         )
+
+
+def _next_starts(runs: Iterable[tuple[Hashable, int]]) -> dict[tuple[Hashable, int], int]:
+    """Map each run (job and start) that is not the last of its job to the start of the next one."""
+    starts_of: dict[Hashable, list[int]] = {}
+    for job, start_ns in runs:
+        starts_of.setdefault(job, []).append(start_ns)
+    following: dict[tuple[Hashable, int], int] = {}
+    for job, starts in starts_of.items():
+        for start_ns, next_start_ns in pairwise(sorted(starts)):
+            following[job, start_ns] = next_start_ns
+    return following

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from bft.models import InputError
 from bft.replay.cli.main import run
 from bft.replay.logs.from_files import ingested
 from bft.replay.logs.limits import limit_ns
+from bft.replay.logs.plans import Plan, Plans
 from bft.replay.trace.node_trace import SECOND_NS
 from bft.replay.trace.walltimes import NEVER, Walltimes, read_walltimes
 
@@ -117,6 +119,38 @@ def test_exports_that_overlap_are_one_log(tmp_path: Path) -> None:
     ended = lines[3].replace("Unknown|RUNNING", "2024-01-01T01:00:00|COMPLETED")
     whole = rows(known("slurm", first, waits, SACCT, f"{head}\n{ended}\n", folder=tmp_path))
     assert whole == [*JOBS[:3], (30, 700, 3600, 7900, 1, ["n2"]), JOBS[4]]
+
+
+class CountedId:
+    """The id of a job, which counts how often ids are compared."""
+
+    comparisons = 0
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        CountedId.comparisons += 1
+        return isinstance(other, CountedId) and other.number == self.number
+
+
+def test_requeued_jobs_without_an_end_take_time_in_proportion_to_their_number() -> None:
+    """Each of 300 jobs begins three times, and the ends of the first two runs are not stated."""
+    plans, jobs = Plans(), 300
+    starts = [10, 30, 20]
+    for job in range(jobs):
+        for start in starts:
+            end_ns = 50 * SECOND_NS if start == 30 else None
+            plan = Plan(SECOND_NS, start * SECOND_NS, end_ns, None, 1, array("i", [0]))
+            plans.job(CountedId(job), plan)
+    CountedId.comparisons = 0
+    made = plans.walltimes({"n1": 0}, set(), {})
+    assert CountedId.comparisons <= 20 * jobs * len(starts)  # each with each would be 540,000
+    runs = sorted(zip((made.start // SECOND_NS).tolist(), (made.end // SECOND_NS).tolist(), strict=True))
+    assert runs == [(10, 20)] * jobs + [(20, 30)] * jobs + [(30, 50)] * jobs
 
 
 def pbs(kind: str, second: int, job: int, message: str) -> str:
