@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from bft.replay.logs.limits import limit_ns
 from bft.replay.logs.pbs_units import held_by, host_of
 from bft.replay.logs.plans import Plan
 from bft.replay.logs.reading import Reading
@@ -22,6 +21,7 @@ from bft.replay.logs.records import (
     host_names,
     in_order,
 )
+from bft.replay.logs.times import limit_ns
 from bft.replay.logs.units import WHOLE, Held
 
 _RECORD = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d:\d\d:\d\d)(?:\.\d+)?;(\w\w?);([^;]*);?(.*)", re.DOTALL | re.ASCII)

@@ -9,12 +9,11 @@ from dataclasses import replace
 from bft.models import InputError
 from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.hostlists import NO_HOSTS, HostListError
-from bft.replay.logs.limits import FEWEST, LIMITS, UNLIMITED, limit_ns
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.slurm_jobs import Job, judge, plan
 from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.slurm_units import Stated, held, is_alone
-from bft.replay.logs.times import MISSING, no_time
+from bft.replay.logs.times import FEWEST, LIMITS, MISSING, UNLIMITED, limit_ns, no_time
 from bft.replay.logs.units import Held
 from bft.replay.logs.unusable import Unusable
 
