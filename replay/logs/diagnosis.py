@@ -1,4 +1,4 @@
-"""The account of a log: what was used, what was not and why."""
+"""Account for every line of a log: what was used, what was not and why."""
 
 from __future__ import annotations
 
@@ -189,3 +189,19 @@ def _plain(of: dict[str, Tally]) -> list[dict[str, Any]]:
         {"reason": reason, "count": t.count, "file": t.file, "line": t.line, "detail": t.detail}
         for reason, t in of.items()
     ]
+
+
+class Unusable(Exception):  # noqa: N818 - it ends the reading of a record, not the program
+    """A record that should have said something of nodes and cannot be read; see `Diagnosis.skip`."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, detail
+
+
+class Foreign(Unusable):
+    """A line that is no record of the format at all."""
+
+
+class LeftOut(Exception):  # noqa: N818
+    """A record of a kind that says nothing of nodes; see `Diagnosis.leave_out`."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bft.replay.logs.unusable import Unusable
+from bft.replay.logs.diagnosis import Unusable
 
 GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 _QUANTITY = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?([mk]?)", re.ASCII)

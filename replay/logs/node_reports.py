@@ -11,6 +11,7 @@ from itertools import chain, islice
 from typing import Any
 
 from bft.replay.logs.clusters import Clusters
+from bft.replay.logs.diagnosis import Unusable
 from bft.replay.logs.fields import split_fields
 from bft.replay.logs.hostlists import HostListError, count, expand
 from bft.replay.logs.json_objects import elements
@@ -19,7 +20,6 @@ from bft.replay.logs.node_states import State, state_of
 from bft.replay.logs.pbs_units import host_of
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.units import of_gres, of_tres
-from bft.replay.logs.unusable import Unusable
 
 # Lines looked at to see what prints such a file.
 _LOOKED_AT = 1_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from bft.replay.logs.diagnosis import Unusable
 from bft.replay.logs.units import Held, Unit, check, spread
-from bft.replay.logs.unusable import Unusable
 
 # Sockets or NUMA domains of a host that are nodes of their own: host[0], host[1].
 _PART_OF_HOST = re.compile(r"(?<=.)\[\d+\]$")

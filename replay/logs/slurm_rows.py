@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from bft.models import InputError
 from bft.replay.logs.clusters import Clusters
+from bft.replay.logs.diagnosis import Unusable
 from bft.replay.logs.hostlists import NO_HOSTS, HostListError
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.slurm_jobs import Job, judge, plan
@@ -15,7 +16,6 @@ from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.slurm_units import Stated, held, is_alone
 from bft.replay.logs.times import FEWEST, LIMITS, MISSING, UNLIMITED, limit_ns, no_time
 from bft.replay.logs.units import Held
-from bft.replay.logs.unusable import Unusable
 
 COMMAND = "sacct -P -X --format=JobID,NodeList,AllocNodes,Start,End,State"
 # Further columns that --walltimes asks for, each by the name of the first that is there.

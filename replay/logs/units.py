@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from bft.models import InputError
-from bft.replay.logs.unusable import Unusable
+from bft.replay.logs.diagnosis import Unusable
 
 Held: TypeAlias = "int | tuple[int, ...]"
 """Units of one node that a job held: so many, just these (numbers from 0 on), or `WHOLE`."""

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from bft.models import InputError
 from bft.replay.cli.main import run
+from bft.replay.logs.diagnosis import Unusable
 from bft.replay.logs.from_files import Ingested, ingested
 from bft.replay.logs.units import spread
-from bft.replay.logs.unusable import Unusable
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_files import read_trace, write_trace
 
