@@ -12,12 +12,11 @@ from typing import TypeAlias
 import numpy as np
 
 from bft.models import InputError
-from bft.replay.logs.begun import Kept
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.job_times import OPEN as OPEN
 from bft.replay.logs.job_times import JobTimes, Outlier
 from bft.replay.logs.plans import Plans
-from bft.replay.logs.runs import OpenRun, Runs
+from bft.replay.logs.runs import Kept, OpenRun, Runs
 from bft.replay.logs.sampling import Snapshots
 from bft.replay.logs.unit_log import UnitLog
 from bft.replay.logs.units import Held

@@ -8,13 +8,12 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol
 
 from bft.models import InputError
-from bft.replay.logs.begun import Begun
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Foreign as Foreign
 from bft.replay.logs.diagnosis import LeftOut as LeftOut
 from bft.replay.logs.diagnosis import Unusable as Unusable
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.runs import Runs
+from bft.replay.logs.runs import Begun, Runs
 from bft.replay.logs.units import Held
 
 # Names that a node trace can hold; logs with damaged bytes or control characters have others.

@@ -1,11 +1,14 @@
-"""Records that state the same run of a job: exports of single days overlap, and a job at midnight is in both."""
+"""Runs of jobs and outages of nodes: those under way at the end of a file, and records that state the same run.
+
+Exports of single days overlap, and a job at midnight is in both.
+"""
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from struct import Struct
 from zlib import crc32
 
@@ -15,6 +18,36 @@ from numpy.typing import NDArray
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.units import Held
 from bft.replay.trace.node_trace import TimeArray
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What has begun: its hosts, UTC nanoseconds of its start, where its record is, and what it holds of each host.
+
+    None for the latter: all of it.
+    """
+
+    hosts: tuple[str, ...]
+    start_ns: int
+    file: str
+    line: int
+    held: tuple[Held, ...] | None = None
+
+
+@dataclass(slots=True)
+class Kept:
+    """Jobs and outages under way by key, and what the end of the last file made of them.
+
+    `starts`: whether any record stated a start by itself, so that jobs that still run are known.
+    """
+
+    jobs: dict[Hashable, Begun] = field(default_factory=dict)
+    outages: dict[Hashable, Begun] = field(default_factory=dict)
+    running: int = 0
+    counts: tuple[int, int] = (0, 0)  # node-intervals of both that were added at the end of the last file
+    last_ns: int = 0
+    starts: bool = False
+
 
 # Bit of a row's content for runs of which a job has one at a time; the bits below are a hash.
 _ONCE = 1 << 30
