@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from bft.replay.logs.node_names import other_forms
+from bft.replay.logs.hostlists import other_forms
 from bft.replay.trace.node_trace import SECOND_NS
 from bft.replay.trace.walltimes import NEVER, Walltimes
 

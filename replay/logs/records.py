@@ -86,7 +86,7 @@ def in_order(start_ns: int, end_ns: int) -> None:
 
     >>> in_order(2_000_000_000, 1_000_000_000)
     Traceback (most recent call last):
-    bft.replay.logs.unusable.Unusable: ('ends before it starts', '1 s before')
+    bft.replay.logs.diagnosis.Unusable: ('ends before it starts', '1 s before')
     """
     if end_ns < start_ns:
         raise Unusable("ends before it starts", f"{(start_ns - end_ns) / 1e9:g} s before")
