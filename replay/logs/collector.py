@@ -15,9 +15,9 @@ from bft.models import InputError
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.job_times import OPEN as OPEN
 from bft.replay.logs.job_times import JobTimes, Outlier
+from bft.replay.logs.node_states import Snapshots
 from bft.replay.logs.plans import Plans
 from bft.replay.logs.runs import Kept, OpenRun, Runs
-from bft.replay.logs.sampling import Snapshots
 from bft.replay.logs.unit_log import UnitLog
 from bft.replay.logs.units import Held
 from bft.replay.trace.node_trace import SECOND_NS, IndexArray, TimeArray

@@ -1,9 +1,19 @@
-"""States of nodes in the words of Slurm, PBS and people, down to what a node trace needs of them."""
+"""States of nodes: the words of schedulers for them, and states that are known at single instants."""
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Literal, TypeAlias
+import zlib
+from array import array
+from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bft.models import InputError
+from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.trace.node_trace import SECOND_NS, TimeArray
 
 # absent: the node is configured, but not there (Slurm's FUTURE).
 State: TypeAlias = Literal["busy", "idle", "unavailable", "absent"]
@@ -59,3 +69,180 @@ def state_of(text: str) -> State | None:
         elif word and word not in _FLAGS:
             return None
     return next((state for state in _ORDER if state in met), None)
+
+
+# States of a node in a snapshot; where a node is met twice in one, the later outweighs the earlier.
+UNSEEN, IDLE, BUSY, UNAVAILABLE = range(4)
+# A state holds until the next snapshot, but no longer than so many periods: then snapshots are missing.
+MOST_PERIODS = 2.5
+# Node states that wait, uncompressed, for their snapshots to be complete.
+_MANY = 2_000_000
+
+
+class NodeStates(Protocol):
+    """Takes what became of nodes, as `Collector` does: the nodes by index, and the interval in UTC nanoseconds."""
+
+    names: dict[str, int]
+
+    def idle_nodes(self, nodes: array[int], start_ns: int, end_ns: int) -> None:
+        """Nodes were idle."""
+
+    def busy_nodes(self, nodes: array[int], start_ns: int, end_ns: int) -> None:
+        """Nodes were busy."""
+
+    def unavailable_nodes(self, nodes: array[int], start_ns: int, end_ns: int) -> None:
+        """Nodes were neither idle nor busy."""
+
+    def observe(self, start_ns: int, end_ns: int) -> None:
+        """Nodes were observed."""
+
+    def shows_until(self, time_ns: int) -> None:
+        """The log shows what happens up to this instant."""
+
+
+class Snapshots:
+    """States of nodes at single instants, in any order, until `settle` makes intervals of them."""
+
+    def __init__(self) -> None:
+        self._complete: dict[int, bytes] = {}
+        self._waiting: dict[int, dict[int, int]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._complete.keys() | self._waiting.keys())
+
+    def add(self, stamp_ns: int, nodes: array[int], code: int) -> None:
+        """Nodes, by `Collector.indices`, had a state at an instant; of two states the graver counts."""
+        states = self._waiting.setdefault(stamp_ns, {})
+        for node in nodes:
+            states[node] = max(code, states.get(node, UNSEEN))
+        self._count += len(nodes)
+        if self._count > _MANY:
+            self._pack()
+
+    def _pack(self) -> None:
+        """Compress what waits: neighbours are mostly in one state, and take a byte or two together."""
+        for stamp, states in self._waiting.items():
+            known = self._states(stamp, max(states) + 1)
+            for node, code in states.items():
+                known[node] = max(known[node], code)
+            self._complete[stamp] = zlib.compress(known.tobytes(), 1)
+        self._waiting, self._count = {}, 0
+
+    def _states(self, stamp: int, size: int) -> NDArray[np.int8]:
+        packed = self._complete.get(stamp)
+        known = np.frombuffer(zlib.decompress(packed), dtype=np.int8) if packed else np.zeros(0, dtype=np.int8)
+        states = np.zeros(max(size, len(known)), dtype=np.int8)
+        states[: len(known)] = known
+        return states
+
+    def settle(self, into: NodeStates, diagnosis: Diagnosis) -> None:
+        """Hand over when nodes were idle, busy or neither, and say how well that is known; further calls do nothing.
+
+        Each state holds until the next snapshot, for `MOST_PERIODS` at the most; where no snapshot names a node, it
+        counts as unavailable. The window of observation is that of the snapshots.
+
+        Raises
+        ------
+        InputError
+            When there is one snapshot only.
+        """
+        if not len(self):
+            return
+        self._pack()
+        stamps = np.array(sorted(self._complete), dtype=np.int64)
+        if len(stamps) < 2:
+            raise InputError("one snapshot is no log: at least two, of different times, are needed")
+        period = float(np.median(np.diff(stamps)))
+        longest = int(MOST_PERIODS * period)
+        runs = _Runs(into)
+        gaps = 0
+        for stamp, following in zip(stamps.tolist(), [*stamps[1:].tolist(), None], strict=True):
+            states = self._states(stamp, len(into.names))
+            runs.now(stamp, states)
+            if following is not None and following - stamp > longest:
+                gaps += following - stamp - longest
+                runs.now(stamp + longest, np.zeros_like(states))
+        runs.end(int(stamps[-1]))
+        into.observe(int(stamps[0]), int(stamps[-1]))
+        into.shows_until(int(stamps[-1]))
+        self._complete = {}
+        _say(stamps, period, gaps, runs, diagnosis)
+
+
+class _Runs:
+    """Follows the state of each node, and hands over each run of one state when it ends."""
+
+    def __init__(self, into: NodeStates) -> None:
+        self._add = {
+            UNSEEN: into.unavailable_nodes,
+            IDLE: into.idle_nodes,
+            BUSY: into.busy_nodes,
+            UNAVAILABLE: into.unavailable_nodes,
+        }
+        self._states = np.full(len(into.names), -1, dtype=np.int8)
+        self._since = np.zeros(len(into.names), dtype=np.int64)
+        self._seen = np.zeros(len(into.names), dtype=np.int64)  # snapshots of the run
+        # Runs that another state preceded: not cut by the begin of the window, or by missing snapshots.
+        self._begun = np.zeros(len(into.names), dtype=bool)
+        # Idle runs that began and ended between snapshots: how many, and how many of them two snapshots saw.
+        self.idle = self.idle_twice = 0
+
+    def now(self, stamp: int, states: NDArray[np.int8]) -> None:
+        """The states from now on."""
+        changed = np.flatnonzero(states != self._states)
+        self._hand_over(changed, stamp)
+        before, after = self._states[changed], states[changed]
+        whole = changed[(before == IDLE) & (after != UNSEEN) & self._begun[changed]]
+        self.idle += len(whole)
+        self.idle_twice += int(np.count_nonzero(self._seen[whole] > 1))
+        self._begun[changed] = before > UNSEEN
+        self._states[changed], self._since[changed] = after, stamp
+        self._seen[changed] = 0
+        self._seen += 1
+
+    def end(self, stamp: int) -> None:
+        """The window ends."""
+        self._hand_over(np.arange(len(self._states)), stamp)
+
+    def _hand_over(self, nodes: NDArray[np.int64], stamp: int) -> None:
+        for node in nodes.tolist():
+            state, since = int(self._states[node]), int(self._since[node])
+            if state >= 0 and since < stamp:
+                self._add[state](array("i", (node,)), since, stamp)
+
+
+def missed_fragments(seen: int, seen_twice: int) -> float | None:
+    """How many idle fragments no snapshot met, as far as those that were met tell.
+
+    Lengths of the shortest fragments are taken to be exponential: then of those that a snapshot meets the share
+    q = exp(-period/mean) is still there at the next one, and of all of them the share 1 - (1 - q) / -ln(q) falls
+    between two snapshots. None when there is nothing to judge by.
+
+    >>> round(missed_fragments(seen=1000, seen_twice=500))
+    386
+    """
+    if not seen or not seen_twice:
+        return None
+    if seen_twice == seen:
+        return 0.0
+    q = seen_twice / seen
+    met = (1 - q) / -math.log(q)
+    return seen * (1 - met) / met
+
+
+def _say(stamps: TimeArray, period: float, gaps: int, runs: _Runs, diagnosis: Diagnosis) -> None:
+    """How well snapshots tell what nodes did."""
+    seconds = period / SECOND_NS
+    missed = missed_fragments(runs.idle, runs.idle_twice)
+    estimate = (
+        f"{runs.idle:,} fragments were seen whole, about {missed:,.0f} more were missed, as those seen suggest"
+        if missed is not None
+        else f"{runs.idle:,} fragments were seen whole, too few to tell how many were missed"
+    )
+    diagnosis.note(f"nodes were looked at every {seconds:g} s: begin and end of an idle fragment are known to "
+                   f"{seconds:g} s, and shorter ones may be missed", "", 0,
+                   f"{len(stamps):,} snapshots; {estimate}", loud=True)  # fmt: skip
+    if gaps:
+        diagnosis.note(f"snapshots are missing: nodes count as unavailable from {MOST_PERIODS} periods after one until "
+                       "the next", "", 0, f"{gaps / SECOND_NS / 3600:.3g} hours", loud=True)  # fmt: skip

@@ -10,9 +10,8 @@ from pathlib import Path
 from bft.models import InputError
 from bft.replay.logs.fields import split_fields
 from bft.replay.logs.node_reports import Sink, read_report
-from bft.replay.logs.node_states import State, state_of
+from bft.replay.logs.node_states import BUSY, IDLE, UNAVAILABLE, State, state_of
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.sampling import BUSY, IDLE, UNAVAILABLE
 from bft.replay.logs.times import Clock, no_time
 from bft.replay.trace.node_trace import SECOND_NS
 

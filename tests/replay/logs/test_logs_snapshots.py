@@ -18,7 +18,7 @@ from synthetic_logs_more import BEGIN_S, damages, read_into, survives
 from bft.models import InputError
 from bft.replay.cli.main import run
 from bft.replay.logs import Collector, Diagnosis, node_trace
-from bft.replay.logs.sampling import missed_fragments
+from bft.replay.logs.node_states import missed_fragments
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_files import read_trace
 
