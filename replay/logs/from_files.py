@@ -23,8 +23,7 @@ from bft.replay.logs.slurm_columns import layout
 from bft.replay.logs.tables import column_map, renamed
 from bft.replay.logs.times import Clock
 from bft.replay.logs.to_trace import Coverage, node_trace
-from bft.replay.logs.unit_log import UnitLog
-from bft.replay.logs.units import Unit
+from bft.replay.logs.units import Unit, UnitLog
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.walltimes import Walltimes
 

@@ -10,8 +10,7 @@ from bft.replay.logs.json_objects import each_object
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.records import LeftOut, Unusable, host_names
 from bft.replay.logs.times import MISSING, no_time
-from bft.replay.logs.unit_log import UnitLog
-from bft.replay.logs.units import MAX_UNITS, WHOLE, Held, check
+from bft.replay.logs.units import MAX_UNITS, WHOLE, Held, UnitLog, check
 
 _GPU = re.compile(r"gpu(\d{1,4})", re.ASCII)
 COMMAND = "the file cluster_job_log of https://github.com/msr-fiddle/philly-traces"

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.unit_log import UnitLog
-from bft.replay.logs.units import WHOLE, Held, check, indices, of_gres, of_tres, spread
+from bft.replay.logs.units import WHOLE, Held, UnitLog, check, indices, of_gres, of_tres, spread
 
 # In OverSubscribe of a job, or `shared` and `exclusive` in JSON: nobody else's jobs run on its nodes.
 _ALONE = frozenset({"NO", "EXCLUSIVE", "USER", "MCS", "TOPO", "NONE", "TRUE"})

@@ -17,8 +17,7 @@ from bft.models import InputError
 from bft.replay.logs.collector import OPEN, Collector, Columns, merge
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.hostlists import difference, other_forms, unclear_forms
-from bft.replay.logs.unit_log import UnitLog
-from bft.replay.logs.units import MAX_UNITS
+from bft.replay.logs.units import MAX_UNITS, UnitLog
 from bft.replay.logs.window import window_of
 from bft.replay.trace.node_trace import SECOND_NS, IndexArray, NodeTrace, TimeArray, from_fragments
 
