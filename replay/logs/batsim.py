@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from bft.models import InputError
 from bft.models.cells import read_number
-from bft.replay.logs.fields import split_fields
 from bft.replay.logs.hostlists import MOST_HOSTS
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.records import LeftOut, Unusable, each_record, in_order
+from bft.replay.logs.tables import split_fields
 from bft.replay.logs.times import MOST_EPOCH_S
 from bft.replay.trace.node_trace import SECOND_NS
 

@@ -17,10 +17,9 @@ from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.formats import detect, format_names, log_format, read_log
 from bft.replay.logs.hostlists import HostListError, expand
 from bft.replay.logs.opening import LogLines, open_log
-from bft.replay.logs.public_tables import public_table
 from bft.replay.logs.reading import Reading, Settings
 from bft.replay.logs.slurm_columns import layout
-from bft.replay.logs.tables import column_map, renamed
+from bft.replay.logs.tables import column_map, public_table, renamed
 from bft.replay.logs.times import Clock
 from bft.replay.logs.to_trace import Coverage, node_trace
 from bft.replay.logs.units import Unit, UnitLog

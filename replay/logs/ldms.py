@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 
 from bft.models import InputError
-from bft.replay.logs.fields import split_fields
 from bft.replay.logs.node_states import BUSY, IDLE
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.records import Foreign, Unusable, each_record, host_names
+from bft.replay.logs.tables import split_fields
 from bft.replay.logs.times import no_time
 from bft.replay.trace.node_trace import TimeArray
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from bft.models import InputError
 from bft.replay.logs.diagnosis import Diagnosis
-from bft.replay.logs.fields import split_fields
+from bft.replay.logs.tables import split_fields
 from bft.replay.logs.times import MISSING
 
 # What XDMoD's ingestion has sacct print, without a header.

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, pairwise
 
 from bft.models import InputError
-from bft.replay.logs.fields import split_fields
 from bft.replay.logs.opening import LogLines
 from bft.replay.logs.reading import Reading, Settings
 from bft.replay.logs.slurm_columns import (
@@ -27,6 +26,7 @@ from bft.replay.logs.slurm_columns import (
     delimiter_of,
     layout,
 )
+from bft.replay.logs.tables import split_fields
 from bft.replay.logs.times import MISSING
 
 # A record's lines, their characters, and fields in excess of its columns.

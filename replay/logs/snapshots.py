@@ -8,10 +8,10 @@ from datetime import datetime
 from pathlib import Path
 
 from bft.models import InputError
-from bft.replay.logs.fields import split_fields
 from bft.replay.logs.node_reports import Sink, read_report
 from bft.replay.logs.node_states import BUSY, IDLE, UNAVAILABLE, State, state_of
 from bft.replay.logs.reading import Reading
+from bft.replay.logs.tables import split_fields
 from bft.replay.logs.times import Clock, no_time
 from bft.replay.trace.node_trace import SECOND_NS
 

@@ -16,8 +16,7 @@ from synthetic_logs_more import BEGIN_S, HOSTS, LENGTH_S, SyntheticJob, idle_sec
 from bft.models import InputError
 from bft.replay.cli.main import run
 from bft.replay.logs.from_files import ingested
-from bft.replay.logs.public_tables import PUBLIC_TABLES, stamp_of_seconds
-from bft.replay.logs.tables import column_map
+from bft.replay.logs.tables import PUBLIC_TABLES, column_map, stamp_of_seconds
 from bft.replay.trace.trace_files import read_trace
 
 INTERVALS = "node=hosts,start=began,end=finished"
