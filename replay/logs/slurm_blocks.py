@@ -15,13 +15,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from bft.replay.logs.cell_columns import booleans, cells_of, codes, mask_of, raw, spread
-from bft.replay.logs.host_columns import HostColumns
+from bft.replay.logs.arrow_columns import HostColumns, booleans, cells_of, codes, mask_of, raw, spread, times_of
 from bft.replay.logs.opening import LogLines
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.slurm_rows import Rows
 from bft.replay.logs.slurm_table import Table
-from bft.replay.logs.time_columns import times_of
 from bft.replay.logs.times import MISSING
 
 # Lines that are read one by one from one of another number of fields on: its record may have several.

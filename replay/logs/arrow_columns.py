@@ -1,17 +1,156 @@
-"""Host lists of a whole column: those of one name with numbers of one width at once, the others one by one."""
+"""Columns of cells as Arrow and NumPy hold them: their bytes, times and host lists of a whole column.
+
+Values go from one to the other as bytes: the converters of Arrow (`to_numpy`, `pyarrow.array`) import pandas on their
+first call, which takes as long as reading 100,000 rows.
+"""
 
 from __future__ import annotations
 
 import re
 from array import array
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bft.replay.logs.cell_columns import Bytes, Whole, codes, digits, raw, rows_of, spread
 from bft.replay.logs.hostlists import MOST_HOSTS, HostListError, NodeLists
+from bft.replay.logs.times import MOST_EPOCH_S, Clock
+from bft.replay.trace.node_trace import SECOND_NS
+
+Bytes: TypeAlias = NDArray[np.uint8]
+Whole: TypeAlias = NDArray[np.int64]
+
+
+def raw(column: pa.Array) -> tuple[Bytes, Whole]:
+    """The bytes of all cells of a column of `binary`, and where each begins and ends in them: one entry more."""
+    _, offsets, data = column.buffers()
+    places = np.frombuffer(offsets, dtype=np.int32, count=column.offset + len(column) + 1)[column.offset :]
+    return np.frombuffer(data or b"", dtype=np.uint8), places.astype(np.int64)
+
+
+def mask_of(column: pa.Array) -> NDArray[np.bool_]:
+    """A column of booleans, none of them missing.
+
+    >>> mask_of(booleans(np.array([True, False, True]))).tolist()
+    [True, False, True]
+    """
+    bits = np.frombuffer(column.buffers()[1], dtype=np.uint8)
+    flags = np.unpackbits(bits, count=column.offset + len(column), bitorder="little")
+    return flags[column.offset :].view(bool)
+
+
+def booleans(mask: NDArray[np.bool_]) -> pa.Array:
+    """The same as a column."""
+    bits = np.packbits(mask, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(bits)])
+
+
+def codes(encoded: pa.DictionaryArray) -> NDArray[np.int32]:
+    """Which entry of the dictionary each cell is, none of them missing."""
+    indices = encoded.indices
+    return np.frombuffer(indices.buffers()[1], dtype=np.int32, count=indices.offset + len(indices))[indices.offset :]
+
+
+def rows_of(column: pa.Array, rows: Whole) -> pa.Array:
+    """These rows of a column."""
+    return column.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows))]))
+
+
+def cells_of(texts: Sequence[bytes]) -> pa.Array:
+    """A column of `binary`.
+
+    >>> cells_of([b"ab", b""]).to_pylist()
+    [b'ab', b'']
+    """
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))])
+
+
+def spread(begins: Whole, lengths: Whole) -> Whole:
+    """The numbers begin, begin + 1, ... of each entry, so many as its length says, one entry after the other.
+
+    >>> spread(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(begins - (ends - lengths), lengths) + np.arange(total)
+
+
+def cells_at(data: Bytes, offsets: Whole, width: int) -> tuple[Whole, Bytes]:
+    """The rows whose cells are so wide, and their bytes, shape (width, rows)."""
+    rows = np.flatnonzero(np.diff(offsets) == width)
+    if len(rows) == len(offsets) - 1:  # then they lie side by side
+        cells = data[offsets[0] : offsets[-1]].reshape(-1, width)
+    else:
+        cells = data[offsets[rows][:, None] + np.arange(width)]
+    return rows, np.ascontiguousarray(cells.T)
+
+
+def digits(cells: Bytes) -> tuple[Whole, NDArray[np.bool_]]:
+    """Numbers of cells of the same width, shape (width, cells), and which of them hold digits only.
+
+    >>> digits(np.frombuffer(b"10234x", dtype=np.uint8).reshape(3, 2).T)
+    (array([ 10,  23, 112]), array([ True,  True, False]))
+    """
+    numbers = np.zeros(cells.shape[1], dtype=np.int64)
+    right = np.ones(cells.shape[1], dtype=bool)
+    for place in cells:
+        values = place - np.uint8(48)  # what is no digit wraps around
+        right &= values <= 9
+        numbers *= 10
+        numbers += values
+    return numbers, right
+
+
+_STAMP, _EPOCH = 19, 10
+_MARKS = ((4, b"-"), (7, b"-"), (13, b":"), (16, b":"))
+
+
+def times_of(column: pa.Array, clock: Clock) -> tuple[Whole, NDArray[np.bool_]]:
+    """UTC nanoseconds of each cell, and where that is known; elsewhere `Clock.parse` decides."""
+    data, offsets = raw(column)
+    times, known = np.zeros(len(column), dtype=np.int64), np.zeros(len(column), dtype=bool)
+    for width, read in ((_STAMP, _stamps), (_EPOCH, _epochs)):
+        rows, cells = cells_at(data, offsets, width)
+        if len(rows):
+            times[rows], known[rows] = read(cells, clock)
+    return times, known
+
+
+def _epochs(cells: Bytes, clock: Clock) -> tuple[Whole, NDArray[np.bool_]]:
+    seconds, right = digits(cells)
+    right &= (seconds > 0) & (seconds < MOST_EPOCH_S)
+    return np.where(right, seconds, 0) * SECOND_NS, right
+
+
+def _stamps(cells: Bytes, clock: Clock) -> tuple[Whole, NDArray[np.bool_]]:
+    year, right = digits(cells[:4])
+    parts = []
+    for place in (5, 8, 11, 14, 17):
+        part, are = digits(cells[place : place + 2])
+        parts.append(part)
+        right &= are
+    for place, mark in _MARKS:
+        right &= cells[place] == mark[0]
+    right &= (cells[10] == ord("T")) | (cells[10] == ord(" "))
+    month, day, hour, minute, second = parts
+    right &= (year > 1970) & (year < 2262) & (month >= 1) & (month <= 12) & (day >= 1)
+    right &= (hour < 24) & (minute < 60) & (second < 60)
+    months = (np.where(right, year, 1971) - 1970) * 12 + np.where(right, month, 1) - 1
+    first = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    after = (months + 1).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    right &= day <= after - first
+    hours = np.where(right, (first + day - 1) * 24 + hour, 0)
+    met, which = np.unique(hours, return_inverse=True)
+    begins = [clock.hour_ns(one) if one else None for one in met.tolist()]
+    plain = np.array([begin is not None for begin in begins])
+    begun = np.array([begin or 0 for begin in begins], dtype=np.int64)
+    right &= plain[which]
+    return np.where(right, begun[which] + (minute * 60 + second) * SECOND_NS, 0), right
+
 
 _BRACKET = re.compile(rb"([\w.:+@-]{1,200}\[)(\d{1,6})[\d,-]*\]")
 _PLAIN = re.compile(rb"([A-Za-z][\w.:+@-]{0,200}?)(\d{1,6})")
