@@ -10,9 +10,17 @@ from typing import Any
 
 from bft.models import InputError
 from bft.replay.logs.hostlists import HostListError, NodeLists
-from bft.replay.logs.json_objects import MISSHAPEN, each_object, instant_ns
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record, in_order
+from bft.replay.logs.records import (
+    MISSHAPEN,
+    Foreign,
+    LeftOut,
+    Unusable,
+    each_object,
+    each_record,
+    in_order,
+    instant_ns,
+)
 from bft.replay.logs.times import MISSING, no_time
 
 COMMAND = 'flux jobs -a -A -c 0 --json, or -o "{id}|{nodelist}|{t_run}|{t_inactive}"'

@@ -10,9 +10,8 @@ from itertools import chain
 from typing import Any
 
 from bft.models import InputError
-from bft.replay.logs.json_objects import MISSHAPEN, each_object, instant_ns
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import LeftOut, Unusable, host_names, in_order
+from bft.replay.logs.records import MISSHAPEN, LeftOut, Unusable, each_object, host_names, in_order, instant_ns
 from bft.replay.trace.node_trace import SECOND_NS
 
 COMMAND = "condor_history -json, or -l"

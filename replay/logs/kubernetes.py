@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bft.replay.logs.json_objects import each_object
 from bft.replay.logs.kubernetes_units import of_pod
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import LeftOut, Unusable, host_names, in_order
+from bft.replay.logs.records import LeftOut, Unusable, each_object, host_names, in_order
 from bft.replay.logs.units import WHOLE, Held
 
 COMMAND = "kubectl get pods -A -o json"

@@ -13,11 +13,11 @@ from typing import Any
 from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.diagnosis import Unusable
 from bft.replay.logs.hostlists import HostListError, count, expand
-from bft.replay.logs.json_objects import elements
 from bft.replay.logs.kubernetes_units import amounts
 from bft.replay.logs.node_states import State, state_of
 from bft.replay.logs.pbs_units import host_of
 from bft.replay.logs.reading import Reading
+from bft.replay.logs.records import elements
 from bft.replay.logs.tables import split_fields
 from bft.replay.logs.units import of_gres, of_tres
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bft.replay.logs.json_objects import each_object, instant_ns
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import LeftOut, Unusable, host_names, in_order
+from bft.replay.logs.records import LeftOut, Unusable, each_object, host_names, in_order, instant_ns
 
 COMMAND = 'oarstat -J -f --gantt "2024-01-01 00:00:00, 2024-02-01 00:00:00"'
 _WAITING = frozenset({"Waiting", "Hold", "toLaunch", "toAckReservation", "toError"})

@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from bft.replay.logs.json_objects import each_object
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import LeftOut, Unusable, host_names
+from bft.replay.logs.records import LeftOut, Unusable, each_object, host_names
 from bft.replay.logs.times import MISSING, no_time
 from bft.replay.logs.units import MAX_UNITS, WHOLE, Held, UnitLog, check
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.diagnosis import Unusable
 from bft.replay.logs.hostlists import HostListError
-from bft.replay.logs.json_objects import MOST_ELEMENT
 from bft.replay.logs.opening import LogLines
 from bft.replay.logs.reading import Reading
+from bft.replay.logs.records import MOST_ELEMENT
 from bft.replay.logs.slurm_jobs import Job, judge, plan, so_far
 from bft.replay.logs.slurm_units import Stated, held, is_alone
 from bft.replay.logs.times import MISSING, limit_ns, no_time
