@@ -15,7 +15,7 @@ from bft.replay.logs.diagnosis import Unusable
 from bft.replay.logs.hostlists import HostListError, count, expand
 from bft.replay.logs.kubernetes_units import amounts
 from bft.replay.logs.node_states import State, state_of
-from bft.replay.logs.pbs_units import host_of
+from bft.replay.logs.pbs import host_of
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.records import elements
 from bft.replay.logs.tables import split_fields
