@@ -13,7 +13,7 @@ from typing import Any
 from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.diagnosis import Unusable
 from bft.replay.logs.hostlists import HostListError, count, expand
-from bft.replay.logs.kubernetes_units import amounts
+from bft.replay.logs.kubernetes import amounts
 from bft.replay.logs.node_states import State, state_of
 from bft.replay.logs.pbs import host_of
 from bft.replay.logs.reading import Reading
