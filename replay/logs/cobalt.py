@@ -1,21 +1,24 @@
 """Cobalt: job tables and machine status tables as CSV, as Argonne's ALCF publishes them.
 
 Of the job table (DIM_JOB_COMPOSITE): START_TIMESTAMP, END_TIMESTAMP, NODES_USED (older: USED_NODES), LOCATION (older:
-MACHINE_PARTITION). Of the machine status: START_TIMESTAMP, END_TIMESTAMP, IS_ALL_MACHINE_DOWN.
+MACHINE_PARTITION): a list of hosts, ranges of node numbers, or a block of a Blue Gene/Q torus. Of the machine status:
+START_TIMESTAMP, END_TIMESTAMP, IS_ALL_MACHINE_DOWN.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import product
+from math import prod
 
 from bft.models import InputError
 from bft.models.cells import read_number
 from bft.replay.logs.clusters import Clusters
-from bft.replay.logs.cobalt_locations import expand, listed
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import LeftOut, Unusable, each_record, in_order
+from bft.replay.logs.records import LeftOut, Unusable, each_record, host_names, in_order
 from bft.replay.logs.times import MISSING
 
 _START, _END, _DOWN = "START_TIMESTAMP", "END_TIMESTAMP", "IS_ALL_MACHINE_DOWN"
@@ -128,7 +131,7 @@ class _Table:
         hosts = self.expanded.get(location)
         if hosts is None:
             try:
-                hosts = expand(location)
+                hosts = expand_location(location)
             except Unusable:
                 return self._cut_off(location, used, line)
             if len(self.expanded) < 10_000:  # blocks are few and used again, lists of nodes are not
@@ -136,7 +139,7 @@ class _Table:
         return hosts if len(hosts) >= used else self._cut_off(location, used, line)
 
     def _cut_off(self, location: str, used: int, line: int) -> tuple[str, ...]:
-        hosts = listed(location)
+        hosts = listed_hosts(location)
         why = "LOCATION is cut off: it names fewer nodes than NODES_USED, the others look idle"
         self.diagnosis.note(why, self.file, line, f"{len(hosts)} of {used}")
         return hosts
@@ -175,3 +178,92 @@ class _Table:
             return next(csv.reader([line], delimiter=self.settings.delimiter or ",", strict=True))
         except csv.Error as error:
             raise Unusable("is no row of CSV", str(error)) from error
+
+
+_MAX_NODES_OF_LOCATION = 262_144
+_MOST_NAME = 255
+_RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?", re.ASCII)
+# MIR-00C00-33F71-1-1024: corners in the torus' five dimensions as hexadecimal digits, wiring, number of nodes.
+_BLOCK = re.compile(r"([A-Z]{3,8})-([0-9A-F]{4}[01])-([0-9A-F]{4}[01])(?:-[0-9A-F]+)*-(\d{1,6})", re.ASCII)
+# Names of hosts have small letters and a digit; names of partitions of other machines have capitals (R00-M0-N04).
+_HOST_NAME = re.compile(r"[\w.:@+-]*[a-z][\w.:@+-]*\d[\w.:@+-]*", re.ASCII)
+
+
+def expand_location(location: str) -> tuple[str, ...]:
+    """Names of the nodes of a location.
+
+    | location                | nodes                                                     |
+    |-------------------------|-----------------------------------------------------------|
+    | x3005c0s19b1n0,x3006... | these hosts                                               |
+    | 0-63,128                | nid00000 to nid00063, nid00128 (a Cray's node numbers)    |
+    | MIR-088C0-3BBF1-512     | MIR-088C0 to MIR-3BBF1: a box of coordinates A B C D E    |
+
+    Raises
+    ------
+    Unusable
+        When it names no nodes.
+
+    Examples
+    --------
+    >>> expand("0-2,128")
+    ('nid00000', 'nid00001', 'nid00002', 'nid00128')
+    """
+    block = _BLOCK.fullmatch(location)
+    if block:
+        return _box(*block.groups())
+    names: list[str] = []
+    for word in location.split(","):
+        names.extend(_word(word.strip()))
+        if len(names) > _MAX_NODES_OF_LOCATION:
+            raise Unusable(f"LOCATION names more than {_MOST_NODES:,} nodes", ascii(location[:40]))
+    if not names:
+        raise Unusable("LOCATION names no nodes")
+    return host_names(names, "LOCATION")
+
+
+def listed_hosts(location: str) -> tuple[str, ...]:
+    """Names of the nodes of a location that is cut off: its last word may be the beginning of another name.
+
+    Raises
+    ------
+    Unusable
+        When it names no nodes.
+
+    Examples
+    --------
+    >>> listed("x3005c0s19b1n0,x3006c0s1")
+    ('x3005c0s19b1n0',)
+    """
+    words = [word.strip() for word in location.split(",")]
+    whole = [word for word in words if word]
+    last = words[-1]
+    if _RANGE.fullmatch(last) or (len(whole) > 1 and _shape(last) != _shape(whole[0])):
+        whole = whole[: len(whole) - bool(last)]
+    return expand_location(",".join(whole))
+
+
+def _shape(name: str) -> str:
+    return re.sub(r"\d+", "0", name)
+
+
+def _word(word: str) -> list[str]:
+    number = _RANGE.fullmatch(word)
+    if number is None:
+        if not word:
+            return []
+        if len(word) > _MOST_NAME or not _HOST_NAME.fullmatch(word):
+            raise Unusable("LOCATION is neither a list of hosts nor a block whose nodes are known", ascii(word[:40]))
+        return [word]
+    first, last = int(number[1]), int(number[2] or number[1])
+    if not 0 <= last - first < _MAX_NODES_OF_LOCATION:
+        raise Unusable("LOCATION has a range of nodes that runs backwards or is too long", word)
+    return [f"nid{node:05}" for node in range(first, last + 1)]
+
+
+def _box(machine: str, low: str, high: str, size: str) -> tuple[str, ...]:
+    """Nodes of a block, in the order of their coordinates."""
+    sides = [range(int(a, 16), int(b, 16) + 1) for a, b in zip(low, high, strict=True)]
+    # A block that is wrapped around the torus has a corner below the other; how long the torus is, is not stated.
+    if prod(map(len, sides)) != int(size):
+        raise Unusable("LOCATION is a block whose corners do not hold as many nodes as it says", f"{low}-{high}-{size}")
+    return tuple(f"{machine}-{''.join(f'{digit:X}' for digit in corner)}" for corner in product(*sides))

@@ -28,7 +28,7 @@ from synthetic_logs_more import (
 
 from bft.models import InputError
 from bft.replay.logs import Collector, Diagnosis, Settings
-from bft.replay.logs.cobalt_locations import expand, listed
+from bft.replay.logs.cobalt import expand_location, listed_hosts
 from bft.replay.logs.records import Unusable
 
 HEADER = "START_TIMESTAMP,END_TIMESTAMP,NODES_USED,LOCATION"
@@ -73,7 +73,7 @@ def test_damaged_status_tables_are_read_or_refused(data: st.DataObject) -> None:
     ],
 )
 def test_locations(location: str, nodes: tuple[str, ...]) -> None:
-    assert expand(location) == nodes
+    assert expand_location(location) == nodes
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_locations(location: str, nodes: tuple[str, ...]) -> None:
 )
 def test_locations_that_name_no_nodes(location: str) -> None:
     with pytest.raises(Unusable):
-        expand(location)
+        expand_location(location)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_locations_that_name_no_nodes(location: str) -> None:
     ],
 )
 def test_a_location_that_is_cut_off_names_the_nodes_before_the_cut(location: str, nodes: tuple[str, ...]) -> None:
-    assert listed(location) == nodes
+    assert listed_hosts(location) == nodes
     found, diagnosis = busy(HEADER, row(location, nodes=900))
     assert found == {(node, NOON, NOON + 60) for node in nodes}
     (tally,) = (tally for told, tally in diagnosis.notes.items() if "cut off" in told)
