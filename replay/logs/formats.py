@@ -65,11 +65,11 @@ class LogFormat:
 _SLURM_JSON = r'\s*\{(?!"status":"success","data"|"timestamp":)'
 
 
-def _module(name: str) -> Callable[[Reading], None]:
-    """The reader in one of our modules, imported when it is first used."""
+def _module(name: str, function: str = "read") -> Callable[[Reading], None]:
+    """Return a reader in one of our modules, which is imported when it is first used."""
 
     def read(reading: Reading) -> None:
-        import_module(f"bft.replay.logs.{name}").read(reading)
+        getattr(import_module(f"bft.replay.logs.{name}"), function)(reading)
 
     return read
 
@@ -114,7 +114,7 @@ BUILT_IN: dict[str, LogFormat] = {
         walltimes=True,
     ),
     "lsf": LogFormat("LSF: lsb.acct", _module("lsf"), r'"JOB_FINISH" ', units=True, only_ended=True),
-    "lsf-events": LogFormat("LSF: lsb.events", _module("lsf_events"), r'"[A-Z_]+[A-Z]" "'),
+    "lsf-events": LogFormat("LSF: lsb.events", _module("lsf", "read_events"), r'"[A-Z_]+[A-Z]" "'),
     "sge": LogFormat("Grid Engine: accounting file", _module("sge"), r"([^:]*:){30}", only_ended=True),
     "cobalt": LogFormat(
         "Cobalt: job table as CSV (DIM_JOB_COMPOSITE)",
