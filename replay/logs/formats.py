@@ -93,14 +93,14 @@ BUILT_IN: dict[str, LogFormat] = {
     ),
     "slurm-events": LogFormat(
         "Slurm: sacctmgr -p show event (down and drained nodes)",
-        _module("slurm_events"),
+        _module("slurm_outages", "read_events"),
         r"(?=.*\bNodeName\b)(?=.*\bTimeStart\b)",
         clusters=True,
         events=True,
     ),
     "slurm-reservations": LogFormat(
         "Slurm: scontrol show reservation, or sacctmgr -p show reservation",
-        _module("slurm_reservations"),
+        _module("slurm_outages", "read_reservations"),
         clusters=True,
     ),
     "slurm-nodes": LogFormat(
