@@ -7,7 +7,7 @@ from dataclasses import replace
 from bft.replay.logs import slurm_text
 from bft.replay.logs.opening import LogLines
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.slurm_rows import COMMAND, PLANNED, UNITS, Rows
+from bft.replay.logs.slurm_jobs import COMMAND, PLANNED, UNITS, Rows
 from bft.replay.logs.slurm_table import Table
 
 

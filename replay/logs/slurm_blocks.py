@@ -18,7 +18,7 @@ from pyarrow import csv
 from bft.replay.logs.arrow_columns import HostColumns, booleans, cells_of, codes, mask_of, raw, spread, times_of
 from bft.replay.logs.opening import LogLines
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.slurm_rows import Rows
+from bft.replay.logs.slurm_jobs import Rows
 from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.times import MISSING
 

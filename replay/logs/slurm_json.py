@@ -13,8 +13,7 @@ from bft.replay.logs.diagnosis import Unusable
 from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.records import MISSHAPEN, elements
-from bft.replay.logs.slurm_jobs import Job, judge, plan, so_far
-from bft.replay.logs.slurm_units import held, of_entry
+from bft.replay.logs.slurm_jobs import Job, held, judge, of_entry, plan, so_far
 from bft.replay.logs.times import MOST_EPOCH_S
 from bft.replay.trace.node_trace import SECOND_NS
 

@@ -12,8 +12,7 @@ from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.opening import LogLines
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.records import MOST_ELEMENT
-from bft.replay.logs.slurm_jobs import Job, judge, plan, so_far
-from bft.replay.logs.slurm_units import Stated, held, is_alone
+from bft.replay.logs.slurm_jobs import Job, Stated, held, is_alone, judge, plan, so_far
 from bft.replay.logs.times import MISSING, limit_ns, no_time
 
 # A job begins a line; lines of -o hold all of it, else the lines of one are indented.
