@@ -1,14 +1,24 @@
-"""Slurm's accounting as `sacct -P` prints it; text of `scontrol show job` is handed on."""
+"""Slurm's accounting as `sacct -P` prints it, and its jobs as `scontrol show job` prints them.
+
+With -d, scontrol states which GPUs of each node a job has.
+"""
 
 from __future__ import annotations
 
+import re
+from array import array
+from collections.abc import Iterator
 from dataclasses import replace
 
-from bft.replay.logs import slurm_text
+from bft.replay.logs.clusters import Clusters
+from bft.replay.logs.diagnosis import Unusable
+from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.opening import LogLines
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.slurm_jobs import COMMAND, PLANNED, UNITS, Rows
+from bft.replay.logs.records import MOST_ELEMENT
+from bft.replay.logs.slurm_jobs import COMMAND, PLANNED, UNITS, Job, Rows, Stated, held, is_alone, judge, plan, so_far
 from bft.replay.logs.slurm_table import Table
+from bft.replay.logs.times import MISSING, limit_ns, no_time
 
 
 def read(reading: Reading) -> None:
@@ -17,12 +27,12 @@ def read(reading: Reading) -> None:
     Job steps are left out; each record of a requeued job counts, as each held nodes of its own. Without a column
     NodeList jobs are counted only (`Collector.count`). Where lines come in blocks, those of the most frequent kind are
     read by columns, with the same result (`slurm_blocks`). A file that begins with a job of `scontrol show job` is read
-    by `slurm_text`.
+    by `read_text`.
     """
     source = reading.lines if isinstance(reading.lines, LogLines) else LogLines(lines=reading.lines)
     reading = replace(reading, lines=source)
-    if slurm_text.begins(source):
-        slurm_text.read(reading)
+    if begins_as_text(source):
+        read_text(reading)
         return
     names = (("jobid", "jobidraw"), ("start",), ("end",), ("nodelist", "allocnodes", "nnodes"))
     optional: list[tuple[str, ...]] = [("state",), ("allocnodes", "nnodes"), ("cluster",)]
@@ -42,3 +52,133 @@ def read(reading: Reading) -> None:
                 rows.row(number, fields)
     finally:
         rows.account()
+
+
+# A job begins a line; lines of -o hold all of it, else the lines of one are indented.
+_JOB = re.compile(r"JobId=\d+(?= )")
+# A user chooses the name, which may look like any field: it ends where the next field of Slurm's begins.
+_NAME = re.compile(r" JobName=.*?(?=\s+UserId=[^\s()]*\(\d+\) GroupId=[^\s()]*\(\d+\)\s)", re.DOTALL)
+_PAIR = re.compile(r"(?<!\S)([A-Za-z]\w*)=(\S*)")
+# Of some nodes: which cores and GPUs of each. Older releases say GRES_IDX, and leave out the type.
+_DETAIL = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES(?:_IDX)?=(\S*)")
+# Lines looked at for the first that is not blank.
+_LOOKED_AT = 1_000
+_NEEDED = ("JobState", "StartTime", "EndTime", "NodeList")
+
+
+def begins_as_text(lines: LogLines) -> bool:
+    """Whether jobs of `scontrol show job` come next; nothing is taken."""
+    head = []
+    for line in lines:
+        head.append(line)
+        if line.strip() or len(head) == _LOOKED_AT:
+            break
+    lines.unread(head)
+    return bool(head) and (_JOB.match(head[-1]) is not None or head[-1].startswith("No jobs in the system"))
+
+
+def read_text(reading: Reading) -> None:
+    """Read jobs of an instant, or of several one after the other: `scontrol show job`, with -d, -o or neither.
+
+    Each record of a job counts; one without an end is closed by a later one, or by that of sacct: ids are those of its
+    column JobID. Once a job has ended, Slurm prints its nodes still, but which GPUs it had no more.
+    """
+    clusters, diagnosis, file = Clusters(reading), reading.diagnosis, reading.file
+    for number, text in _blocks(reading):
+        diagnosis.rows += 1
+        try:
+            job = _job(text, clusters, number)
+        except HostListError as error:
+            diagnosis.skip("NodeList or Nodes holds no host list", file, number, str(error))
+        except Unusable as why:
+            diagnosis.skip(why.reason, file, number, why.detail)
+        else:
+            diagnosis.used += judge(job, reading, number)
+
+
+def _blocks(reading: Reading) -> Iterator[tuple[int, str]]:
+    """Number of its first line and text of each job; other lines are accounted for."""
+    block: list[str] = []
+    begun = size = 0
+    for number, line in enumerate(reading.lines, 1):
+        reading.diagnosis.lines += 1
+        if _JOB.match(line):
+            if block:
+                yield begun, "\n".join(block)
+            block, begun, size = [line], number, len(line)
+            continue
+        reading.diagnosis.no_record += 1
+        size += len(line)
+        if block and size < MOST_ELEMENT:
+            block.append(line)
+    if block:
+        yield begun, "\n".join(block)
+
+
+def _job(text: str, clusters: Clusters, line: int) -> Job:
+    text = _NAME.sub("", text, count=1)
+    stated: dict[str, str] = {}
+    for key, value in _PAIR.findall(text):
+        stated.setdefault(key, value)  # the first: comments and paths, which users choose too, come last
+    missing = [key for key in _NEEDED if key not in stated]
+    if missing:
+        raise Unusable(f"is no job: expected {', '.join(_NEEDED)}", f"no {missing[0]}")
+    reading, state = clusters.reading, stated["JobState"]
+    clusters.other("", line)  # the text names no cluster
+    nodes: array[int] = clusters.lists("")(stated["NodeList"])
+    times = [_time(stated, key, reading, line) for key in ("StartTime", "EndTime")]
+    start, end = so_far(state, times[0], times[1])
+    key, log = _id(stated), reading.into.units
+    has_run = bool(nodes) and start is not None and (end is None or end > start)
+    has = (
+        None if log is None or not has_run else held(_stated(text, stated, nodes, clusters), nodes, log, reading, line)
+    )
+    job = Job(key, state, start, end, nodes, _whole(stated, "NumNodes") or 0, has)
+    if reading.settings.walltimes:
+        known = next((t for name in ("EligibleTime", "SubmitTime") if (t := _time(stated, name, reading, line))), None)
+        reading.into.plans.job(key, plan(job, known, limit_ns(stated.get("TimeLimit", ""))))
+    return job
+
+
+def _time(stated: dict[str, str], key: str, reading: Reading, line: int) -> int | None:
+    text = stated.get(key, "")
+    time_ns = reading.clock.parse(text, reading.file, line)
+    if time_ns is None and text not in MISSING:
+        raise Unusable(f"{key} holds no time", no_time(text))
+    return time_ns
+
+
+def _whole(stated: dict[str, str], key: str) -> int | None:
+    """A number, of a range such as 2-4 its lower end; None where it states none."""
+    text = stated.get(key, "").partition("-")[0]
+    return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
+def _id(stated: dict[str, str]) -> str:
+    """The id as sacct's column JobID has it: of an array 6_1, of a heterogeneous job 8+0."""
+    for whole, part, mark in (
+        ("ArrayJobId", "ArrayTaskId", "_"), ("HetJobId", "HetJobOffset", "+"), ("PackJobId", "PackJobOffset", "+"),
+    ):  # fmt: skip
+        if whole in stated and part in stated:
+            # Elements that wait are one record.
+            element = stated[part] if stated[part].isdecimal() else f"[{stated[part]}]"
+            return f"{stated[whole]}{mark}{element}"
+    return stated["JobId"]
+
+
+def _stated(text: str, stated: dict[str, str], nodes: array[int], clusters: Clusters) -> Stated:
+    """What a job has of its nodes."""
+    of_node: dict[int, str] = {}
+    for listed, resources in _DETAIL.findall(text):
+        of_node.update(dict.fromkeys(clusters.lists("")(listed), resources))
+    strangers = len(of_node.keys() - set(nodes))
+    if strangers:
+        raise Unusable("states GPUs of nodes that NodeList does not have", f"{strangers} of them")
+    return Stated(
+        allocated=stated.get("AllocTRES", stated.get("TRES", "")),
+        together=stated.get("JOB_GRES", ""),
+        per_node=stated.get("TresPerNode", ""),
+        cores=_whole(stated, "NumCPUs"),
+        alone=is_alone(stated.get("OverSubscribe", "")),
+        detail=tuple(of_node.get(node, "") for node in nodes) if of_node else (),
+    )
