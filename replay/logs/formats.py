@@ -104,7 +104,9 @@ BUILT_IN: dict[str, LogFormat] = {
         clusters=True,
     ),
     "slurm-nodes": LogFormat(
-        "Slurm: scontrol show node, sinfo -N, slurm.conf, or a host list", _module("slurm_nodes"), clusters=True
+        "Slurm: scontrol show node, sinfo -N, slurm.conf, or a host list",
+        _module("node_reports", "read_nodes"),
+        clusters=True,
     ),
     "pbs": LogFormat(
         "PBS Pro, OpenPBS, Torque: accounting files",

@@ -1,4 +1,4 @@
-"""What commands print of a machine's nodes: scontrol, sinfo, slurm.conf, pbsnodes, bhosts, qhost, or names."""
+"""What commands print of nodes (scontrol, sinfo, slurm.conf, pbsnodes, bhosts, qhost), or names; lists of nodes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
+from bft.models import InputError
 from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.diagnosis import Unusable
 from bft.replay.logs.hostlists import HostListError, count, expand
@@ -410,3 +411,40 @@ def _entry(entry: dict[str, Any], name: str) -> tuple[list[str], str]:
     names = inner["nodes"] if isinstance(inner, dict) else [entry.get("name") or entry["hostname"]]
     state = (entry.get("node") or entry).get("state", "")
     return [str(node) for node in names], "+".join(map(str, state)) if isinstance(state, list) else str(state)
+
+
+_COMMANDS = "scontrol show node, sinfo -N, pbsnodes -a, bhosts or qhost, or list the names one a line"
+
+
+def read_nodes(reading: Reading) -> None:
+    """Read a list of nodes, which then are the machine's; see `read_report` for what is taken.
+
+    Nodes in Slurm's state FUTURE are not there yet and are left out.
+
+    Raises
+    ------
+    InputError
+        When no node is named.
+    """
+    nodes = _Nodes(reading)
+    read_report(enumerate(reading.lines, 1), nodes)
+    if not nodes.used:
+        hint = reading.diagnosis.losses() or f"export with {_COMMANDS}"
+        raise InputError("names no node of the machine", file=reading.file, hint=hint)
+
+
+class _Nodes(Sink):
+    """Takes all nodes for those of the machine, whatever their state."""
+
+    def use(self, hosts: tuple[str, ...], state: State | None) -> None:
+        nodes = self.clusters.indices(hosts, self.cluster)
+        into = self.clusters.reading.into
+        into.known(hosts)
+        if into.units is not None:
+            into.units.state_size(nodes, into.units.unit.had(self.has.gpus, self.has.cores), part=self.part)
+
+    def wrong(self, text: str, hosts: tuple[str, ...], state: str) -> tuple[str, str]:
+        if "[" in text or len({host.isdecimal() for host in hosts}) < 2:
+            return "", ""
+        why = "holds names and numbers: a row of a table? Name its columns in a first line, such as node,cores"
+        return why, ascii(text[:80])
