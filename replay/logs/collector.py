@@ -16,9 +16,9 @@ from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.job_times import OPEN as OPEN
 from bft.replay.logs.job_times import JobTimes, Outlier
 from bft.replay.logs.node_states import Snapshots
-from bft.replay.logs.plans import Plans
 from bft.replay.logs.runs import Kept, OpenRun, Runs
 from bft.replay.logs.units import Held, UnitLog
+from bft.replay.logs.walltimes import Plans
 from bft.replay.trace.node_trace import SECOND_NS, IndexArray, TimeArray
 
 # Node index, start and end of intervals, a row each.

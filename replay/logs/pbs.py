@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from bft.replay.logs.plans import Plan
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.records import Foreign, LeftOut, UnderWay, Unusable, each_record, host_names, in_order
 from bft.replay.logs.times import limit_ns
 from bft.replay.logs.units import WHOLE, Held, Unit, check, spread
+from bft.replay.logs.walltimes import Plan
 
 _RECORD = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d:\d\d:\d\d)(?:\.\d+)?;(\w\w?);([^;]*);?(.*)", re.DOTALL | re.ASCII)
 # A quote opens a quoted part where a value or a part of one may begin; anywhere else it is an apostrophe.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from bft.replay.logs.arrow_columns import HostColumns, booleans, cells_of, codes, mask_of, raw, spread, times_of
-from bft.replay.logs.opening import LogLines
+from bft.replay.logs.log_files import LogLines
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.slurm_jobs import Rows
 from bft.replay.logs.slurm_table import Table

@@ -11,11 +11,11 @@ from bft.models import InputError
 from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.diagnosis import Unusable
 from bft.replay.logs.hostlists import NO_HOSTS, HostListError
-from bft.replay.logs.plans import Plan
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.times import FEWEST, LIMITS, MISSING, UNLIMITED, limit_ns, no_time
 from bft.replay.logs.units import WHOLE, Held, UnitLog, check, indices, of_gres, of_tres, spread
+from bft.replay.logs.walltimes import Plan
 
 # In OverSubscribe of a job, or `shared` and `exclusive` in JSON: nobody else's jobs run on its nodes.
 _ALONE = frozenset({"NO", "EXCLUSIVE", "USER", "MCS", "TOPO", "NONE", "TRUE"})

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, pairwise
 
 from bft.models import InputError
-from bft.replay.logs.opening import LogLines
+from bft.replay.logs.log_files import LogLines
 from bft.replay.logs.reading import Reading, Settings
 from bft.replay.logs.slurm_columns import (
     CHECKED,

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from bft.models.cells import read_number
 from bft.replay.logs.hostlists import MOST_HOSTS, HostListError, count, expand
-from bft.replay.logs.plans import Plan
 from bft.replay.logs.reading import Reading, Settings
 from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record
 from bft.replay.logs.times import MOST_EPOCH_S
+from bft.replay.logs.walltimes import Plan
 from bft.replay.trace.node_trace import SECOND_NS
 
 _HEADER = re.compile(r";\s*([A-Za-z]+)\s*:\s*(.*\S)")

@@ -18,7 +18,7 @@ from synthetic_logs_more import damages, job_lists
 from bft.models import InputError
 from bft.models.bounded import whole_lines
 from bft.replay.logs import Clock, Collector, Diagnosis, Reading, node_trace, open_log, read_log, slurm_blocks
-from bft.replay.logs.opening import LogLines
+from bft.replay.logs.log_files import LogLines
 
 COLUMNS = ("JobID", "NodeList", "AllocNodes", "Start", "End", "State", "JobName")
 IDS = st.integers(0, 20).map(str) | st.sampled_from(["7.batch", "3.0", "5_[1-9]", "6_1", "8+1", "", "x", "JobID"])
