@@ -16,8 +16,7 @@ from math import prod
 
 from bft.models import InputError
 from bft.models.cells import read_number
-from bft.replay.logs.clusters import Clusters
-from bft.replay.logs.reading import Reading
+from bft.replay.logs.reading import Clusters, Reading
 from bft.replay.logs.records import LeftOut, Unusable, each_record, host_names, in_order
 from bft.replay.logs.times import MISSING
 

@@ -11,13 +11,12 @@ from typing import NamedTuple
 
 from bft.models import InputError
 from bft.models.instants import strict_instant
-from bft.replay.logs.clusters import NO_CLUSTER
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.formats import detect, format_names, log_format, read_log
 from bft.replay.logs.hostlists import HostListError, expand
 from bft.replay.logs.log_files import LogLines, open_log
-from bft.replay.logs.reading import Reading, Settings
+from bft.replay.logs.reading import NO_CLUSTER, Reading, Settings
 from bft.replay.logs.slurm_columns import layout
 from bft.replay.logs.tables import column_map, public_table, renamed
 from bft.replay.logs.times import Clock

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from bft.models import InputError
-from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.collector import OPEN
 from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.node_states import state_of
-from bft.replay.logs.reading import Reading, Settings
+from bft.replay.logs.reading import Clusters, Reading, Settings
 from bft.replay.logs.slurm_columns import layout
 from bft.replay.logs.tables import split_fields
 from bft.replay.logs.times import MISSING, no_time

@@ -11,13 +11,12 @@ from itertools import chain, islice
 from typing import Any
 
 from bft.models import InputError
-from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.diagnosis import Unusable
 from bft.replay.logs.hostlists import HostListError, count, expand
 from bft.replay.logs.kubernetes import amounts
 from bft.replay.logs.node_states import State, state_of
 from bft.replay.logs.pbs import host_of
-from bft.replay.logs.reading import Reading
+from bft.replay.logs.reading import Clusters, Reading
 from bft.replay.logs.records import elements
 from bft.replay.logs.tables import split_fields
 from bft.replay.logs.units import of_gres, of_tres

@@ -10,11 +10,10 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import replace
 
-from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.diagnosis import Unusable
 from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.log_files import LogLines
-from bft.replay.logs.reading import Reading
+from bft.replay.logs.reading import Clusters, Reading
 from bft.replay.logs.records import MOST_ELEMENT
 from bft.replay.logs.slurm_jobs import COMMAND, PLANNED, UNITS, Job, Rows, Stated, held, is_alone, judge, plan, so_far
 from bft.replay.logs.slurm_table import Table

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bft.models import InputError
-from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.diagnosis import Unusable
 from bft.replay.logs.hostlists import NO_HOSTS, HostListError
-from bft.replay.logs.reading import Reading
+from bft.replay.logs.reading import Clusters, Reading
 from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.times import FEWEST, LIMITS, MISSING, UNLIMITED, limit_ns, no_time
 from bft.replay.logs.units import WHOLE, Held, UnitLog, check, indices, of_gres, of_tres, spread

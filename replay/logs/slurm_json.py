@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from bft.models import InputError
-from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.diagnosis import Unusable
 from bft.replay.logs.hostlists import HostListError
-from bft.replay.logs.reading import Reading
+from bft.replay.logs.reading import Clusters, Reading
 from bft.replay.logs.records import MISSHAPEN, elements
 from bft.replay.logs.slurm_jobs import Job, held, judge, of_entry, plan, so_far
 from bft.replay.logs.times import MOST_EPOCH_S

@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
 
-from bft.replay.logs.clusters import Clusters
 from bft.replay.logs.hostlists import HostListError, expand
 from bft.replay.logs.node_states import state_of
-from bft.replay.logs.reading import Reading
+from bft.replay.logs.reading import Clusters, Reading
 from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.times import MISSING, no_time
 
