@@ -22,7 +22,7 @@ def ingest(files: str | Path | Sequence[str | Path], form: str = "auto", **optio
         `auto`, which their first lines show.
     **options
         Those of the command: `nodes`, `events`, `reservations` (each one file or several), `tz`, `begin`, `end`,
-        `min_gap_s`, `machine` and others; see `bft.replay.logs.from_files.ingested`.
+        `min_gap_s`, `partition`, `machine` and others; see `bft.replay.logs.from_files.IngestOptions`.
 
     Returns
     -------
@@ -48,14 +48,14 @@ def ingest(files: str | Path | Sequence[str | Path], form: str = "auto", **optio
     >>> trace.nodes, trace.idle_node_seconds() / 3600
     (('n1', 'n2', 'n3', 'n4'), 6.0)
     """
-    from dataclasses import replace
+    from dataclasses import fields, replace
 
     from bft.models import InputError
     from bft.models.checks import did_you_mean
-    from bft.replay.logs.from_files import ingested
+    from bft.replay.logs.from_files import IngestOptions, ingested
     from bft.replay.trace.walltimes import write_walltimes
 
-    known = set(ingested.__kwdefaults__ or ()) - {"progress"}
+    known = {field.name for field in fields(IngestOptions)}
     unknown = next((name for name in options if name not in known), None)
     if unknown is not None:
         raise InputError(f"unknown option {unknown!r}{did_you_mean(unknown, known)}")
@@ -63,7 +63,8 @@ def ingest(files: str | Path | Sequence[str | Path], form: str = "auto", **optio
         if name in options:
             options[name] = _several(options[name])
     walltimes = options.pop("walltimes", None)
-    trace, diagnosis, _, planned = ingested(form, _several(files), walltimes=walltimes is not None, **options)
+    asked = IngestOptions(walltimes=walltimes is not None, **options)
+    trace, diagnosis, _, planned = ingested(form, _several(files), asked)
     if walltimes is not None and planned is not None:
         write_walltimes(planned, walltimes)
     return replace(trace, notes=(*trace.notes, *diagnosis.warnings()))

@@ -94,6 +94,7 @@ def _about(name: str) -> str:
               "a public data set: pm100, adastra, fugaku, mit-supercloud, alibaba-2020.")  # fmt: skip
 @click.option("--delimiter", metavar="TEXT", default="", help="What separates columns. [as in the header]")
 @click.option("--cluster", metavar="NAME", default="", help="Use only rows of this cluster. [all]")
+@click.option("--partition", metavar="NAME", default="", help="Use only jobs of this partition or queue. [all]")
 @click.option("--processors-per-node", type=click.IntRange(min=1), help="For logs that count processors (SWF).")
 @click.option("--machine-nodes", type=click.IntRange(min=1), help="Size of the machine, for logs that name no nodes.")
 @click.option("--machine", metavar="NAME", default="", help="Name of the machine, for people.")
@@ -138,7 +139,7 @@ def ingest(
     be compressed (gzip, xz, zstd, bzip2); - is standard input. A node is idle while no job runs on it and it is neither
     down, drained nor reserved, as far as --events and --reservations say.
     """
-    from bft.replay.logs.from_files import ingested
+    from bft.replay.logs.from_files import IngestOptions, ingested
     from bft.replay.trace.trace_files import write_trace
     from bft.replay.trace.walltimes import write_walltimes
 
@@ -157,9 +158,8 @@ def ingest(
         if written is not None:
             refuse_inputs(written, read)
     given["fields"] = tuple(name.strip() for name in given["fields"].split(",") if name.strip())
-    made, diagnosis, coverage, planned = ingested(
-        log_format, files, walltimes=walltimes is not None, progress=_progress, **given
-    )
+    options = IngestOptions(walltimes=walltimes is not None, **given)
+    made, diagnosis, coverage, planned = ingested(log_format, files, options, progress=_progress)
     for warning in diagnosis.warnings():
         say_warning(warning)
     with drafted(target) as draft:

@@ -22,6 +22,7 @@ from bft.replay.logs.times import MISSING
 
 _START, _END, _DOWN = "START_TIMESTAMP", "END_TIMESTAMP", "IS_ALL_MACHINE_DOWN"
 _NODES, _LOCATIONS, _MACHINE = ("NODES_USED", "USED_NODES"), ("LOCATION", "MACHINE_PARTITION"), "MACHINE_NAME"
+_QUEUES = "QUEUE_NAME", "QUEUE_GENID"
 _ID, _NAME = "COBALT_JOBID", "JOB_NAME"
 _MOST_NODES = 10**7
 _MOST_FIELD = 16 << 20
@@ -72,8 +73,10 @@ class _Table:
         if len(row) != self.width:
             raise Unusable("the row has not as many fields as the header", f"{len(row)}, expected {self.width}")
         machine = self._cell(row, _MACHINE)
-        if self.clusters.other(machine, line):
-            raise LeftOut("a row of another machine (--cluster)")
+        queue = next((self._cell(row, name) for name in _QUEUES if name in self.column), "")
+        other = self.clusters.reading.other(line, cluster=machine, partition=None if _DOWN in self.column else queue)
+        if other:
+            raise LeftOut("a row of another machine (--cluster)" if other == "cluster" else "job of another partition")
         self.into.machine = self.into.machine or machine[:200].encode("ascii", "replace").decode()
         if self._cell(row, _START) in MISSING:
             raise LeftOut(f"no {_START}: it never began")
@@ -96,6 +99,9 @@ class _Table:
                 )
         elif not any(name in self.column for name in _NODES):
             missing.append(" or ".join(_NODES))
+        else:
+            states_them = any(name in self.column for name in _QUEUES)
+            self.clusters.reading.need_partitions(states_them, f"the column {' or '.join(_QUEUES)}")
         if missing:
             raise InputError(
                 f"is no table of Cobalt's: no column {', '.join(missing)}",

@@ -32,7 +32,9 @@ _COLUMNS = {
     "nodelist": ("nodelist",),
     "t_run": ("t_run",),
     "t_inactive": ("t_inactive", "t_cleanup"),
+    "queue": ("queue",),
 }
+_NEEDED = ("id", "nodelist", "t_run", "t_inactive")
 
 
 def read(reading: Reading) -> None:
@@ -51,6 +53,7 @@ def read(reading: Reading) -> None:
     lists = NodeLists(reading.into.indices)
     first = head[-1].lstrip() if head else ""
     if first.startswith("{") and ('"timestamp"' in first or '"execution"' in first):
+        reading.need_partitions(False, "flux jobs --json, or a table of it with the column QUEUE")
         eventlog = _Eventlog(whole, lists)
         each_record(whole, eventlog.record)
         eventlog.ends()
@@ -71,6 +74,8 @@ def _table(reading: Reading, lists: NodeLists) -> None:
         row = [cell.strip() for cell in text.split(delimiter)]
         if len(row) != width:
             raise Unusable("has another number of fields than the header", f"{len(row)} instead of {width}")
+        if reading.other(line, partition=row[columns["queue"]] if columns["queue"] >= 0 else None):
+            raise LeftOut("job of another partition")
         start_text, end_text = row[columns["t_run"]], row[columns["t_inactive"]]
         times = []
         for name, cell in (("t_run", start_text), ("t_inactive", end_text)):
@@ -90,12 +95,13 @@ def _table(reading: Reading, lists: NodeLists) -> None:
                     ours: next((names.index(name) for name in aliases if name in names), -1)
                     for ours, aliases in _COLUMNS.items()
                 }
-                if min(found.values()) < 0:
+                if min(found[ours] for ours in _NEEDED) < 0:
                     raise InputError(
                         f"is no table of flux jobs with the columns JOBID, NODELIST, T_RUN, T_INACTIVE: {line[:80]!a}",
                         file=reading.file,
                         hint=f"export with {COMMAND}",
                     )
+                reading.need_partitions(found["queue"] >= 0, "the column QUEUE")
                 columns, delimiter, width, header = found, mark, len(names), line
                 yield ""
             else:
@@ -129,6 +135,8 @@ def _job(reading: Reading, lists: NodeLists) -> Callable[[dict[str, Any], str, i
     def record(entry: dict[str, Any], _: str, line: int) -> None:
         end_ns = instant_ns(entry.get("t_inactive")) or instant_ns(entry.get("t_cleanup"))
         start_ns = instant_ns(entry.get("t_run"))
+        if reading.other(line, partition=str(entry.get("queue") or "")):
+            raise LeftOut("job of another partition")
         _add(reading, lists, str(entry["id"]), str(entry.get("nodelist") or ""), start_ns, end_ns, line)
 
     return record

@@ -33,6 +33,8 @@ class LogFormat:
         be recognised by it.
     clusters
         Rows may state their cluster, and `Settings.cluster` is honoured.
+    partitions
+        Rows may state their partition or queue, and `Settings.partition` is honoured (`Reading.other`).
     events
         May also be given as --events: rows may state when nodes were unavailable.
     units
@@ -51,6 +53,7 @@ class LogFormat:
     units: bool = False
     walltimes: bool = False
     only_ended: bool = False
+    partitions: bool = False
 
     def __post_init__(self) -> None:
         if not callable(self.read):
@@ -82,6 +85,7 @@ BUILT_IN: dict[str, LogFormat] = {
         clusters=True,
         units=True,
         walltimes=True,
+        partitions=True,
     ),
     "slurm-json": LogFormat(
         "Slurm: sacct --json, squeue --json, scontrol show job --json",
@@ -90,6 +94,7 @@ BUILT_IN: dict[str, LogFormat] = {
         clusters=True,
         units=True,
         walltimes=True,
+        partitions=True,
     ),
     "slurm-events": LogFormat(
         "Slurm: sacctmgr -p show event (down and drained nodes)",
@@ -114,26 +119,33 @@ BUILT_IN: dict[str, LogFormat] = {
         r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;\w;",
         units=True,
         walltimes=True,
+        partitions=True,
     ),
-    "lsf": LogFormat("LSF: lsb.acct", _module("lsf"), r'"JOB_FINISH" ', units=True, only_ended=True),
+    "lsf": LogFormat("LSF: lsb.acct", _module("lsf"), r'"JOB_FINISH" ', units=True, only_ended=True, partitions=True),
     "lsf-events": LogFormat("LSF: lsb.events", _module("lsf", "read_events"), r'"[A-Z_]+[A-Z]" "'),
-    "sge": LogFormat("Grid Engine: accounting file", _module("sge"), r"([^:]*:){30}", only_ended=True),
+    "sge": LogFormat("Grid Engine: accounting file", _module("sge"), r"([^:]*:){30}", only_ended=True, partitions=True),
     "cobalt": LogFormat(
         "Cobalt: job table as CSV (DIM_JOB_COMPOSITE)",
         _module("cobalt"),
         r"(?=.*\bSTART_TIMESTAMP\b)(?=.*\bEND_TIMESTAMP\b)",
         clusters=True,
         events=True,
+        partitions=True,
     ),
     "swf": LogFormat(
-        "Standard Workload Format: node counts, no names", _module("swf"), r"\s*(-?[\d.]+\s+){10}", walltimes=True
+        "Standard Workload Format: node counts, no names",
+        _module("swf"),
+        r"\s*(-?[\d.]+\s+){10}",
+        walltimes=True,
+        partitions=True,
     ),
     "flux": LogFormat(
         "Flux: flux jobs (table or --json), eventlogs of jobs with their R",
         _module("flux"),
         r'(?i)(?=.*\bnodelist\b)(?=.*\bt_run\b)|\{"timestamp":',
+        partitions=True,
     ),
-    "oar": LogFormat("OAR: oarstat -J -f", _module("oar")),
+    "oar": LogFormat("OAR: oarstat -J -f", _module("oar"), partitions=True),
     "htcondor": LogFormat("HTCondor: condor_history -l or -json", _module("htcondor"), r"\*\*\* Offset"),
     "kubernetes": LogFormat("Kubernetes: kubectl get pods (or events) -o json", _module("kubernetes"), units=True),
     "batsim": LogFormat(
@@ -141,7 +153,7 @@ BUILT_IN: dict[str, LogFormat] = {
         _module("batsim"),
         r"(?=.*\bstarting_time\b)(?=.*\ballocated_resources\b)",
     ),
-    "philly": LogFormat("Microsoft's Philly trace: cluster_job_log", _module("philly"), units=True),
+    "philly": LogFormat("Microsoft's Philly trace: cluster_job_log", _module("philly"), units=True, partitions=True),
     "prometheus": LogFormat(
         "Prometheus: range query of numbers of nodes by state, JSON",
         _module("prometheus"),
@@ -160,6 +172,7 @@ BUILT_IN: dict[str, LogFormat] = {
         r"(?i)(?=.*\b(node|host)s?(list)?\b)(?=.*\bstart\b)(?=.*\bend\b)",
         clusters=True,
         events=True,
+        partitions=True,
     ),
 }
 _FORMATS = PluginGroup(GROUP, "format", BUILT_IN)

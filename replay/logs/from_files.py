@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from bft.models import InputError
+from bft.models.checks import did_you_mean
 from bft.models.instants import strict_instant
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Diagnosis
@@ -52,42 +54,12 @@ def _silent(name: str) -> Iterator[None]:
     yield None
 
 
-def ingested(
-    form: str,
-    files: Sequence[str],
-    *,
-    nodes: Sequence[str] = (),
-    events: Sequence[str] = (),
-    reservations: Sequence[str] = (),
-    tz: str | None = None,
-    begin: str | None = None,
-    end: str | None = None,
-    min_gap_s: float = 10.0,
-    fields: tuple[str, ...] = (),
-    delimiter: str = "",
-    columns: str = "",
-    cluster: str = "",
-    processors_per_node: int | None = None,
-    mtime: bool = False,
-    walltimes: bool = False,
-    machine_nodes: int | None = None,
-    machine: str = "",
-    units_per_node: int | None = None,
-    unit: str = "node",
-    max_nodes: int = 1_000_000,
-    max_fragments: int = 10_000_000,
-    strict: bool = False,
-    allow_few: bool = False,
-    progress: Progress = _silent,
-) -> Ingested:
-    """Make a node trace of log files; the options are those of `bft-replay ingest`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestOptions:
+    """What is asked of `ingested`; the fields are the options of `bft-replay ingest`.
 
     Parameters
     ----------
-    form
-        Format of the logs, one of `format_names()`, or `auto`.
-    files
-        The logs, in order; several are one log.
     nodes
         Nodes of the machine: host lists such as cn[001-128], or files.
     events, reservations
@@ -103,8 +75,8 @@ def ingested(
     columns
         Names of the columns of a table in those of its format, as `node=hosts,start=begin`, or the name of a public
         data set (`PUBLIC_TABLES`); empty: they are those.
-    cluster
-        Use only rows of this cluster; empty: all.
+    cluster, partition
+        Use only rows of this cluster, and jobs of this partition or queue; empty: all.
     processors_per_node, machine_nodes
         Of logs that count processors, and that name no nodes.
     mtime
@@ -123,6 +95,119 @@ def ingested(
         Refuse the first row that would be skipped.
     allow_few
         Accept files of which fewer than half of the rows can be used, and windows that lie mostly outside the logs.
+
+    Raises
+    ------
+    InputError
+        When an option has no valid value, or two contradict each other.
+    """
+
+    nodes: Sequence[str] = ()
+    events: Sequence[str] = ()
+    reservations: Sequence[str] = ()
+    tz: str | None = None
+    begin: str | None = None
+    end: str | None = None
+    min_gap_s: float = 10.0
+    fields: tuple[str, ...] = ()
+    delimiter: str = ""
+    columns: str = ""
+    cluster: str = ""
+    partition: str = ""
+    processors_per_node: int | None = None
+    machine_nodes: int | None = None
+    machine: str = ""
+    unit: str = "node"
+    units_per_node: int | None = None
+    max_nodes: int = 1_000_000
+    max_fragments: int = 10_000_000
+    mtime: bool = False
+    walltimes: bool = False
+    strict: bool = False
+    allow_few: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_gap_s < math.inf:
+            raise InputError(f"--min-gap: expected a number of seconds from 0 on, not {self.min_gap_s!r}")
+        for name in ("processors_per_node", "machine_nodes", "units_per_node", "max_nodes", "max_fragments"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"--{name.replace('_', '-')}: expected a whole number from 1 on, not {value!r}")
+        for name in ("nodes", "events", "reservations"):
+            if isinstance(getattr(self, name), str):
+                raise InputError(f"{name}: expected a sequence of texts, not one text")
+        if self.turns_idle is not None and self.walltimes:
+            raise InputError(f"--walltimes is for nodes that turn idle as a whole, not for --unit {self.unit}")
+
+    @property
+    def turns_idle(self) -> Unit | None:
+        """The unit that turns idle by itself; None where nodes turn idle as a whole."""
+        return Unit.of(self.unit)
+
+    def settings(self) -> Settings:
+        """What readers of the logs are told."""
+        return Settings(
+            fields=self.fields,
+            delimiter=self.delimiter.replace("\\t", "\t"),
+            cluster=self.cluster,
+            partition=self.partition,
+            processors_per_node=self.processors_per_node,
+            machine_nodes=self.machine_nodes,
+            mtime=self.mtime,
+            walltimes=self.walltimes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _TableNames:
+    """How a table of others is read: the format, names of columns, what converts cells, all columns without a header.
+
+    Without names of columns a file is read as it is.
+    """
+
+    form: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+    convert: Mapping[str, Callable[[str], str]] = field(default_factory=dict)
+    header: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, form: str, columns: str) -> _TableNames:
+        """What `--map` says."""
+        if not columns.strip():
+            return cls(form)
+        if "=" in columns:
+            return cls(form, column_map(columns))
+        public = public_table(columns.strip(), form)
+        return cls(public.form, column_map(public.columns), public.convert, public.header)
+
+    def settings(self, settings: Settings) -> Settings:
+        """Settings in which `--fields` names the columns of a table without a header, in the words of its format."""
+        if not self.header:
+            return settings
+        ours = {theirs: name for name, theirs in self.columns.items()}
+        return replace(settings, fields=tuple(ours.get(name, f"their_{name}") for name in self.header))
+
+
+_DEFAULTS = IngestOptions()
+
+
+def ingested(
+    form: str,
+    files: Sequence[str],
+    options: IngestOptions = _DEFAULTS,
+    *,
+    progress: Progress = _silent,
+) -> Ingested:
+    """Make a node trace of log files.
+
+    Parameters
+    ----------
+    form
+        Format of the logs, one of `format_names()`, or `auto`.
+    files
+        The logs, in order; several are one log.
+    options
+        What is asked for.
     progress
         Yields what is called with the bytes read so far of the file of that name, or None.
 
@@ -131,66 +216,64 @@ def ingested(
     InputError
         When a file cannot be read; names file and line.
     """
-    diagnosis = Diagnosis(strict=strict, allow_few=allow_few)
-    clock = Clock(tz, diagnosis)
-    start_ns, end_ns = instant(begin, "--from", clock), instant(end, "--to", clock)
-    settings = Settings(
-        fields=fields,
-        delimiter=delimiter.replace("\\t", "\t"),
-        cluster=cluster,
-        processors_per_node=processors_per_node,
-        machine_nodes=machine_nodes,
-        mtime=mtime,
-        walltimes=walltimes,
+    diagnosis = Diagnosis(strict=options.strict, allow_few=options.allow_few)
+    clock = Clock(options.tz, diagnosis)
+    start_ns, end_ns = instant(options.begin, "--from", clock), instant(options.end, "--to", clock)
+    collected = Collector(
+        min_gap_ns=round(options.min_gap_s * SECOND_NS),
+        most_nodes=options.max_nodes,
+        max_fragments=options.max_fragments,
     )
-    turns_idle = Unit.of(unit)
-    if walltimes and turns_idle is not None:
-        raise InputError(f"--walltimes is for nodes that turn idle as a whole, not for --unit {unit}")
-    collected = Collector(min_gap_ns=round(min_gap_s * SECOND_NS), most_nodes=max_nodes, max_fragments=max_fragments)
+    if options.turns_idle is not None:
+        collected.units = UnitLog(options.turns_idle, options.units_per_node)
 
-    if turns_idle is not None:
-        collected.units = UnitLog(turns_idle, units_per_node)
-
-    public = public_table(columns.strip(), form) if columns.strip() and "=" not in columns else None
-    ours = column_map(public.columns if public else columns) if columns.strip() else {}
-    convert, header = (public.convert, public.header) if public else ({}, ())
-    if public:
-        form = public.form
-    if header:
-        theirs = {name: mine for mine, name in ours.items()}
-        settings = replace(settings, fields=tuple(theirs.get(name, f"their_{name}") for name in header))
-
-    def read(name: str, kind: str, how: Settings) -> None:
+    def read(name: str, table: _TableNames, settings: Settings) -> None:
         with progress(name) as so_far, open_log(name, so_far) as stored:
-            mapped = ours and how is settings
-            lines = renamed(stored, ours, how.delimiter, name, convert=convert, header=header) if mapped else stored
-            _read(lines, kind, Reading(lines, name, collected, diagnosis, clock, how))
+            lines: Iterable[str] = stored
+            if table.columns:
+                lines = renamed(
+                    stored, table.columns, settings.delimiter, name, convert=table.convert, header=table.header
+                )
+            _read(lines, table.form, Reading(lines, name, collected, diagnosis, clock, settings))
 
-    for name in nodes:
+    table = _TableNames.of(form, options.columns)
+    for name in options.nodes:
         if Path(name).exists():
-            read(name, "slurm-nodes", Settings(cluster=cluster))
+            read(name, _TableNames("slurm-nodes"), Settings(cluster=options.cluster))
         else:
             collected.known(node_list(name))
     for name in files:
-        read(name, form, settings)
+        read(name, table, table.settings(options.settings()))
+    _refuse_unknown_partition(collected, options.partition)
     states_outages = collected.states_outages()
-    for kind, names in (("slurm-events", events), ("slurm-reservations", reservations)):
+    for kind, names in (("slurm-events", options.events), ("slurm-reservations", options.reservations)):
+        known = options.walltimes and kind == "slurm-reservations"
+        settings = Settings(cluster=options.cluster, events=True, walltimes=known)
         for name in names:  # after the jobs: an outage may be one of all nodes known so far
-            known = walltimes and kind == "slurm-reservations"
-            read(name, kind, Settings(cluster=cluster, events=True, walltimes=known))
+            read(name, _TableNames(kind), settings)
     source = ", ".join(files)
     made, coverage = node_trace(
-        collected, diagnosis, start_ns=start_ns, end_ns=end_ns, machine_nodes=machine_nodes, source=source
+        collected, diagnosis, start_ns=start_ns, end_ns=end_ns, machine_nodes=options.machine_nodes, source=source
     )
-    _say_what_lies_not_beside(diagnosis, events, reservations, states_outages)
+    _say_what_lies_not_beside(diagnosis, options.events, options.reservations, states_outages)
     _say_requeued_runs_are_missing(collected, diagnosis)
-    made = replace(made, machine=machine or collected.machine, source=source)
+    made = replace(made, machine=options.machine or collected.machine, source=source)
     if not made.by_unit:
-        made = replace(made, units_per_node=units_per_node or 1)
-    if not walltimes:
+        made = replace(made, units_per_node=options.units_per_node or 1)
+    if not options.walltimes:
         return Ingested(made, diagnosis, coverage)
     planned = collected.plans.walltimes(collected.names, collected.universe, collected.owners)
     return Ingested(made, diagnosis, coverage, planned)
+
+
+def _refuse_unknown_partition(collected: Collector, partition: str) -> None:
+    """Refuse logs without any job of the partition that is asked for."""
+    if not partition or collected.partition_met:
+        return
+    others = [name for name in collected.other_partitions if name]
+    known = f"; they have {', '.join(others[:20])}" if others else ""
+    meant = did_you_mean(partition, others)
+    raise InputError(f"--partition: the logs have no job of {ascii(partition)[:80]}{known}{meant}")
 
 
 def _say_what_lies_not_beside(
@@ -238,6 +321,9 @@ def _read(lines: Iterable[str], kind: str, reading: Reading) -> None:
     if settings.cluster and not log_format(kind).clusters:
         reading.diagnosis.note(NO_CLUSTER, reading.file, 0)
     beside = settings.events or kind == "slurm-nodes"
+    if settings.partition and not log_format(kind).partitions:
+        able = ", ".join(name for name in format_names() if log_format(name).partitions)
+        raise InputError(f"--partition: the format {kind} states no partitions; {able} do", file=reading.file)
     if reading.into.units is not None and not (log_format(kind).units or beside):
         raise InputError(
             f"logs of format {kind} do not state which units of a node a job had",

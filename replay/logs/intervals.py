@@ -17,6 +17,7 @@ _NAMES = {
     "end": ("end",),
     "state": ("state",),
     "cluster": ("cluster",),
+    "partition": ("partition", "queue"),
 }
 
 
@@ -65,6 +66,7 @@ class _Table:
         settings = self.reading.settings
         self.delimiter = self.delimiter or next((mark for mark in ",;|\t" if mark in line), ",")
         self.column = _header(line, self.delimiter, settings, self.reading.file, number)
+        self.reading.need_partitions("partition" in self.column, "the column partition or queue")
         return not settings.fields
 
     def row(self, line: str, number: int) -> None:
@@ -87,8 +89,10 @@ class _Table:
         text, start_text, end_text = stated["node"], stated["start"], stated["end"]
         start = clock.parse(start_text, file, number)
         end = clock.parse(end_text, file, number, start)
-        if self.clusters.other(cluster, number):
-            diagnosis.leave_out("row of another cluster", file, number)
+        partition = None if state == "unavailable" else stated.get("partition", "")  # an outage is of no partition
+        other = self.reading.other(number, cluster=cluster, partition=partition)
+        if other:
+            diagnosis.leave_out(f"row of another {other}", file, number)
             return
         try:
             nodes = self.clusters.lists(cluster)(text)
@@ -119,7 +123,7 @@ def _header(line: str, delimiter: str, settings: Settings, file: str, number: in
     columns = {
         column: next(names.index(alias) for alias in aliases if alias in names)
         for column, aliases in _NAMES.items()
-        if set(aliases) & set(names)
+        if set(aliases) & set(names) and (settings.partition or column != "partition")
     }
     for column in ("node", "start", "end"):
         if column not in columns:

@@ -23,7 +23,7 @@ _REPEATED = re.compile(r"\d+\*")
 _GPUS = re.compile(r"\bngpus_physical=(\d{1,6}(?:\.\d{1,6})?)")
 _SLOTS = re.compile(r"(?:(\d{1,6})\*)?(.+)", re.DOTALL)
 _FLOAT = re.compile(r"\d+\.\d+", re.ASCII)
-_EVENT_TIME, _JOB, _START, _ASKED = 2, 3, 10, 22
+_EVENT_TIME, _JOB, _START, _QUEUE, _ASKED = 2, 3, 10, 12, 22
 # From jStatus on, in fields: to the number of -R extensions; from the end of host usages to runTime.
 _TO_EXTENSIONS, _TO_RUN_TIME = 53, 13
 _OTHERS: Final = {
@@ -42,6 +42,8 @@ def read(reading: Reading) -> None:
             if row[0] in _OTHERS:
                 raise LeftOut(_OTHERS[row[0]])
             raise Foreign("is no record of lsb.acct, such as JOB_FINISH", ascii(row[0][:40]))
+        if reading.other(line, partition=unquoted(row[_QUEUE]) if len(row) > _QUEUE else ""):
+            raise LeftOut("job of another partition")
         asked, index = _asked(row)
         job = f"job {row[_JOB][:40]}"
         if asked and index + 1 < len(row) and _FLOAT.fullmatch(row[index + 1]):

@@ -103,7 +103,7 @@ class Sink(ABC):
         self.diagnosis.rows += 1
         if not hosts:
             self.diagnosis.leave_out("a partition without nodes", self.file, number)
-        elif self.cluster and self.clusters.other(self.cluster, number):
+        elif self.cluster and self.clusters.reading.other(number, cluster=self.cluster):
             self.diagnosis.leave_out("node of another cluster", self.file, number)
         elif state_of(state) == "absent":
             self.diagnosis.leave_out("a node that is not there yet (state FUTURE)", self.file, number)

@@ -17,6 +17,8 @@ def read(reading: Reading) -> None:
     file, into = reading.file, reading.into
 
     def record(entry: dict[str, Any], name: str, line: int) -> None:
+        if reading.other(line, partition=str(entry.get("queue") or "")):
+            raise LeftOut("job of another partition")
         state = str(entry.get("state", ""))
         start_ns = instant_ns(_of(entry, "startTime", "start_time"))
         end_ns = instant_ns(_of(entry, "stopTime", "stop_time"))

@@ -20,9 +20,11 @@ _RECORD = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d:\d\d:\d\d)(?:\.\d+)?;(\w\w?);
 # A quote opens a quoted part where a value or a part of one may begin; anywhere else it is an apostrophe.
 _PAIR = re.compile(r"""(?:^|(?<=\s))([A-Za-z_][\w.\-]*)=((?:[^\s"']+|(?<=[=:,+(])(?:"[^"]*"|'[^']*')|\S)*)""")
 _LIMIT = "Resource_List.walltime"
+# Types of records that state all of a run of a job, its queue included.
+_OF_JOBS = frozenset({"E", "R", "S"})
 _WANTED = frozenset({"start", "end", "exec_host", "exec_vnode", "nodes", "exec_gpus", "Resource_List.place",
                      "Resource_List.ngpus", "Resource_List.ncpus", "resources_used.ncpus",
-                     "etime", "qtime", "ctime", _LIMIT})  # fmt: skip
+                     "etime", "qtime", "ctime", "queue", _LIMIT})  # fmt: skip
 
 
 def read(reading: Reading) -> None:
@@ -36,7 +38,7 @@ class _Accounting:
     """One file of records."""
 
     def __init__(self, reading: Reading) -> None:
-        self.file, self.into = reading.file, reading.into
+        self.reading, self.file, self.into = reading, reading.file, reading.into
         self.diagnosis, self.clock = reading.diagnosis, reading.clock
         self.under_way = UnderWay(reading)
         self.jobs, self.reservations = self.under_way.jobs, self.under_way.outages
@@ -54,6 +56,8 @@ class _Accounting:
         month, day, year, hour, kind, job, message = match.groups()
         stamp = f"{year}-{month}-{day}T{hour}"
         values = _values(message)
+        if kind in _OF_JOBS and self.reading.other(line, partition=values.get("queue", "")):
+            raise LeftOut("job of another partition")
         match kind:
             case "E" | "R":
                 self._ended(kind, job, stamp, values)

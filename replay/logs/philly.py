@@ -33,6 +33,8 @@ def read(reading: Reading) -> None:
 
     def record(job: dict[str, Any], _: str, line: int) -> None:
         attempts = job["attempts"]
+        if reading.other(line, partition=str(job.get("vc") or "")):  # virtual cluster
+            raise LeftOut("job of another partition")
         if not attempts:
             raise LeftOut("job without an attempt: it never started")
         runs = []

@@ -12,6 +12,9 @@ from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.hostlists import NodeLists
 from bft.replay.logs.times import Clock
 
+NO_CLUSTER = "no cluster is stated: --cluster was not applied"
+OTHER_PARTITIONS = "jobs of other partitions were left out: nodes of this trace on which they ran look idle meanwhile"
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -25,6 +28,8 @@ class Settings:
         What separates columns; empty: as in the header line.
     cluster
         Use only the rows of this cluster, where rows name theirs; empty: all.
+    partition
+        Use only the jobs of this partition or queue; empty: all.
     processors_per_node
         Where a log counts processors (SWF), how many make a node; None: as the log's header says, else 1.
     machine_nodes
@@ -40,6 +45,7 @@ class Settings:
     fields: tuple[str, ...] = ()
     delimiter: str = ""
     cluster: str = ""
+    partition: str = ""
     processors_per_node: int | None = None
     machine_nodes: int | None = None
     events: bool = False
@@ -72,8 +78,54 @@ class Reading:
     clock: Clock
     settings: Settings = field(default_factory=Settings)
 
+    def need_partitions(self, states_them: bool, expected: str) -> None:
+        """Refuse a file that states no partitions where those of one are asked for.
 
-NO_CLUSTER = "no cluster is stated: --cluster was not applied"
+        Parameters
+        ----------
+        states_them
+            Whether the file states them, as its header shows.
+        expected
+            What states them: a column, or another form of the log.
+
+        Raises
+        ------
+        InputError
+            When they are asked for and not stated.
+        """
+        if self.settings.partition and not states_them:
+            raise InputError(f"--partition: the file states no partitions: expected {expected}", file=self.file)
+
+    def other(self, line: int, *, cluster: str | None = None, partition: str | None = None) -> str:
+        """Say by which of its properties a record is left out: `cluster`, `partition`, or empty for one that counts.
+
+        These are the filters of all formats. Capitals do not matter.
+
+        Parameters
+        ----------
+        line
+            Where the record begins.
+        cluster
+            As the record states it. Where it states none (empty), the record counts, which is noted. None: records of
+            this kind belong to all clusters.
+        partition
+            Partition or queue as the record states it; several with commas between them, of a job that waits. A job
+            that states none is of no partition. None: records of this kind belong to all partitions.
+        """
+        settings = self.settings
+        if settings.cluster and cluster is not None:
+            if not cluster:
+                self.diagnosis.note(NO_CLUSTER, self.file, line)
+            elif cluster.casefold() != settings.cluster.casefold():
+                return "cluster"
+        if settings.partition and partition is not None:
+            stated = partition.casefold().split(",")
+            if settings.partition.casefold() not in stated:
+                self.into.other_partitions.setdefault(partition[:80])
+                self.diagnosis.note(OTHER_PARTITIONS, self.file, line, ascii(partition[:80]), loud=True)
+                return "partition"
+            self.into.partition_met = True
+        return ""
 
 
 class Clusters:
@@ -91,15 +143,7 @@ class Clusters:
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
         self._into, self._diagnosis = reading.into, reading.diagnosis
-        self._wanted = reading.settings.cluster.casefold()
         self._lists: dict[str, NodeLists] = {}
-
-    def other(self, cluster: str, line: int) -> bool:
-        """Whether the row in this line is of a cluster that is not wanted; notes a row that states none."""
-        if self._wanted and not cluster:
-            self._diagnosis.note(NO_CLUSTER, self.reading.file, line)
-            return False
-        return bool(self._wanted) and cluster.casefold() != self._wanted
 
     def lists(self, cluster: str) -> NodeLists:
         """Host lists in rows of this cluster; empty where a row states none."""

@@ -6,7 +6,7 @@ from bft.replay.logs.reading import Reading
 from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record, host_names, in_order
 from bft.replay.logs.times import Clock
 
-_HOST, _JOB, _SUBMIT, _START, _END, _PE, _SLOTS, _TASK = 1, 5, 8, 9, 10, 33, 34, 35
+_QUEUE, _HOST, _JOB, _SUBMIT, _START, _END, _PE, _SLOTS, _TASK = 0, 1, 5, 8, 9, 10, 33, 34, 35
 _FIELDS = 13
 # Version 8.1 of Univa and its heirs write milliseconds: seconds have 13 digits not before the year 33,658.
 _MS_DIGITS = 13
@@ -30,6 +30,8 @@ def read(reading: Reading) -> None:
             raise Foreign(f"is no record of Grid Engine, with at least {_FIELDS} fields", f"{len(row)} fields")
         if not row[_JOB].isdecimal():
             raise Unusable("job_number, field 6, is no number", ascii(row[_JOB][:40]))
+        if reading.other(line, partition=row[_QUEUE]):
+            raise LeftOut("job of another partition")
         if _never(row[_START]) or _never(row[_END]) or row[_HOST].upper() == "UNKNOWN":
             raise LeftOut("a job that never ran: no start, no end or no host")
         start_ns, end_ns = (

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import replace
 
-from bft.replay.logs.diagnosis import Unusable
+from bft.replay.logs.diagnosis import LeftOut, Unusable
 from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.log_files import LogLines
 from bft.replay.logs.reading import Clusters, Reading
@@ -35,6 +35,8 @@ def read(reading: Reading) -> None:
         return
     names = (("jobid", "jobidraw"), ("start",), ("end",), ("nodelist", "allocnodes", "nnodes"))
     optional: list[tuple[str, ...]] = [("state",), ("allocnodes", "nnodes"), ("cluster",)]
+    if reading.settings.partition:
+        optional.append(("partition",))
     if reading.into.units is not None:
         optional += UNITS
     if reading.settings.walltimes:
@@ -91,6 +93,8 @@ def read_text(reading: Reading) -> None:
             diagnosis.skip("NodeList or Nodes holds no host list", file, number, str(error))
         except Unusable as why:
             diagnosis.skip(why.reason, file, number, why.detail)
+        except LeftOut as why:
+            diagnosis.leave_out(str(why), file, number)
         else:
             diagnosis.used += judge(job, reading, number)
 
@@ -123,7 +127,9 @@ def _job(text: str, clusters: Clusters, line: int) -> Job:
     if missing:
         raise Unusable(f"is no job: expected {', '.join(_NEEDED)}", f"no {missing[0]}")
     reading, state = clusters.reading, stated["JobState"]
-    clusters.other("", line)  # the text names no cluster
+    other = reading.other(line, cluster="", partition=stated.get("Partition", ""))  # the text names no cluster
+    if other:
+        raise LeftOut(f"job of another {other}")
     nodes: array[int] = clusters.lists("")(stated["NodeList"])
     times = [_time(stated, key, reading, line) for key in ("StartTime", "EndTime")]
     start, end = so_far(state, times[0], times[1])

@@ -226,8 +226,12 @@ class Rows:
         self._clusters = Clusters(reading)
         self.nodes_of = self._clusters.lists("")
         self._clustered = self._at_cluster >= 0 or bool(reading.settings.cluster)
+        self._filtered = bool(reading.settings.cluster or reading.settings.partition)
+        self._at_partition = at.get("partition", -1)
+        reading.need_partitions(self._at_partition >= 0, f"the column Partition (export with {COMMAND},Partition)")
         self.used = self.steps = self.first_step = 0
-        self._others = self._first_other = 0
+        # By what they were left out: how many rows, and the line of the first.
+        self._others: dict[str, tuple[int, int]] = {}
         self._units = _Columns(reading, table) if reading.into.units is not None else None
         self._planned = self._planned_places() if reading.settings.walltimes else None
 
@@ -244,14 +248,15 @@ class Rows:
     @property
     def columnar(self) -> bool:
         """Whether rows name their nodes, whole ones, and are of one cluster, and only their times are asked for."""
-        return self._named and not self._clustered and self._units is None and self._planned is None
+        return self._named and not (self._clustered or self._filtered or self._units or self._planned)
 
     def account(self) -> None:
         """Hand over what was counted."""
         file, diagnosis = self._reading.file, self._reading.diagnosis
         diagnosis.used += self.used
         diagnosis.leave_out("job step", file, self.first_step, count=self.steps)
-        diagnosis.leave_out("job of another cluster", file, self._first_other, count=self._others)
+        for other, (count, first) in self._others.items():
+            diagnosis.leave_out(f"job of another {other}", file, first, count=count)
 
     def row(self, number: int, fields: list[str]) -> None:
         """Use one row, or account for why not."""
@@ -265,12 +270,10 @@ class Rows:
             return
         cluster = ""
         nodes_of = self.nodes_of
+        if self._filtered and self._is_other(fields, number):
+            return
         if self._clustered:
             cluster = fields[self._at_cluster] if self._at_cluster >= 0 else ""
-            if reading.settings.cluster and self._clusters.other(cluster, number):
-                self._others += 1
-                self._first_other = self._first_other or number
-                return
             nodes_of = self._clusters.lists(cluster)
             if cluster and not reading.settings.cluster:  # ids of several clusters are told apart by their names
                 key = cluster, fields[at_id]
@@ -304,6 +307,16 @@ class Rows:
         job = Job(key, state, start, end, nodes, held=held)
         times = start_text, end_text
         self.used += _other(job, times, "" if self._named else nodes_text, self._clusters, cluster, number)
+
+    def _is_other(self, fields: list[str], number: int) -> bool:
+        """Whether a row is left out by the cluster or the partition that it states."""
+        cluster = fields[self._at_cluster] if self._at_cluster >= 0 else ""
+        partition = fields[self._at_partition] if self._at_partition >= 0 else None
+        other = self._reading.other(number, cluster=cluster, partition=partition)
+        if other:
+            count, first = self._others.get(other, (0, number))
+            self._others[other] = count + 1, first
+        return bool(other)
 
     def _plan(
         self,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from bft.models import InputError
-from bft.replay.logs.diagnosis import Unusable
+from bft.replay.logs.diagnosis import LeftOut, Unusable
 from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.reading import Clusters, Reading
 from bft.replay.logs.records import MISSHAPEN, elements
@@ -36,6 +36,8 @@ def read(reading: Reading) -> None:
             diagnosis.skip("nodes holds no host list", file, number, str(error))
         except Unusable as why:
             diagnosis.skip(why.reason, file, number, why.detail)
+        except LeftOut as why:
+            diagnosis.leave_out(str(why), file, number)
         except (ValueError, RecursionError) as error:
             diagnosis.skip("is not JSON", file, number, str(error))
         except MISSHAPEN as error:
@@ -43,16 +45,14 @@ def read(reading: Reading) -> None:
                 "is no job: expected nodes and time.start, time.end as whole numbers", file, number, repr(error)
             )
         else:
-            if job is None:
-                diagnosis.leave_out("job of another cluster", file, number)
-            else:
-                diagnosis.used += judge(job, reading, number)
+            diagnosis.used += judge(job, reading, number)
 
 
-def _job(entry: dict[str, Any], clusters: Clusters, line: int) -> Job | None:
+def _job(entry: dict[str, Any], clusters: Clusters, line: int) -> Job:
     cluster = str(entry.get("cluster") or "")
-    if clusters.other(cluster, line):
-        return None
+    other = clusters.reading.other(line, cluster=cluster, partition=str(entry.get("partition") or ""))
+    if other:
+        raise LeftOut(f"job of another {other}")
     queued = "time" not in entry  # of squeue or scontrol
     state = entry.get("job_state", "") if queued else entry.get("state", {}).get("current", "")
     state = state[0] if isinstance(state, list) and state else state

@@ -61,7 +61,7 @@ def read_events(reading: Reading) -> None:
     file, diagnosis, clusters = reading.file, reading.diagnosis, Clusters(reading)
     for number, fields in table:
         cluster = fields[at_cluster] if at_cluster >= 0 else ""
-        if clusters.other(cluster, number):
+        if reading.other(number, cluster=cluster):
             diagnosis.leave_out("event of another cluster", file, number)
         elif not fields[at_node]:
             diagnosis.leave_out("event of the whole cluster", file, number)
@@ -99,7 +99,7 @@ def read_reservations(reading: Reading) -> None:
     at_cluster = table.at["cluster"]
     for number, fields in table:
         cluster = fields[at_cluster] if at_cluster >= 0 else ""
-        if clusters.other(cluster, number):
+        if reading.other(number, cluster=cluster):
             diagnosis.leave_out("reservation of another cluster", file, number)
         else:
             outage(fields[at_nodes], fields[at_start], fields[at_end], number, clusters, cluster=cluster, reserved=True)

@@ -23,6 +23,7 @@ from bft.replay.trace.node_trace import SECOND_NS
 _HEADER = re.compile(r";\s*([A-Za-z]+)\s*:\s*(.*\S)")
 _NUMBER = re.compile(r"\d{1,12}", re.ASCII)
 _FIELDS = 18
+_QUEUE, _PARTITION = 14, 15
 # What separates nodes in field 19 where it is no host list: n1+n2, n1/0+n1/1, n1;n2.
 _APART = re.compile(r"[+;|]")
 _NODE = re.compile(r"[A-Za-z].*\d|\d.*[A-Za-z]", re.ASCII)
@@ -74,6 +75,8 @@ class _Workload:
             raise Foreign(f"has not {_FIELDS} fields separated by blanks", f"{len(row)} fields")
         if row[10] in ("2", "3", "4"):
             raise LeftOut("a part of a job (status 2 to 4), which the line of the whole job covers")
+        if self.reading.other(line, partition=row[_QUEUE] if row[_PARTITION] == "-1" else row[_PARTITION]):
+            raise LeftOut("job of another partition")
         processors, start_s, end_s = self._stated(row, line)
         start_ns, end_ns = _ns(start_s), _ns(end_s)
         hosts = _hosts(row, processors) if len(row) > _FIELDS else ()

@@ -15,7 +15,7 @@ from synthetic_logs_more import BEGIN_S, HOSTS, LENGTH_S, SyntheticJob, idle_sec
 
 from bft.models import InputError
 from bft.replay.cli.main import run
-from bft.replay.logs.from_files import ingested
+from bft.replay.logs.from_files import IngestOptions, ingested
 from bft.replay.logs.tables import PUBLIC_TABLES, column_map, stamp_of_seconds
 from bft.replay.trace.trace_files import read_trace
 
@@ -57,7 +57,9 @@ def test_any_table_with_a_map(form: str, columns: str, jobs: list[SyntheticJob],
         else:
             table["hosts"] = table["hosts"].map(",".join)
             table.drop(columns="end").to_csv(file, index=False)
-        trace = ingested(form, [str(file)], columns=columns, nodes=[",".join(HOSTS)], tz="UTC", **WINDOW).trace
+        trace = ingested(
+            form, [str(file)], IngestOptions(columns=columns, nodes=[",".join(HOSTS)], tz="UTC", **WINDOW)
+        ).trace
     assert np.array_equal(idle_seconds_of(trace), idle_seconds(jobs))
 
 
@@ -107,7 +109,7 @@ def test_parquet_that_is_damaged(here: Path) -> None:
     data = (here / "p").read_bytes()
     (here / "p").write_bytes(data[:-9])
     with pytest.raises(InputError, match="p: cannot be read as Parquet"):
-        ingested("intervals", [str(here / "p")], columns=INTERVALS)
+        ingested("intervals", [str(here / "p")], IngestOptions(columns=INTERVALS))
 
 
 PUBLIC = {

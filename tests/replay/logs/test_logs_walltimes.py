@@ -12,7 +12,7 @@ import pytest
 from bft.datasets import generate_log
 from bft.models import InputError
 from bft.replay.cli.main import run
-from bft.replay.logs.from_files import ingested
+from bft.replay.logs.from_files import IngestOptions, ingested
 from bft.replay.logs.times import limit_ns
 from bft.replay.logs.walltimes import Plan, Plans
 from bft.replay.trace.node_trace import SECOND_NS
@@ -57,7 +57,8 @@ def known(form: str, *texts: str, folder: Path, **options: object) -> Walltimes:
     for number, text in enumerate(texts):
         files.append(str(folder / f"log{number}"))
         Path(files[-1]).write_text(text, "utf-8")
-    made = ingested(form, files, tz="UTC", walltimes=True, allow_few=True, **options)  # type: ignore[arg-type]
+    asked = IngestOptions(tz="UTC", walltimes=True, allow_few=True, **options)  # type: ignore[arg-type]
+    made = ingested(form, files, asked)
     assert made.walltimes is not None
     return made.walltimes
 

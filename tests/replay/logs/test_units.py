@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from bft.models import InputError
 from bft.replay.cli.main import run
 from bft.replay.logs.diagnosis import Unusable
-from bft.replay.logs.from_files import Ingested, ingested
+from bft.replay.logs.from_files import Ingested, IngestOptions, ingested
 from bft.replay.logs.units import spread
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_files import read_trace, write_trace
@@ -231,8 +231,8 @@ def read(
     (folder / "nodes").write_text(nodes)
     window = {"begin": stamp(0), "end": stamp(LENGTH_S)}
     logs = [str(folder / "log"), *map(str, also)]
-    return ingested(form, logs, nodes=[str(folder / "nodes")], unit=unit, min_gap_s=0, tz="UTC",
-                    allow_few=True, **{**window, **more})  # type: ignore[arg-type]  # fmt: skip
+    options = {"nodes": [str(folder / "nodes")], "unit": unit, "min_gap_s": 0, "tz": "UTC", "allow_few": True}
+    return ingested(form, logs, IngestOptions(**{**options, **window, **more}))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("form", WRITERS)
@@ -381,8 +381,9 @@ def test_hostile_bytes_of_scontrol_do_no_harm(data: st.DataObject, tmp_path_fact
     (folder / "nodes").write_text(NODES)
     (folder / "log").write_bytes(b"JobId=3 \n" + bytes(text))
     with contextlib.suppress(InputError):
-        made = ingested("slurm", [str(folder / "log")], nodes=[str(folder / "nodes")], unit="gpu", tz="UTC",
-                        allow_few=True, begin=stamp(0), end=stamp(LENGTH_S))  # fmt: skip
+        options = IngestOptions(nodes=[str(folder / "nodes")], unit="gpu", tz="UTC", allow_few=True,
+                                begin=stamp(0), end=stamp(LENGTH_S))  # fmt: skip
+        made = ingested("slurm", [str(folder / "log")], options)
         assert made.coverage.units == 10
 
 
@@ -410,8 +411,9 @@ def test_more_units_than_nodes_have_are_refused_by_row(tres: str, tmp_path: Path
 )  # fmt: skip
 def test_damaged_counts_do_no_harm(cells: str, tmp_path: Path) -> None:
     (tmp_path / "log").write_text(one_job(AllocTRES=cells), "utf-8", "surrogateescape")
-    made = ingested("slurm", [str(tmp_path / "log")], unit="gpu", units_per_node=4, tz="UTC", allow_few=True,
-                    begin=stamp(0), end=stamp(LENGTH_S))  # fmt: skip
+    options = IngestOptions(unit="gpu", units_per_node=4, tz="UTC", allow_few=True,
+                            begin=stamp(0), end=stamp(LENGTH_S))  # fmt: skip
+    made = ingested("slurm", [str(tmp_path / "log")], options)
     assert made.coverage.units == 8
 
 
