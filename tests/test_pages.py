@@ -15,6 +15,7 @@ import click
 import numpy as np
 import pandas as pd
 import pytest
+from public_rows import lassen
 from shown import refreshed
 from toy_application import write_application
 
@@ -103,9 +104,16 @@ def an_application(folder: Path) -> dict[str, Any]:
     return {}
 
 
+def tables_of_lassen(folder: Path) -> dict[str, Any]:
+    """Jobs and their nodes, in two tables."""
+    lassen(folder)
+    return {}
+
+
 # What the code of each page finds where it runs.
 PREPARED: dict[str, Callable[[Path], dict[str, Any]]] = {
     "README.md": small_world,
+    "docs/data.md": tables_of_lassen,
     "docs/models-lucid.md": a_log_of_jobs,
     "docs/models-scalability.md": an_application,
     "docs/policies.md": a_policy,
