@@ -23,7 +23,7 @@ def alcf(path: Path) -> None:
 
 
 def swf(path: Path) -> None:
-    """Write Frontier's fields: the fifth counts cores in the first row, nodes in the second; the third has no last field."""
+    """Write Frontier's fields: the fifth counts cores, then nodes, then cores in a row without the last field."""
     rows = [
         "1 0 0 1200 224 -1 -1 224 7200 -1 1 1 1 -1 1 1 -1 -1 16 -1 frontier:excl:2x112",
         "2 0 1200 600 1 -1 -1 1 7200 -1 1 1 1 -1 1 1 -1 -1 8 -1 frontier:excl:1x112",

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from public_rows import IDLE_S, WINDOW, alcf, gpus, kestrel, lassen, swf
 
@@ -63,3 +64,20 @@ def test_frontier_as_it_is_published_says_that_jobs_want_more_nodes_than_there_a
     assert run(["ingest", "swf", "f.swf", *options, "-o", "t.parquet"]) == 0
     printed = "".join(capsys.readouterr())
     assert "jobs wanted more nodes than were free" in printed
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("name", ["acme_seren", "acme_kalos", "helios"])
+def test_the_rows_of_their_readmes_hold_gpus_from_start_to_end(name: str, reference: Path, here: Path) -> None:
+    file = reference / "clusters" / f"{name}_readme_rows.csv"
+    if not file.is_file():
+        pytest.skip(f"no {file}")
+    rows = pd.read_csv(file, parse_dates=["start_time", "end_time"])
+    start, end = rows["start_time"], rows["end_time"]
+    columns = "JobID=job_id,AllocNodes=gpu_num,Start=start_time,End=end_time,State=state"
+    window = ["--from", start.min().isoformat(), "--to", end.max().isoformat(), "--min-gap", "0"]
+    options = ["--map", columns, "--machine-nodes", "200", "--tz", "Asia/Shanghai", *window]
+    assert run(["ingest", "slurm", str(file), *options, "-o", "trace.parquet"]) == 0
+    length_s = (end.max() - start.min()).total_seconds()
+    busy_s = (rows["gpu_num"] * (end - start).dt.total_seconds()).sum()
+    assert read_trace(here / "trace.parquet").idle_node_seconds() == 200 * length_s - busy_s
