@@ -36,3 +36,35 @@ def test_the_commit_that_a_row_names_is_the_one_that_it_links_to() -> None:
         named = re.fullmatch(r"\[(\d{4}-\d\d-\d\d, ([0-9a-f]{7})|paper only.*)\]\[([^\]]+)\]", newest)
         assert named is not None, name
         assert named[2] is None or f"/tree/{named[2]}" in SOURCES[named[3]], name
+
+
+PAPER = (ROOT / "paper.md").read_text("utf-8")
+# As JOSS asks for; how the software was written is for its authors to say, under JOSS's own heading.
+SECTIONS = [
+    "Summary",
+    "Statement of need",
+    "State of the field",
+    "Software design",
+    "Research impact statement",
+    "How this software was written",
+    "Acknowledgements",
+    "References",
+]
+
+
+def test_the_paper_has_the_sections_and_the_length_that_joss_asks_for() -> None:
+    assert re.findall(r"^# (.*)$", PAPER, flags=re.MULTILINE) == SECTIONS
+    text = PAPER.split("---\n", 2)[2]
+    assert 750 <= len(re.sub(r"\]\([^)]*\)", "]", text).split()) <= 1750
+
+
+def test_the_paper_cites_exactly_what_its_bibliography_has() -> None:
+    entries = re.findall(r"^@\w+\{(\w+),$", (ROOT / "paper.bib").read_text("utf-8"), flags=re.MULTILINE)
+    cited = re.findall(r"(?<!\w)@(\w+)", PAPER)
+    assert sorted(entries) == sorted(set(cited))
+
+
+def test_links_of_the_paper_lead_to_pages() -> None:
+    targets = [target for target in re.findall(r"\]\(([^)]+)\)", PAPER) if "://" not in target]
+    assert len(targets) > 10
+    assert not [target for target in targets if not (ROOT / target).is_file()]
