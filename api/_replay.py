@@ -214,7 +214,7 @@ def _watcher(*, progress: bool) -> Iterator[Watcher]:
     if not progress:
         yield Warns()
         return
-    from bft.replay.engine.progress import Bar
+    from bft.replay.engine.watcher import Bar
 
     with Bar() as bar:
         yield bar

@@ -10,15 +10,15 @@ from __future__ import annotations
 import argparse
 
 from bft.replay import MilpPolicy, Options, Replay
-from bft.replay.engine import holdings
-from bft.replay.engine.free_units import FreeUnits
+from bft.replay.engine import units
+from bft.replay.engine.units import FreeList
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
 from bft.replay.options.run_spec import RunSpec
 from bft.replay.policies.solver import SolverOptions
 
 
-class ShortestFirst(FreeUnits):
+class ShortestFirst(FreeList):
     """Units that turned idle last come first."""
 
     def add(self, unit: int, since: int) -> None:
@@ -26,7 +26,7 @@ class ShortestFirst(FreeUnits):
         super().add(unit, 2**40 - since)
 
 
-class LowestFirst(FreeUnits):
+class LowestFirst(FreeList):
     """Units of the lowest number come first."""
 
     def add(self, unit: int, since: int) -> None:
@@ -43,8 +43,8 @@ def main() -> None:
     options = Options(node_trace=given.ndmap, job_bounds=given.bdfn, job_curves=given.scfn)
     inputs = load(RunSpec.of(options), Silent())
     print("order              preemptions   lost to preemption    lost to rescaling")
-    for label, order in (("longest idle", FreeUnits), ("shortest idle", ShortestFirst), ("lowest number", LowestFirst)):
-        holdings.FreeUnits = order  # type: ignore[misc]
+    for label, order in (("longest idle", FreeList), ("shortest idle", ShortestFirst), ("lowest number", LowestFirst)):
+        units.FreeList = order  # type: ignore[misc]
         outcome = Replay(inputs.pools[0].trace, inputs.jobs, MilpPolicy(120.0, SolverOptions("exact"))).run()
         preemptions = sum(record.preemptions for record in outcome.records)
         preempted = sum(record.lost_to_preemption for record in outcome.records)

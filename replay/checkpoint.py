@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from bft.models import InputError
 from bft.replay.engine.loop import Replay
-from bft.replay.engine.memory import difference, patched
+from bft.replay.engine.snapshot import difference, patched
 from bft.replay.results.run_directory import DRAFT, hidden
 
 logger = logging.getLogger(__name__)

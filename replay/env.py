@@ -21,7 +21,7 @@ except ModuleNotFoundError as error:
 
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
-from bft.replay.engine.port import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.rules import Rules
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 

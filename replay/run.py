@@ -16,9 +16,9 @@ import numpy as np
 from bft.models import InputError, JobTable, write_parquet
 from bft.replay.checkpoint import Checkpoint, checkpoint_path
 from bft.replay.claim import claimed
-from bft.replay.engine.asking import asking
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
+from bft.replay.engine.policy_timeout import PolicyCall
 from bft.replay.engine.watcher import Notes, Silent, Watcher
 from bft.replay.inputs.files import Files
 from bft.replay.inputs.in_memory import InMemoryInputs
@@ -377,12 +377,12 @@ def _stage_before(run: RunSpec, inputs: Inputs) -> tuple[Stage | None, JobTable,
     options, policy = run.options, run.make_policy(inputs.interference)
     jobs, pools = inputs.jobs, inputs.pools
     if isinstance(policy, Prepares):
-        with asking(options.policy, policy, under_way=False):
+        with PolicyCall(options.policy, policy, under_way=False):
             jobs = policy.prepare(jobs)
         pools = tuple(pool.of(jobs) for pool in pools)
     if options.cluster is None or not isinstance(policy, StagesBefore):
         return None, jobs, pools
-    with asking(options.policy, policy, under_way=False):
+    with PolicyCall(options.policy, policy, under_way=False):
         stage = policy.stage_before(
             jobs,
             start_ns=min(pool.trace.start for pool in pools),

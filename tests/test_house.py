@@ -100,7 +100,7 @@ def test_the_map_of_the_architecture_names_what_exists() -> None:
             and f"def {name}(" not in files
             and name not in ("bft", "Run")
         ]
-    source = "".join((ROOT / "replay" / "engine" / f"{file}.py").read_text("utf-8") for file in ("loop", "motion"))
+    source = "".join((ROOT / "replay" / "engine" / f"{file}.py").read_text("utf-8") for file in ("loop", "progress"))
     event = text.partition("## The way of one event")[2].partition("For `--policy milp`")[0]
     functions = re.findall(r"`(?:Replay\.|Motion\.)?(\w+)`", event)
     missing += [name for name in functions if f"def {name}(" not in source]

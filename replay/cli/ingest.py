@@ -194,7 +194,7 @@ def _progress(name: str) -> Iterator[Callable[[int], None] | None]:
     from rich.console import Console
     from rich.progress import DownloadColumn
 
-    from bft.replay.engine.progress import bar
+    from bft.replay.engine.watcher import bar
 
     with bar(DownloadColumn(), Console(stderr=True)) as shown:
         task = shown.add_task(path.name, total=path.stat().st_size, text="")

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from bft.replay.engine.progress import PlainLines, day
+from bft.replay.engine.watcher import PlainLines, day
 from bft.replay.results.standing import Figures
 
 # Seconds of wall time between two updates of the table, and between two lines.

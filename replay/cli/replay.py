@@ -23,7 +23,7 @@ from bft.replay.options.options import FIELDS, Options
 
 if TYPE_CHECKING:
     from bft.replay.cli.live import LiveTable
-    from bft.replay.engine.progress import Bar, PlainLines
+    from bft.replay.engine.watcher import Bar, PlainLines
 
 
 @click.command(cls=NamesWholeOption)
@@ -102,7 +102,7 @@ def _exit_code(summary: dict[str, Any], folder: Path, *, saved: bool) -> int:
 
 
 def _watching(log: io.StringIO | None, *, as_live: bool) -> Bar | PlainLines | LiveTable:
-    from bft.replay.engine.progress import Bar, PlainLines
+    from bft.replay.engine.watcher import Bar, PlainLines
 
     if log is None and quiet():
         log = io.StringIO()  # which nobody reads

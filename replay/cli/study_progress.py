@@ -12,7 +12,7 @@ import click
 
 from bft.replay.cli.main import EXIT_INTERRUPTED, command_line
 from bft.replay.cli.messages import quiet, say_error, say_progress, say_warning
-from bft.replay.engine.progress import bar
+from bft.replay.engine.watcher import bar
 
 
 class StudyLines:

@@ -11,9 +11,8 @@ import numpy as np
 
 from bft.milp import Solution
 from bft.models import Job, JobTable
-from bft.replay.engine.columns import ROWS, Columns
-from bft.replay.engine.course import Course, Stall
-from bft.replay.engine.memory import NOT_KEPT, kept, remember
+from bft.replay.engine.history import ROWS, Columns, ProgressCurve, Stall
+from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 if TYPE_CHECKING:
@@ -76,8 +75,8 @@ STEP_COLUMNS = Step._fields
 class JobRecord:
     """The record of one job. Work in samples, times in UTC ns or seconds as named."""
 
-    job: Job = field(metadata=NOT_KEPT)
-    left_out: bool = field(default=False, metadata=NOT_KEPT)  # never admitted
+    job: Job = field(metadata=NOT_STORED)
+    left_out: bool = field(default=False, metadata=NOT_STORED)  # never admitted
     start_ns: int | None = None
     finish_ns: int | None = None
     cancelled_ns: int | None = None  # when a workload ordered that it be stopped for good
@@ -158,7 +157,7 @@ class Outcome:
         Wall time of each call of the policy.
     interrupted
         Whether it was stopped before its end.
-    course
+    progress_curve
         The work done up to any instant; None for several pools.
     scores
         What a workload has found jobs to be worth, in order of time: time_ns, job (position), progress (samples),
@@ -187,7 +186,7 @@ class Outcome:
     paid: float
     decision_seconds: tuple[float, ...]
     interrupted: bool = False
-    course: Course | None = None
+    progress_curve: ProgressCurve | None = None
     scores: pd.DataFrame | None = None
 
     @property
@@ -213,9 +212,9 @@ class Outcome:
         ValueError
             After the replay's end, and for several pools.
         """
-        if self.course is None:
+        if self.progress_curve is None:
             raise ValueError("what several pools had done at an instant is not known")
-        return self.course.at(instant)
+        return self.progress_curve.at(instant)
 
 
 def relative_gap(objective: float, bound: float) -> float:
@@ -240,22 +239,22 @@ class Ledger:
     ----------
     records
         One per job, in the order of the table.
-    course
+    progress_curve
         The work done up to any instant.
     work
         Samples done so far, with costs deducted.
     """
 
-    trace: NodeTrace = field(metadata=NOT_KEPT)
-    jobs: JobTable = field(metadata=NOT_KEPT)
-    without: Collection[int] = field(default=(), metadata=NOT_KEPT)
-    records: list[JobRecord] = field(init=False, metadata=NOT_KEPT)
-    course: Course = field(default_factory=Course, metadata=NOT_KEPT)
-    _steps: Columns = field(init=False, metadata=NOT_KEPT)
-    _seconds: Columns = field(init=False, metadata=NOT_KEPT)
-    _held: Columns = field(init=False, metadata=NOT_KEPT)
-    _scores: Columns = field(init=False, metadata=NOT_KEPT)
-    _window_ns: int = field(init=False, metadata=NOT_KEPT)
+    trace: NodeTrace = field(metadata=NOT_STORED)
+    jobs: JobTable = field(metadata=NOT_STORED)
+    without: Collection[int] = field(default=(), metadata=NOT_STORED)
+    records: list[JobRecord] = field(init=False, metadata=NOT_STORED)
+    progress_curve: ProgressCurve = field(default_factory=ProgressCurve, metadata=NOT_STORED)
+    _steps: Columns = field(init=False, metadata=NOT_STORED)
+    _seconds: Columns = field(init=False, metadata=NOT_STORED)
+    _held: Columns = field(init=False, metadata=NOT_STORED)
+    _scores: Columns = field(init=False, metadata=NOT_STORED)
+    _window_ns: int = field(init=False, metadata=NOT_STORED)
     _since: _Since = field(default_factory=_Since)
     _gained: float = 0.0
     _lost: float = 0.0
@@ -294,23 +293,23 @@ class Ledger:
     def history(self) -> dict[str, Columns]:
         """The recorded history, which only grows."""
         own = {"steps": self._steps, "seconds": self._seconds, "held": self._held, "scores": self._scores}
-        return own | self.course.history
+        return own | self.progress_curve.history
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint, without the history."""
-        accounts = [kept(record) if record.touched else None for record in self.records]
+        accounts = [snapshot(record) if record.touched else None for record in self.records]
         columns = next((list(account) for account in accounts if account), [])
         rows = [account and list(account.values()) for account in accounts]
-        return {**kept(self), "columns": columns, "records": rows, "course": kept(self.course)}
+        return {**snapshot(self), "columns": columns, "records": rows, "course": snapshot(self.progress_curve)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
-        remember(self, state)
+        restore_snapshot(self, state)
         for record, values in zip(self.records, state["records"], strict=True):
             if values is not None:
-                remember(record, dict(zip(state["columns"], values, strict=True)))
+                restore_snapshot(record, dict(zip(state["columns"], values, strict=True)))
                 record.left_out |= record.refused_ns is not None
-        remember(self.course, state["course"])
+        restore_snapshot(self.progress_curve, state["course"])
 
     # --- called by the engine -------------------------------------------------------------------------------------
 
@@ -328,7 +327,7 @@ class Ledger:
             self._idle_unit_seconds += idle * seconds
             self._used_unit_seconds += used * seconds
         self._risen_s += seconds
-        if self.course.went(begin, end, done, rate, stalls) >= ROWS:
+        if self.progress_curve.went(begin, end, done, rate, stalls) >= ROWS:
             for table in self.history.values():
                 table.settle()
 
@@ -476,7 +475,7 @@ class Ledger:
             self.records[index].work = work
         self._step(now, stands, "end")
         self._balance()
-        self.course.closed(now, math.fsum(record.work for record in self.records))
+        self.progress_curve.closed(now, math.fsum(record.work for record in self.records))
         steps = pd.DataFrame(self._steps.arrays())
         steps["time"] = pd.to_datetime(steps["time"], unit="ns", utc=True)
         return Outcome(
@@ -492,7 +491,7 @@ class Ledger:
             paid=self._paid,
             decision_seconds=tuple(self._seconds.arrays()["seconds"].tolist()),
             interrupted=interrupted,
-            course=self.course,
+            progress_curve=self.progress_curve,
             scores=pd.DataFrame(self._scores.arrays()) if steered else None,
         )
 

@@ -18,22 +18,18 @@ from weakref import ref
 
 from bft.models import Job, JobTable, Workload
 from bft.replay.engine.admission import Due, is_admitted
-from bft.replay.engine.asking import asking
-from bft.replay.engine.columns import Columns
-from bft.replay.engine.holdings import Holdings
-from bft.replay.engine.in_play import InPlay, Window
-from bft.replay.engine.intervals import Ending
+from bft.replay.engine.history import Columns, Ending
 from bft.replay.engine.ledger import ConservationError, Ledger, Outcome, Standing
-from bft.replay.engine.memory import kept, remember
-from bft.replay.engine.motion import Motion
-from bft.replay.engine.moves import Change, Traits, changes
-from bft.replay.engine.network import Network
-from bft.replay.engine.partners import Partners
-from bft.replay.engine.port import Decision, Machine, Policy, PolicyError, Remembers, State
+from bft.replay.engine.policy_api import Decision, Machine, Policy, PolicyError, Remembers, State, Traits
+from bft.replay.engine.policy_timeout import PolicyCall
+from bft.replay.engine.progress import Motion, Network, Partners
+from bft.replay.engine.reallocation import Change, changes
 from bft.replay.engine.rules import Rules
-from bft.replay.engine.running import NEVER, Running, finished_view
+from bft.replay.engine.running import NEVER, InPlay, Running, Window, finished_view
 from bft.replay.engine.sharing_rules import Interference
-from bft.replay.engine.steering import Steering
+from bft.replay.engine.snapshot import restore_snapshot, snapshot
+from bft.replay.engine.units import Holdings
+from bft.replay.engine.workload_driver import WorkloadDriver
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.outlook import Outlook
 
@@ -109,7 +105,7 @@ class Replay:
         self.interference = interference
         self.ledger = Ledger(trace, jobs, without)
         self._jobs = list(jobs)
-        self._steering = None if workload is None else Steering(workload, jobs)
+        self._driver = None if workload is None else WorkloadDriver(workload, jobs)
         self._traits = Traits.of(policy)
         if trace.kinds and not self._traits.kinds:
             raise self._traits.refusal("it knows no kinds of units, and those of this trace are of several")
@@ -131,7 +127,7 @@ class Replay:
         self._asked: State | None = None  # the state to be decided now
         self._window: ref[Window]  # the jobs in it
         self._profiled = any(job.profile is not None for job in jobs)
-        self._asking = asking(self._traits.name, policy, limit_s=rules.policy_time_limit_s)
+        self._policy_call = PolicyCall(self._traits.name, policy, limit_s=rules.policy_time_limit_s)
         self._min_interval_ns = round(rules.min_interval_s * SECOND_NS)
         self._all_count = rules.events == "all"  # whether other events than those of nodes lead to a decision
         self._come_to(self._place)
@@ -269,8 +265,8 @@ class Replay:
         self._conserve()
         rise = math.fsum([running.rate - earlier for running, earlier in before]) if before else 0.0
         self.ledger.decided(now, self._stands(), rise, decision.solution)
-        if self._steering is not None:
-            self._obey(self._steering, now + 1)
+        if self._driver is not None:
+            self._obey(self._driver, now + 1)
 
     def _close(self, *, interrupted: bool) -> Outcome:
         for running in self._in_play:  # present holders held their units to the end
@@ -278,7 +274,7 @@ class Replay:
             self.ledger.released(running.index, running.units, self.now)
         progress = {running.index: running.progress for running in self._in_play}
         stands = self._held.idle, self._held.used, len(self._in_play), 0, 0.0
-        steered = self._steering is not None
+        steered = self._driver is not None
         return self.ledger.close(self.now, stands, progress, interrupted=interrupted, steered=steered)
 
     @property
@@ -295,9 +291,9 @@ class Replay:
         return {
             **past,
             "now": self.now,
-            "place": kept(self._place),
-            "policy": self._memory(),
-            "steering": None if self._steering is None else {**self._steering.state(), "queue": self._queue},
+            "place": snapshot(self._place),
+            "policy": self._policy_state(),
+            "steering": None if self._driver is None else {**self._driver.state(), "queue": self._queue},
             "held": self._held.state(),
             "motion": self._motion.state(),
             "ledger": self.ledger.state(),
@@ -306,12 +302,12 @@ class Replay:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`; only in a new replay of the same trace, jobs, policy and rules."""
-        remember(self._place, state["place"])
+        restore_snapshot(self._place, state["place"])
         if isinstance(self.policy, Remembers):
-            with self._asking:
+            with self._policy_call:
                 self.policy.restore(state["policy"])
-        if self._steering is not None:
-            for job in self._steering.restore(state["steering"]):
+        if self._driver is not None:
+            for job in self._driver.restore(state["steering"]):
                 self._jobs.append(job)
                 self.ledger.submitted(job)
             self._queue = list(state["steering"]["queue"])
@@ -329,23 +325,23 @@ class Replay:
         self._motion.restored(state["now"], state["motion"])
         self._network.restored()
 
-    def _memory(self) -> dict[str, Any] | None:
-        """The internal state of the policy."""
+    def _policy_state(self) -> dict[str, Any] | None:
+        """Return the internal state of the policy."""
         if not isinstance(self.policy, Remembers):
             return None
-        with self._asking:
-            memory = self.policy.state()
-            json.dumps(memory, default=lambda value: value.item())  # in here, as it is the policy's fault if it fails
-            return memory
+        with self._policy_call:
+            state = self.policy.state()
+            json.dumps(state, default=lambda value: value.item())  # in here, as it is the policy's fault if it fails
+            return state
 
     def _happens(self, instant: int) -> bool:
         """Handle all events of an instant, in order; return whether a decision is due."""
         place = self._place
         self._motion.pass_to(instant, self._held.idle, self._held.used)
         finished = instant >= self._motion.agenda.from_ns and self._finish()
-        if self._steering is not None:
-            self._obey(self._steering, instant)
-            finished |= self._cancel(self._steering)
+        if self._driver is not None:
+            self._obey(self._driver, instant)
+            finished |= self._cancel(self._driver)
         touched = instant >= self._event[0]
         if touched:
             self._leave_and_join()
@@ -381,7 +377,7 @@ class Replay:
             instant = max(self._submit_ns, now)
         if place.pending:
             instant = min(instant, max(place.decided_at + self._min_interval_ns, now + 1))
-        if self._steering is not None and self._steering.cancelled:
+        if self._driver is not None and self._driver.cancelled:
             instant = min(instant, now + 1)
         return instant
 
@@ -391,8 +387,8 @@ class Replay:
         done, asked = self._motion.agenda.due(self.now)
         for running in asked:
             self._motion.settle(running)
-            if self._steering is not None:
-                self._steering.progressed(running)
+            if self._driver is not None:
+                self._driver.progressed(running)
             self._motion.set_rate(running)
         if not done:
             return False
@@ -406,15 +402,15 @@ class Replay:
             self.ledger.finished(running.record, self.now)
             self._end(running, "finish")
             self._place.finished.append(running.index)
-            if self._steering is not None:
-                self._steering.finished(running)
+            if self._driver is not None:
+                self._driver.finished(running)
         self._partners.refresh((), beside)
         self._network.refresh(done)
         return True
 
-    def _obey(self, steering: Steering, earliest: int) -> None:
+    def _obey(self, driver: WorkloadDriver, earliest: int) -> None:
         """Tell the workload what has happened, and queue the jobs that it submits, from an instant on."""
-        for running, progress, orders in steering.told(self.now, earliest):
+        for running, progress, orders in driver.told(self.now, earliest):
             if orders.score is not None:
                 self.ledger.scored(running.index, self.now, progress, orders.score)
             for job in orders.submit:
@@ -424,11 +420,11 @@ class Replay:
                 self.ledger.submitted(job)
                 self._submit_ns = self._submit(self._place.submitted)
 
-    def _cancel(self, steering: Steering) -> bool:
+    def _cancel(self, driver: WorkloadDriver) -> bool:
         """Stop for good what the workload has cancelled; whether anybody has left the play."""
         gone: list[Running] = []
-        cancelled, place = dict.fromkeys(steering.cancelled), self._place
-        steering.cancelled.clear()
+        cancelled, place = dict.fromkeys(driver.cancelled), self._place
+        driver.cancelled.clear()
         beside: set[int] = set()
         for index in cancelled:
             for running in self._in_play.of((index,)):
@@ -563,8 +559,8 @@ class Replay:
 
     def _new(self, index: int, turn: int) -> Running:
         running = Running.admitted(index, turn, self.ledger.records[index], tunes=self._traits.tunes)
-        if self._steering is not None:
-            running.rungs = self._steering.rungs(running.job)
+        if self._driver is not None:
+            running.rungs = self._driver.rungs(running.job)
         return running
 
     # --- the decision ---------------------------------------------------------------------------------------------
@@ -572,7 +568,7 @@ class Replay:
     def _answer(self) -> Decision:
         """The policy's decision."""
         began = perf_counter()
-        with self._asking:
+        with self._policy_call:
             answer: object = self.policy.decide(self._asked)  # type: ignore[arg-type]  # there is a state
         self.ledger.asked(perf_counter() - began)
         if not isinstance(answer, Decision):
@@ -642,8 +638,8 @@ class Replay:
             self.ledger.rescaled(record)
         else:
             self.ledger.started(record, now)
-            if self._steering is not None and record.starts == 1:
-                self._steering.started(running)
+            if self._driver is not None and record.starts == 1:
+                self._driver.started(running)
         seconds = job.tcdw_s if len(running.units) < before and not elsewhere else job.tcup_s
         motion.charge(running, seconds, "rescale" if before else "start stall")
         if not running.units:

@@ -1,8 +1,15 @@
-"""The interface for showing the progress of a replay."""
+"""How a run shows its progress and its notes: a bar on a terminal, plain lines elsewhere, always on standard error."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
 
 
 class NoteTaker(Protocol):
@@ -51,3 +58,130 @@ class Notes:
         if text not in self.kept:
             self.kept.append(text)
             self._watcher.note(text)
+
+
+# Seconds between two updates of the bar: a replay takes thousands of steps a second.
+REFRESH_S = 0.1
+
+
+class PlainLines:
+    """One line for each tenth of a replay, for logs and pipes."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stderr
+        self._start = self._end = self._next = 0
+        self._closed = False
+
+    def __enter__(self) -> PlainLines:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._write(None)
+
+    def stage(self, name: str, start_ns: int, end_ns: int) -> None:
+        """A replay of the window [start_ns, end_ns] begins."""
+        self._start, self._end, self._next = start_ns, max(end_ns, start_ns + 1), 1
+        self._write(f"{name}: {day(start_ns)} to {day(end_ns)}")
+
+    def at(self, now_ns: int, decisions: int) -> None:
+        """The replay has reached an instant."""
+        tenth = (now_ns - self._start) * 10 // (self._end - self._start)
+        if tenth >= self._next:
+            self._next = tenth + 1
+            self._write(f"  {tenth * 10} %  {day(now_ns)}  {decisions} decisions")
+
+    def note(self, text: str) -> None:
+        """Something worth knowing, not an error."""
+        self._write(f"note: {text}")
+
+    def done(self) -> None:
+        """All stages have come to their end."""
+
+    def _write(self, line: str | None) -> None:
+        """Print a line, None just flushes. A closed pipe or a full disk must not end a replay of hours."""
+        if self._closed:
+            return
+        try:
+            if line is not None:
+                print(line, file=self.stream)
+            self.stream.flush()
+        except OSError:
+            self._closed = True
+
+
+def bar(share: ProgressColumn, console: Console) -> Progress:
+    """A bar with the time left, whatever the width: where that is small, the bar and the text behind it give way."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column
+
+    return Progress(
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, max_width=24)),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),
+        share,
+        TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=7)),
+        TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True, ratio=2)),
+        console=console,
+        expand=True,
+    )
+
+
+class Bar:
+    """A bar with the event's time, decisions a second and the time left."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import TaskID, TaskProgressColumn
+
+        self._console = Console(stderr=True)
+        self._progress = bar(TaskProgressColumn(), self._console)
+        self._task: TaskID | None = None
+        self._began = self._shown = 0.0
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def stage(self, name: str, start_ns: int, end_ns: int) -> None:
+        """A replay of the window [start_ns, end_ns] begins."""
+        self._finish()
+        self._start = start_ns
+        self._task = self._progress.add_task(name, total=end_ns - start_ns, text="")
+        self._began = time.monotonic()
+
+    def at(self, now_ns: int, decisions: int) -> None:
+        """The replay has reached an instant."""
+        now = time.monotonic()
+        if self._task is None or now - self._shown < REFRESH_S:
+            return
+        self._shown = now
+        speed = decisions / max(now - self._began, 1e-9)
+        self._progress.update(
+            self._task, completed=now_ns - self._start, text=f"{day(now_ns)}  {speed:,.0f} decisions/s"
+        )
+
+    def note(self, text: str) -> None:
+        """Something worth knowing, not an error."""
+        self._console.print(f"note: {text}", markup=False, highlight=False)
+
+    def done(self) -> None:
+        """All stages have come to their end."""
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._task is not None:  # all jobs may have finished before the trace ends
+            total = self._progress.tasks[self._task].total
+            self._progress.update(self._task, completed=total)
+
+
+def day(instant_ns: int) -> str:
+    """Return an instant to the second, as `2021-02-10 04:51:56`."""
+    import numpy as np  # here, so that commands which replay nothing start quickly
+
+    return str(np.datetime64(instant_ns, "ns").astype("datetime64[s]")).replace("T", " ") if instant_ns else ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from bft.models import InputError, Objective
 from bft.models.option_fields import Condition, OptionField
-from bft.replay.engine.port import Kind, Policy
+from bft.replay.engine.policy_api import Kind, Policy
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.options.table import OptionTable
 from bft.replay.policies.registry import PolicyType, policy_type

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from bft.models.lazy import public_names
 
 if TYPE_CHECKING:
-    from bft.replay.engine.port import Decision as Decision
-    from bft.replay.engine.port import JobView as JobView
-    from bft.replay.engine.port import Kind as Kind
-    from bft.replay.engine.port import Machine as Machine
-    from bft.replay.engine.port import Policy as Policy
-    from bft.replay.engine.port import PolicyError as PolicyError
-    from bft.replay.engine.port import Remembers as Remembers
-    from bft.replay.engine.port import State as State
+    from bft.replay.engine.policy_api import Decision as Decision
+    from bft.replay.engine.policy_api import JobView as JobView
+    from bft.replay.engine.policy_api import Kind as Kind
+    from bft.replay.engine.policy_api import Machine as Machine
+    from bft.replay.engine.policy_api import Policy as Policy
+    from bft.replay.engine.policy_api import PolicyError as PolicyError
+    from bft.replay.engine.policy_api import Remembers as Remembers
+    from bft.replay.engine.policy_api import State as State
     from bft.replay.policies.equal_share import EqualShare as EqualShare
     from bft.replay.policies.milp import MilpPolicy as MilpPolicy
     from bft.replay.policies.milp_sharing import MilpSharingPolicy as MilpSharingPolicy

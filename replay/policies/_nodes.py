@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from bft.replay.engine.port import State
+from bft.replay.engine.policy_api import State
 
 
 class Nodes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bft.replay.engine.port import Decision, State
+from bft.replay.engine.policy_api import Decision, State
 from bft.replay.trace.node_trace import SECOND_NS
 
 

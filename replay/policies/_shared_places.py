@@ -7,9 +7,9 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import chain, islice
 
 from bft.models import Job
-from bft.replay.engine.places import Places
-from bft.replay.engine.port import State
+from bft.replay.engine.policy_api import State
 from bft.replay.engine.sharing_rules import Interference
+from bft.replay.engine.units import Placement
 
 
 class SharedPlaces:
@@ -61,14 +61,14 @@ class SharedPlaces:
         hosts
             Jobs whose open units may be used, best first.
         spread
-            Whether they may lie on more nodes than needed; see `Places.take`.
+            Whether they may lie on more nodes than needed; see `Placement.take`.
         """
         if self._per == 1:  # all nodes are equal
             opened = chain.from_iterable(self._open[host] for host in hosts)
             first = tuple(islice(chain(self._free, opened), units))
             return first if len(first) == units else None
         line = list(self._free)
-        places = Places(line, self._per)
+        places = Placement(line, self._per)
         units_taken = places.take(units, spread=spread)
         for host in hosts:
             if units_taken is not None:
@@ -100,7 +100,7 @@ class SharedPlaces:
         return shared
 
 
-def free_units(state: State, places: Places, held: Container[int]) -> list[int]:
+def free_units(state: State, places: Placement, held: Container[int]) -> list[int]:
     """The units that are free on paper: those of the nodes in `places` that are idle and not held."""
     per = state.machine.units_per_node
     nodes = places.by_node()

@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 
 from bft.models import Curve, InputError, Job, JobTable, Objective, xi_from_frame
-from bft.replay.engine.asking import asking
-from bft.replay.engine.holdings import Holdings
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
-from bft.replay.engine.port import Decision, Machine, Policy, PolicyError, Remembers, State
+from bft.replay.engine.policy_api import Decision, Machine, Policy, PolicyError, Remembers, State
+from bft.replay.engine.policy_timeout import PolicyCall
 from bft.replay.engine.rules import Rules
 from bft.replay.engine.sharing_rules import Interference
+from bft.replay.engine.units import Holdings
 from bft.replay.policies.registry import check_made, make_policy, policy_options
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle, from_changes
@@ -290,7 +290,7 @@ class _Checked:
 
     def _decision(self, policy: Policy, state: State, when: str) -> Decision:
         try:
-            with asking(self._name, policy):
+            with PolicyCall(self._name, policy):
                 answer: object = policy.decide(state)
         except PolicyError as error:
             raise self._lacks("answers", f"{when}: {error}") from error

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bft.replay.engine.port import Decision, IntArray, State
+from bft.replay.engine.policy_api import Decision, IntArray, State
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from bft.replay.engine.port import Decision, Kind, State
+from bft.replay.engine.policy_api import Decision, Kind, State
 from bft.replay.policies.rigid import start
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from bft import milp
 from bft.models import Curve, Job, Objective, OnlineCurve, Standing, deadline_weight
-from bft.replay.engine.memory import NOT_KEPT, kept, remember
-from bft.replay.engine.port import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, Kind, State
+from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
 from bft.replay.policies.predictions import ESTIMATE, number_in
 from bft.replay.policies.profiling import Advisor
 from bft.replay.policies.solver import SolverOptions
@@ -92,14 +92,14 @@ class MilpPolicy:
         default=True, metadata={"help": "with --kinds: use the curves of each kind; no: the usual ones on every kind"}
     )
     name: str = field(default="milp", init=False)
-    kind: Kind = field(default=Kind(kinds=True), init=False, metadata=NOT_KEPT)
+    kind: Kind = field(default=Kind(kinds=True), init=False, metadata=NOT_STORED)
     verified: int = field(default=0, init=False)
     mismatches: int = field(default=0, init=False)
-    _on: dict[tuple[str, str], Curve] = field(default_factory=dict, init=False, repr=False, metadata=NOT_KEPT)
-    _terms: dict[str, milp.Job] = field(default_factory=dict, init=False, repr=False, metadata=NOT_KEPT)
-    _steady: dict[str, range] = field(default_factory=dict, init=False, repr=False, metadata=NOT_KEPT)
+    _on: dict[tuple[str, str], Curve] = field(default_factory=dict, init=False, repr=False, metadata=NOT_STORED)
+    _terms: dict[str, milp.Job] = field(default_factory=dict, init=False, repr=False, metadata=NOT_STORED)
+    _steady: dict[str, range] = field(default_factory=dict, init=False, repr=False, metadata=NOT_STORED)
     _learned: dict[str, OnlineCurve] = field(default_factory=dict, init=False, repr=False)
-    _advisor: Advisor = field(init=False, repr=False, metadata=NOT_KEPT)
+    _advisor: Advisor = field(init=False, repr=False, metadata=NOT_STORED)
 
     def __post_init__(self) -> None:
         for option, low in (("profile_s", 1e-3), ("profile_sizes", 1)):
@@ -142,11 +142,11 @@ class MilpPolicy:
 
     def state(self) -> dict[str, Any]:
         """Counts of verified and invalid answers, and the learned curves."""
-        return kept(self, inner=True)
+        return snapshot(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
-        remember(self, state, inner=True)
+        restore_snapshot(self, state, inner=True)
 
     def problem(self, state: State) -> milp.Problem:
         """The decision as an allocation problem."""

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from bft import milp
 from bft.models.sharing.xi_table import SizedRatio
-from bft.replay.engine.memory import NOT_KEPT
-from bft.replay.engine.port import JobView, Kind, State
+from bft.replay.engine.policy_api import JobView, Kind, State
 from bft.replay.engine.sharing_rules import XI_PARTNERS, Interference, Sides
+from bft.replay.engine.snapshot import NOT_STORED
 from bft.replay.policies.milp import MilpPolicy
 
 Priced: TypeAlias = tuple[float, tuple[tuple[int, float], ...]]
@@ -39,8 +39,8 @@ class MilpSharingPolicy(MilpPolicy):
     interference: Interference | None = None
     xi_partners: int = XI_PARTNERS
     name: str = field(default="milp-sharing", init=False)
-    kind: Kind = field(default=Kind(shares=True), init=False, metadata=NOT_KEPT)
-    _known: dict[tuple[str, str], Sides] = field(default_factory=dict, init=False, repr=False, metadata=NOT_KEPT)
+    kind: Kind = field(default=Kind(shares=True), init=False, metadata=NOT_STORED)
+    _known: dict[tuple[str, str], Sides] = field(default_factory=dict, init=False, repr=False, metadata=NOT_STORED)
 
     def alike(self, state: State, jobs: Sequence[milp.Job]) -> tuple[tuple[int, ...], ...]:
         """Waiting jobs of one kind that are worth the same, where more than `FEW` jobs are in play."""

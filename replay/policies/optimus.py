@@ -14,8 +14,8 @@ from bft.models import InputError, Job, JobTable
 from bft.models.rounding import rounded
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.speed.loss_curve import LEAST_LOSSES, LossCurve, fit_loss
-from bft.replay.engine.memory import kept, remember
-from bft.replay.engine.port import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, Kind, State
+from bft.replay.engine.snapshot import restore_snapshot, snapshot
 from bft.replay.policies._nodes import Nodes
 from bft.replay.policies._rounds import is_round, keep_what_is_left, next_round
 from bft.replay.policies.predictions import number_in
@@ -102,11 +102,11 @@ class Optimus:
 
     def state(self) -> dict[str, Any]:
         """Losses seen."""
-        return kept(self, inner=True)
+        return snapshot(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
-        remember(self, state, inner=True)
+        restore_snapshot(self, state, inner=True)
 
     def _work_left(self, state: State) -> list[float]:
         """Samples that each job is predicted to need until its end."""

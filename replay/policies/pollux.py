@@ -11,8 +11,8 @@ import numpy as np
 from bft.milp.exact.dp import share_units
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.speed.goodput import Speed, replica_cap, speedup_table
-from bft.replay.engine.memory import kept, remember
-from bft.replay.engine.port import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, Kind, State
+from bft.replay.engine.snapshot import restore_snapshot, snapshot
 from bft.replay.policies._nodes import Nodes
 from bft.replay.policies._pollux_search import FloatArray, IntArray, Moment, States, mean_term, search
 from bft.replay.policies._rounds import is_round, keep_what_is_left, next_round
@@ -179,11 +179,11 @@ class Pollux:
 
     def state(self) -> dict[str, Any]:
         """The last population."""
-        return kept(self, inner=True)
+        return snapshot(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore the population in `state`, where the next search begins."""
-        remember(self, state, inner=True)
+        restore_snapshot(self, state, inner=True)
 
 
 def restart_factor(view: JobView, now_ns: int, delay_s: float) -> float:

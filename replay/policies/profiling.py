@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bft.models import Job, OnlineCurve
-from bft.replay.engine.port import JobView, State
+from bft.replay.engine.policy_api import JobView, State
 from bft.replay.trace.node_trace import SECOND_NS
 
 Order = Literal["growing", "inverse"]

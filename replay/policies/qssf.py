@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from bft.models import Job
-from bft.replay.engine.memory import kept, remember
-from bft.replay.engine.port import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, Kind, State
+from bft.replay.engine.snapshot import restore_snapshot, snapshot
 from bft.replay.policies.predictions import ESTIMATE, number_in
 from bft.replay.policies.rigid import start
 
@@ -54,11 +54,11 @@ class QuasiShortestServiceFirst:
 
     def state(self) -> dict[str, Any]:
         """The predictions made, and the means of finished jobs."""
-        return kept(self, inner=True)
+        return snapshot(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
-        remember(self, state, inner=True)
+        restore_snapshot(self, state, inner=True)
 
     def _learn(self, view: JobView) -> None:
         """Learn from a finished job."""

@@ -11,7 +11,7 @@ from typing import Any
 from bft.models import InputError
 from bft.models.constants import Constant, built, constants_of, parsed_constants
 from bft.models.plugins import PluginGroup
-from bft.replay.engine.port import Kind, Policy
+from bft.replay.engine.policy_api import Kind, Policy
 
 GROUP = "bft.policies"
 # Name -> module and class; a module is imported when its policy is requested.

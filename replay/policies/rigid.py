@@ -12,8 +12,8 @@ from itertools import islice
 from typing import TypeAlias
 
 from bft.models import Job
-from bft.replay.engine.places import Places
-from bft.replay.engine.port import Decision, State
+from bft.replay.engine.policy_api import Decision, State
+from bft.replay.engine.units import Placement
 
 # Whether a job may lie on more nodes than it needs.
 Spreads: TypeAlias = Callable[[Job], bool]
@@ -35,7 +35,7 @@ def start(state: State, waiting: Iterable[int], *, spreads: Spreads, blocks: boo
     """
     if not state.free:
         return Decision.keep()
-    places = state.machine.places()
+    places = state.machine.placement()
     refused = _Refused()
     placed: dict[int, tuple[int, ...]] = {}
     for position in waiting:
@@ -94,7 +94,7 @@ def run_by_quota(state: State, order: Iterable[int], *, spreads: Spreads) -> Dec
     """
     runs = within_quota(state, order)
     placed: dict[int, tuple[int, ...]] = dict.fromkeys(sorted(set(state.running).difference(runs)), ())
-    places = state.machine.places()
+    places = state.machine.placement()
     for position in placed:
         places.give_back(state.jobs[position].held)
     for position in runs:
@@ -127,7 +127,7 @@ def run(state: State, order: Iterable[int], *, spreads: Spreads) -> Decision:
     excess = _excess(state, order)
     if excess is None:
         return Decision.keep()
-    places = state.machine.places()
+    places = state.machine.placement()
     per = state.machine.units_per_node
     refused = _Refused()
     placed: dict[int, tuple[int, ...]] = {}
@@ -186,7 +186,7 @@ def _excess(state: State, order: Iterable[int]) -> set[int] | None:
 
 
 def _giving_way(
-    state: State, behind: Sequence[int], places: Places, needed: int, *, spread: bool, per: int
+    state: State, behind: Sequence[int], places: Placement, needed: int, *, spread: bool, per: int
 ) -> list[int]:
     """Of running jobs, most important first, those whose units make room for a newcomer; empty if all are too few."""
     room = places.by_node()
@@ -213,7 +213,7 @@ def _giving_way(
 
 
 def _fits(room: dict[int, int], needed: int, *, spread: bool, per: int) -> bool:
-    """Whether `Places` with this much room on each node would have units for a job."""
+    """Whether `Placement` with this much room on each node would have units for a job."""
     if spread or per == 1:
         return sum(room.values()) >= needed
     full_nodes, rest = divmod(needed, per)

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from bft.models import Job
 from bft.models.rounding import rounded
-from bft.replay.engine.port import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.policies.rigid import run, run_by_quota, start
 
 By = Literal["time", "unit-time", "units"]

@@ -13,8 +13,8 @@ from bft import milp
 from bft.models import Job
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.speed.goodput import Speed, goodput_table
-from bft.replay.engine.memory import kept, remember
-from bft.replay.engine.port import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, Kind, State
+from bft.replay.engine.snapshot import restore_snapshot, snapshot
 from bft.replay.policies._nodes import Nodes
 from bft.replay.policies._rounds import is_round, keep_what_is_left, next_round
 from bft.replay.policies.pollux import restart_factor
@@ -177,11 +177,11 @@ class Sia:
 
     def state(self) -> dict[str, Any]:
         """The most units that each job ever had."""
-        return kept(self, inner=True)
+        return snapshot(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
-        remember(self, state, inner=True)
+        restore_snapshot(self, state, inner=True)
 
 
 def _configurations(view: JobView, per: int) -> list[int]:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from bft.replay.engine.port import Decision, Kind, State
+from bft.replay.engine.policy_api import Decision, Kind, State
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.policies._shared_places import Refused, SharedPlaces, free_units
 from bft.replay.policies.pairing import pays, together_s
@@ -84,7 +84,7 @@ class _Walk:
         """The free units, and those held by one job."""
         holders = Counter(unit for view in self._jobs for unit in view.held)
         machine = self._state.machine
-        room = SharedPlaces(free_units(self._state, machine.places(), holders), machine.units_per_node)
+        room = SharedPlaces(free_units(self._state, machine.placement(), holders), machine.units_per_node)
         for position, view in enumerate(self._jobs):
             room.open(position, (unit for unit in view.held if holders[unit] == 1))
         return room

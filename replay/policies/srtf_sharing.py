@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
-from bft.replay.engine.port import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.policies._shared_places import Refused, SharedPlaces, free_units
 from bft.replay.policies.pairing import pays, speed, together_s
@@ -174,7 +174,7 @@ class _Walk:
     def _room(self, hosts: Iterable[int]) -> SharedPlaces:
         """The free units, and those of jobs that run without a partner."""
         taken = {unit for position in range(len(self._jobs)) for unit in self._held(position)}
-        free = free_units(self._state, self._state.machine.places(), taken)
+        free = free_units(self._state, self._state.machine.placement(), taken)
         stopped = (unit for position, units in self._placed.items() if not units for unit in self._jobs[position].held)
         room = SharedPlaces(
             [*free, *(unit for unit in stopped if unit not in taken)], self._state.machine.units_per_node

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Literal
 
 from bft.models import Job
 from bft.models.speed.skew import THRESHOLD
-from bft.replay.engine.memory import kept, remember
-from bft.replay.engine.port import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, Kind, State
+from bft.replay.engine.snapshot import restore_snapshot, snapshot
 from bft.replay.policies._rounds import is_round, next_round
 from bft.replay.policies.gittins import ServiceDistribution, read_samples
 from bft.replay.policies.rigid import run, run_by_quota
@@ -129,11 +129,11 @@ class TiresiasL:
 
     def state(self) -> dict[str, Any]:
         """The queue of each job, and since when."""
-        return kept(self, inner=True)
+        return snapshot(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
-        remember(self, state, inner=True)
+        restore_snapshot(self, state, inner=True)
 
     def _admit(self, positions: Mapping[str, int]) -> None:
         """Forget finished jobs; new jobs enter the first queue."""

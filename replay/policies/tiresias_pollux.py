@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bft.replay.engine.port import Decision, State
+from bft.replay.engine.policy_api import Decision, State
 from bft.replay.policies._nodes import Nodes
 from bft.replay.policies._rounds import is_round, next_round
 from bft.replay.policies.rigid import within_quota

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from bft.models import Job
 from bft.models.rounding import lowered, rounded
-from bft.replay.engine.port import Decision, Kind, State
+from bft.replay.engine.policy_api import Decision, Kind, State
 
 
 @dataclass
@@ -60,7 +60,7 @@ class YarnCapacity:
                 queues[queue].append(position)
         capacity = self._capacity(set(used))
         order = {queue: rank for rank, queue in enumerate(used)}  # ties: whose first job in play came first
-        places = state.machine.places()
+        places = state.machine.placement()
         limit = self.max_share * state.idle
         placed: dict[int, tuple[int, ...]] = {}
         while queues and len(places):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from strategies import curves, worth_of
 
 from bft.milp import Document, ProblemError, answer, parse, settle, solve
-from bft.replay.engine.free_units import FreeUnits
+from bft.replay.engine.units import FreeList
 
 Json = dict[str, Any]
 
@@ -395,7 +395,7 @@ class NaiveFreeUnits:
 
 def drive(choose: Callable[[int], int], *, steps: int, units: int, rejoin: bool) -> None:
     """Add, discard and take units by `choose(below)`, and compare with the naive model at each step."""
-    real, naive = FreeUnits(units), NaiveFreeUnits()
+    real, naive = FreeList(units), NaiveFreeUnits()
     discarded: set[int] = set()
     for event in range(steps):
         outside = [u for u in range(units) if u not in naive.since and (rejoin or u not in discarded)]
@@ -439,7 +439,7 @@ def test_free_units_are_taken_oldest_first(data: st.DataObject, *, rejoin: bool)
 
 
 def test_units_idle_equally_long_are_taken_by_number() -> None:
-    free = FreeUnits(6)
+    free = FreeList(6)
     for unit in (4, 1, 3):
         free.add(unit, 7)
     free.add(5, 2)
@@ -447,7 +447,7 @@ def test_units_idle_equally_long_are_taken_by_number() -> None:
 
 
 def test_a_unit_that_left_and_came_back_is_as_young_as_its_return() -> None:
-    free = FreeUnits(2)
+    free = FreeList(2)
     free.add(0, 1)
     free.discard(0)
     free.add(1, 3)
@@ -456,7 +456,7 @@ def test_a_unit_that_left_and_came_back_is_as_young_as_its_return() -> None:
 
 
 def test_discarding_units_that_are_not_free_changes_nothing() -> None:
-    free = FreeUnits(3)
+    free = FreeList(3)
     free.discard(2)
     free.add(1, 0)
     free.discard(1)
@@ -467,7 +467,7 @@ def test_discarding_units_that_are_not_free_changes_nothing() -> None:
 
 
 def test_a_machine_without_units_has_no_free_units() -> None:
-    free = FreeUnits(0)
+    free = FreeList(0)
     assert (len(free), list(free)) == (0, [])
     with pytest.raises(IndexError):
         free.take()

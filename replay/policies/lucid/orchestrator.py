@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from bft.models import Job, JobTable
-from bft.replay.engine.memory import NOT_KEPT, kept, remember
-from bft.replay.engine.port import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.sharing_rules import Interference
+from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
 from bft.replay.policies.lucid.binder import Binder, Candidate, PairRules
 from bft.replay.policies.lucid.profiler import PROFILED, LucidProfiler, Profiled, profile_first
 from bft.replay.policies.lucid.submissions import (
@@ -89,7 +89,7 @@ class Lucid:
     name: str = field(default="lucid", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
     _known: set[tuple[str, float | None]] = field(default_factory=set, init=False, repr=False)
-    _priorities: dict[str, float] = field(default_factory=dict, init=False, repr=False, metadata=NOT_KEPT)
+    _priorities: dict[str, float] = field(default_factory=dict, init=False, repr=False, metadata=NOT_STORED)
 
     def __post_init__(self) -> None:
         for name in ("switch_s", "horizon_s", "fallback_s", "profile_s"):
@@ -137,12 +137,12 @@ class Lucid:
 
     def state(self) -> dict[str, Any]:
         """The submissions seen so far, and the models with profiles."""
-        return {"submissions": self._submissions.state(), **kept(self, inner=True)}
+        return {"submissions": self._submissions.state(), **snapshot(self, inner=True)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
         self._submissions.restore(state["submissions"])
-        remember(self, state, inner=True)
+        restore_snapshot(self, state, inner=True)
 
     @cached_property
     def _submissions(self) -> RecentSubmissions:
@@ -167,7 +167,7 @@ class Lucid:
 
     def _started(self, state: State, waiting: list[int], on: bool) -> dict[int, tuple[int, ...]]:
         """The jobs that start, with their units."""
-        places = state.machine.places()
+        places = state.machine.placement()
         binder = self._binder(state) if on else Binder(PairRules())
         placed: dict[int, tuple[int, ...]] = {}
         if not len(places) and not len(binder):

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from bft.models import Job, JobTable
 from bft.replay.engine.ledger import JobRecord, Outcome
 from bft.replay.engine.loop import Replay
-from bft.replay.engine.memory import kept, remember
-from bft.replay.engine.places import Places
-from bft.replay.engine.port import Decision, Kind, State
+from bft.replay.engine.policy_api import Decision, Kind, State
 from bft.replay.engine.rules import Rules
+from bft.replay.engine.snapshot import restore_snapshot, snapshot
+from bft.replay.engine.units import Placement
 from bft.replay.policies.lucid.submissions import Forecast, RecentSubmissions
 from bft.replay.pools import joint_trace, joint_window
 from bft.replay.trace.node_trace import SECOND_NS, always_idle
@@ -74,15 +74,15 @@ class LucidProfiler:
 
     def state(self) -> dict[str, Any]:
         """Whether the partition has grown, and the submissions seen."""
-        return kept(self, inner=True)
+        return snapshot(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
-        remember(self, state, inner=True)
+        restore_snapshot(self, state, inner=True)
 
     @staticmethod
     def _place(state: State, waiting: Sequence[int], held: set[int], units: int) -> dict[int, tuple[int, ...]]:
-        places = Places([unit for unit in range(units) if unit not in held], state.machine.units_per_node)
+        places = Placement([unit for unit in range(units) if unit not in held], state.machine.units_per_node)
         placed = {}
         for position in waiting:
             taken = places.take(state.jobs[position].job.request)
@@ -125,7 +125,9 @@ class Profiled:
         steps = own.steps.assign(vc="profiler")
         if pools is None:
             trace = joint_trace([own.trace], own.start_ns, own.end_ns)
-            return replace(own, trace=trace, records=self.rejoin(()), allocations=early, steps=steps, course=None)
+            return replace(
+                own, trace=trace, records=self.rejoin(()), allocations=early, steps=steps, progress_curve=None
+            )
         early[["first_unit", "last_unit"]] += len(pools.trace.nodes) * pools.trace.units_per_node
         late = pools.allocations.copy()
         late["job"] = _renumbered(pools, positions)
@@ -147,7 +149,7 @@ class Profiled:
             paid=own.paid + pools.paid,
             decision_seconds=own.decision_seconds + pools.decision_seconds,
             interrupted=own.interrupted or pools.interrupted,
-            course=None,
+            progress_curve=None,
         )
 
     def rejoin(self, records: Iterable[JobRecord]) -> tuple[JobRecord, ...]:

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from bft.models import read_table
 from bft.models.cells import Rows
-from bft.replay.engine.memory import NOT_KEPT, kept, remember
-from bft.replay.engine.port import JobView
+from bft.replay.engine.policy_api import JobView
+from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
 from bft.replay.trace.node_trace import SECOND_NS
 
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ class RecentSubmissions:
     """Without a prediction: the coming submissions are expected to equal those of the last `horizon_s` seconds."""
 
     horizon_s: InitVar[float] = 3000.0
-    _horizon: int = field(init=False, metadata=NOT_KEPT)
-    _kept: int = field(init=False, metadata=NOT_KEPT)
+    _horizon: int = field(init=False, metadata=NOT_STORED)
+    _kept: int = field(init=False, metadata=NOT_STORED)
     _seen: deque[tuple[int, int]] = field(default_factory=deque, init=False)  # (submit time, units), in order
     _last_ns: int = field(default=-NEVER, init=False)
     _names: set[str] = field(default_factory=set, init=False)  # of jobs submitted at _last_ns
@@ -153,11 +153,11 @@ class RecentSubmissions:
 
     def state(self) -> dict[str, Any]:
         """The submissions seen so far."""
-        return kept(self)
+        return snapshot(self)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
-        remember(self, state)
+        restore_snapshot(self, state)
 
 
 class LearntForecast(RecentSubmissions):

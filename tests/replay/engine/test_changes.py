@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bft.replay.engine.memory import difference, patched
-from bft.replay.engine.sums import ExactSum
+from bft.replay.engine.running import ExactSum
+from bft.replay.engine.snapshot import difference, patched
 from bft.replay.trace.node_trace import from_changes
 
 leaves = (

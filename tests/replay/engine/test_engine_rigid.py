@@ -40,7 +40,7 @@ class Scripted:
 
 def start_all(state: State) -> Decision:
     """Each waiting job gets its request, first come first served."""
-    places = state.machine.places()
+    places = state.machine.placement()
     found: dict[int, tuple[int, ...]] = {}
     for position, view in enumerate(state.jobs):
         if not view.units and (units := places.take(view.job.request)) is not None:

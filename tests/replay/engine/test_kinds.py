@@ -17,7 +17,7 @@ from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.models import Curve, Job, JobTable, Objective, jobs_from_frame, jobs_to_frame, read_jobs
 from bft.replay import Decision, Kind, MilpPolicy, Policy, Replay, Rules, SolverOptions, State, always_idle
 from bft.replay.cli.main import run
-from bft.replay.engine.port import PolicyError
+from bft.replay.engine.policy_api import PolicyError
 from bft.replay.policies.sia import Sia
 from bft.replay.results.kinds import units_by_kind
 from bft.replay.trace.node_trace import SECOND_NS

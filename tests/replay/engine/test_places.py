@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bft.replay.engine.holdings import Holdings
-from bft.replay.engine.places import Places
+from bft.replay.engine.units import Holdings, Placement
 
 
 @st.composite
@@ -26,7 +25,7 @@ def nodes_of(units: tuple[int, ...], per: int) -> set[int]:
 @given(machines(), st.integers(1, 9))
 def test_consolidated_units_lie_on_the_fewest_nodes_there_can_be(machine: tuple[int, list[int]], units: int) -> None:
     per, free = machine
-    places = Places(free, per)
+    places = Placement(free, per)
     taken = places.take(units)
     whole = sum(len([u for u in free if u // per == node]) == per for node in {u // per for u in free})
     if taken is None:
@@ -45,7 +44,7 @@ def test_consolidated_units_lie_on_the_fewest_nodes_there_can_be(machine: tuple[
 @given(machines(), st.integers(1, 9))
 def test_scattered_units_need_as_few_nodes_as_any_choice(machine: tuple[int, list[int]], units: int) -> None:
     per, free = machine
-    taken = Places(free, per).take(units, spread=True)
+    taken = Placement(free, per).take(units, spread=True)
     if units > len(free):
         assert taken is None
         return
@@ -58,7 +57,7 @@ def test_scattered_units_need_as_few_nodes_as_any_choice(machine: tuple[int, lis
 @given(machines(), st.lists(st.integers(1, 4), max_size=4))
 def test_what_is_given_back_can_be_taken_again(machine: tuple[int, list[int]], sizes: list[int]) -> None:
     per, free = machine
-    places = Places(free, per)
+    places = Placement(free, per)
     taken = [got for size in sizes if (got := places.take(size, spread=True)) is not None]
     for got in taken:
         places.give_back(got)
@@ -70,7 +69,7 @@ def test_what_is_given_back_can_be_taken_again(machine: tuple[int, list[int]], s
 
 
 def test_the_node_with_the_least_room_that_suffices_is_filled() -> None:
-    places = Places([0, 1, 2, 3, 5, 6, 7, 10, 11], 4)  # 4, 3 and 2 units free
+    places = Placement([0, 1, 2, 3, 5, 6, 7, 10, 11], 4)  # 4, 3 and 2 units free
     assert places.take(2) == (10, 11)
     assert places.take(2) == (5, 6)
     assert places.take(2) == (0, 1)
@@ -79,7 +78,7 @@ def test_the_node_with_the_least_room_that_suffices_is_filled() -> None:
 
 
 def test_more_than_a_node_takes_whole_nodes_and_the_rest_on_one_more() -> None:
-    places = Places([0, 1, 2, 3, 4, 5, 8, 9, 10, 11], 4)
+    places = Placement([0, 1, 2, 3, 4, 5, 8, 9, 10, 11], 4)
     assert places.take(10) == (0, 1, 2, 3, 8, 9, 10, 11, 4, 5)
     places.give_back((0, 1, 2, 3, 8, 9, 10, 11, 4, 5))
     assert places.take(6) == (0, 1, 2, 3, 4, 5)
@@ -88,13 +87,13 @@ def test_more_than_a_node_takes_whole_nodes_and_the_rest_on_one_more() -> None:
 
 
 def test_a_growing_job_fills_up_its_own_nodes_first() -> None:
-    places = Places([1, 4, 5, 6, 7, 9, 10], 4)
+    places = Placement([1, 4, 5, 6, 7, 9, 10], 4)
     assert places.take(1, spread=True, near=[8, 11]) == (9,)
     assert places.take(3, spread=True, near=[0, 2, 3]) == (1, 4, 5)
 
 
 def test_whole_nodes_are_handed_out_in_the_order_given() -> None:
-    places = Places([7, 3, 5])
+    places = Placement([7, 3, 5])
     assert places.take(2) == (7, 3)
     places.give_back((3,))
     assert places.take(2) == (3, 5)
@@ -115,11 +114,11 @@ def test_holdings_give_only_free_units(per: int) -> None:
     taken = holdings.take(6)
     holdings.grant(0, taken)
     assert len(set(taken)) == 6
-    assert len(holdings.places()) == holdings.free == 2
+    assert len(holdings.placement()) == holdings.free == 2
     with pytest.raises(IndexError):
         holdings.take(3)
 
 
 def test_a_job_spreads_first_to_the_node_where_it_has_most_units() -> None:
-    places = Places([2, 3, 5, 6, 7], 4)
+    places = Placement([2, 3, 5, 6, 7], 4)
     assert places.take(1, spread=True, near=[0, 1, 4]) == (2,)

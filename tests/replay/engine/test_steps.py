@@ -12,7 +12,7 @@ from test_engine_oracle import SECOND
 from bft.models import JobTable
 from bft.replay import EqualShare, NodeTrace, Replay, State
 from bft.replay.engine.loop import ReplayOverError
-from bft.replay.engine.port import JobView, Zeros
+from bft.replay.engine.policy_api import JobView, Zeros
 from bft.replay.policies import Decision
 
 JOBS = [make("a", pmax=300), make("b", pmax=100, at=20), make("c", pmax=1e6, at=30)]

@@ -21,7 +21,7 @@ from bft.models import Curve, Event, Job, JobTable, Orders, Workload
 from bft.models.searches.evolution import Evolution
 from bft.models.searches.successive_halving import SuccessiveHalving
 from bft.replay import EqualShare, Outcome, Policy, Replay, Rules, always_idle
-from bft.replay.engine.steering import WorkloadError
+from bft.replay.engine.workload_driver import WorkloadError
 from bft.replay.policies.fifo import Fifo
 from bft.replay.results.metrics import summarise
 

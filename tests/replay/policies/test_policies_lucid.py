@@ -22,7 +22,7 @@ from bft.models.prediction.packing import PackingAnalyser
 from bft.models.prediction.saved_models import write_model
 from bft.replay import Kind, Replay, Rules, always_idle
 from bft.replay.engine.ledger import Outcome
-from bft.replay.engine.port import Decision, JobView, PolicyError, State
+from bft.replay.engine.policy_api import Decision, JobView, PolicyError, State
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.policies.lucid.orchestrator import Lucid
 from bft.replay.policies.lucid.profiler import LucidProfiler, Profiled, profile_first

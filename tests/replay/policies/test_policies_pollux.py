@@ -17,8 +17,8 @@ from toy_application import workload, write_application
 from bft.datasets import generate_dnn_jobs
 from bft.models import Curve, Job, JobTable, jobs_from_frame
 from bft.replay import Replay, Rules, always_idle, from_changes
-from bft.replay.engine.holdings import Holdings
-from bft.replay.engine.port import JobView, Machine, State
+from bft.replay.engine.policy_api import JobView, Machine, State
+from bft.replay.engine.units import Holdings
 from bft.replay.policies._pollux_search import Moment, mean_term, search
 from bft.replay.policies.pollux import Pollux
 from bft.replay.trace.node_trace import SECOND_NS

@@ -17,8 +17,8 @@ from bft.models import Job as ModelJob
 from bft.models import JobTable
 from bft.models.workloads.rigid_jobs import rigid_job
 from bft.replay import Decision, JobView, Policy, Replay, Rules, State, always_idle
-from bft.replay.engine.holdings import Holdings
-from bft.replay.engine.port import Machine
+from bft.replay.engine.policy_api import Machine
+from bft.replay.engine.units import Holdings
 from bft.replay.policies.checking import make_world
 from bft.replay.policies.fifo import Fifo
 from bft.replay.policies.qssf import QuasiShortestServiceFirst

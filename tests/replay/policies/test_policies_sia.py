@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bft.models import Curve, Job, JobTable
 from bft.replay import Replay, Rules, always_idle
-from bft.replay.engine.port import JobView, State
+from bft.replay.engine.policy_api import JobView, State
 from bft.replay.policies.sia import Sia
 from bft.replay.trace.node_trace import SECOND_NS
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from bft.milp import ProblemError
 from bft.models import InputError
-from bft.replay.engine.port import PolicyError
+from bft.replay.engine.policy_api import PolicyError
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ class _TimeUp(BaseException):
     """The policy's time is up; an `except Exception` in the policy must not catch it."""
 
 
-class asking:  # noqa: N801  # a context manager, read as a word
+class PolicyCall:
     """A block that calls a policy: every failure inside becomes a PolicyError with the policy's name.
 
     Parameters

@@ -9,15 +9,15 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from bft.models import Curve, Event, InputError, Job, JobTable, Orders, Workload
-from bft.replay.engine.memory import kept, remember
 from bft.replay.engine.running import FINISHED, Running
+from bft.replay.engine.snapshot import restore_snapshot, snapshot
 
 
 class WorkloadError(InputError):
     """A workload ordered what cannot be done, or failed."""
 
 
-class Steering:
+class WorkloadDriver:
     """Tells a workload what happens to its jobs, and checks what it orders.
 
     Parameters
@@ -37,7 +37,7 @@ class Steering:
 
     def rungs(self, job: Job) -> list[float]:
         """Samples at which the workload wants to hear of a job."""
-        given: Any = self._asked("rungs", job)
+        given: Any = self._call("rungs", job)
         try:
             rungs = [float(rung) for rung in given]
         except (TypeError, ValueError):
@@ -72,7 +72,7 @@ class Steering:
             if running.index in self.cancelled:  # by what it ordered at this very instant
                 continue
             event = Event(kind, running.job, now, progress, rung, MappingProxyType(self._jobs))
-            orders: object = self._asked("on", event)
+            orders: object = self._call("on", event)
             if not isinstance(orders, Orders):
                 raise self._refusal(f"it answered {orders!r:.100}; expected Orders")
             submit = [job.submitted_again(max(job.tsub_ns, earliest)) for job in orders.submit]
@@ -93,7 +93,7 @@ class Steering:
         self._positions[job.name] = len(self._positions)
         self._jobs[job.name] = job
 
-    def _asked(self, method: str, about: object) -> object:
+    def _call(self, method: str, about: object) -> object:
         try:
             return getattr(self.workload, method)(about)
         except Exception as error:
@@ -106,7 +106,7 @@ class Steering:
     def state(self) -> dict[str, Any]:
         """What the workload remembers, what is to be cancelled, and the jobs that it has submitted."""
         try:
-            memory = kept(self.workload, inner=True)
+            memory = snapshot(self.workload, inner=True)
         except TypeError as error:
             raise self._refusal(f"what it remembers cannot be kept: {error}") from error
         submitted = [_written(job) for job in islice(self._jobs.values(), self._given, None)]
@@ -114,7 +114,7 @@ class Steering:
 
     def restore(self, state: Mapping[str, Any]) -> list[Job]:
         """Go on from what `state` says; the jobs that had been submitted."""
-        remember(self.workload, state["memory"], inner=True)
+        restore_snapshot(self.workload, state["memory"], inner=True)
         self.cancelled[:] = state["cancelled"]
         jobs = [_read(entry) for entry in state["jobs"]]
         for job in jobs:

@@ -12,10 +12,10 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 # Metadata of a field that is not stored, because it follows from others or is passed in again.
-NOT_KEPT = MappingProxyType({"kept": False})
+NOT_STORED = MappingProxyType({"kept": False})
 
 
-def kept(thing: Any, *, inner: bool = False) -> dict[str, Any]:
+def snapshot(thing: Any, *, inner: bool = False) -> dict[str, Any]:
     """The fields of a dataclass as JSON values.
 
     Parameters
@@ -29,8 +29,8 @@ def kept(thing: Any, *, inner: bool = False) -> dict[str, Any]:
     return {name: _plain(getattr(thing, name)) for name in _names(thing.__class__, inner=inner)}
 
 
-def remember(thing: Any, state: Mapping[str, Any], *, inner: bool = False) -> None:
-    """Set the fields of a dataclass to values from `kept`.
+def restore_snapshot(thing: Any, state: Mapping[str, Any], *, inner: bool = False) -> None:
+    """Set the fields of a dataclass to values from `snapshot`.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def _plain(value: Any) -> Any:
         return [_plain(entry) for entry in value]
     if hasattr(value, "state"):
         return value.state()
-    return kept(value)
+    return snapshot(value)
 
 
 def _restored(hint: Any, value: Any, present: Any = None) -> Any:
@@ -90,7 +90,7 @@ def _restored(hint: Any, value: Any, present: Any = None) -> Any:
         return hint.restored(value)
     if is_dataclass(hint) and isinstance(hint, type):
         made = hint()
-        remember(made, value)
+        restore_snapshot(made, value)
         return made
     return value
 

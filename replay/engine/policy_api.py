@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -14,9 +15,8 @@ from numpy.typing import NDArray
 
 from bft.milp import Solution, Transfer
 from bft.models import Dynamics, Job
-from bft.replay.engine.holdings import Holdings
-from bft.replay.engine.intervals import EndedIntervals, RunInterval
-from bft.replay.engine.places import Places
+from bft.replay.engine.history import EndedIntervals, RunInterval
+from bft.replay.engine.units import Holdings, Placement
 from bft.replay.trace.outlook import Outlook
 
 IntArray = NDArray[np.int64]
@@ -246,9 +246,14 @@ class Machine:
         """Whether a unit is idle, held by jobs or not."""
         return self._holdings.is_idle(unit)
 
-    def places(self) -> Places:
-        """A copy of the free units, to be handed out tentatively before an answer names them."""
-        return self._holdings.places()
+    def placement(self) -> Placement:
+        """Return a copy of the free units, to be handed out tentatively before an answer names them."""
+        return self._holdings.placement()
+
+    def places(self) -> Placement:
+        """Return `placement()`, by its old name."""
+        warnings.warn("Machine.places() is now Machine.placement()", DeprecationWarning, stacklevel=2)
+        return self.placement()
 
     def expected_idle_until(self, time_ns: int) -> list[int | None]:
         """See `State.expected_idle_until`; of now or an earlier instant, as later ones are not known."""
@@ -584,3 +589,26 @@ class PolicyError(RuntimeError):
     """
 
     outcome: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """Name and kind of the policy that is asked; see `Kind`."""
+
+    name: str
+    rigid: bool
+    migrates: bool
+    clairvoyant: bool
+    tunes: bool
+    expects: bool
+    kinds: bool
+
+    @classmethod
+    def of(cls, policy: Policy) -> Traits:
+        """From the policy's `Kind`."""
+        kind = Kind.of(policy)
+        return cls(policy.name, kind.rigid, kind.migrates, kind.clairvoyant, kind.tunes, kind.expects, kind.kinds)
+
+    def refusal(self, what: str) -> PolicyError:
+        """The error with which the policy is stopped."""
+        return PolicyError(f"policy {self.name!r} was stopped: {what}")

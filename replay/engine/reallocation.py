@@ -11,36 +11,12 @@ from numpy.typing import NDArray
 
 from bft.milp import Transfer, move
 from bft.models.jobs import shown_sizes
-from bft.replay.engine.holdings import Holdings
-from bft.replay.engine.in_play import InPlay
-from bft.replay.engine.port import Decision, Kind, Policy, PolicyError
-from bft.replay.engine.running import Running
+from bft.replay.engine.policy_api import Decision, Traits
+from bft.replay.engine.running import InPlay, Running
+from bft.replay.engine.units import Holdings
 
 IntArray = NDArray[np.int64]
 _INT64 = np.dtype(np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """Name and kind of the policy that is asked; see `Kind`."""
-
-    name: str
-    rigid: bool
-    migrates: bool
-    clairvoyant: bool
-    tunes: bool
-    expects: bool
-    kinds: bool
-
-    @classmethod
-    def of(cls, policy: Policy) -> Traits:
-        """From the policy's `Kind`."""
-        kind = Kind.of(policy)
-        return cls(policy.name, kind.rigid, kind.migrates, kind.clairvoyant, kind.tunes, kind.expects, kind.kinds)
-
-    def refusal(self, what: str) -> PolicyError:
-        """The error with which the policy is stopped."""
-        return PolicyError(f"policy {self.name!r} was stopped: {what}")
 
 
 @dataclass(slots=True)
