@@ -11,13 +11,13 @@
 from bft.milp.backends.port import Availability, Backend, Feature
 from bft.milp.backends.process import SolverProcess
 from bft.milp.backends.registry import backend_names
-from bft.milp.checking import TOLERANCE
 from bft.milp.documents import Document, answer, parse
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, LinearStatus
 from bft.milp.kinds import KindsProblem
 from bft.milp.placement import move, settle
 from bft.milp.problem import TIES, CostModel, Job, Pair, Problem, ProblemError, Solution, Ties, Transfer
 from bft.milp.solve import FORMULATIONS, solve
+from bft.milp.tolerances import TOLERANCE
 from bft.milp.values import keep, tamed, total_value, value_table, value_tables
 
 __all__ = [

@@ -9,11 +9,7 @@ from dataclasses import dataclass
 from bft.milp.exact.dp import Optimum
 from bft.milp.formulations.linear import Formulated, Limits, LinearAnswer, Nonsense
 from bft.milp.problem import Solution, Status
-
-# Two ways to compute the objective of one answer agree within this, relatively.
-TOLERANCE = 1e-6
-# And within this part of the largest value: to a solver, zero means zero within its tolerances.
-ZERO = 1e-9
+from bft.milp.tolerances import SOLVER_ZERO, TOLERANCE
 
 Counts = tuple[int, ...]
 
@@ -67,7 +63,7 @@ def checked(
     if invalid:
         raise Nonsense(f"invalid answer: {invalid}")
     value = known.value(counts)
-    slack = TOLERANCE * max(abs(value), abs(kept_value)) + ZERO * known.largest
+    slack = TOLERANCE * max(abs(value), abs(kept_value)) + SOLVER_ZERO * known.largest
     # A value above the claimed one is no error: the solver did not fill the segments in the best order.
     if not value >= answer.objective - slack:
         raise Nonsense(f"claims {answer.objective!r} for an answer of value {value!r}")

@@ -13,6 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from bft.milp.problem import MAX_OBJECTIVE, CostModel, FloatArray, IntArray, Job, ProblemError
+from bft.milp.tolerances import EQUAL_SUMS
 from bft.milp.values import value_table
 
 # What a job gets: units of a kind (its position in `KindsProblem.units`); of none, the kind is 0.
@@ -186,7 +187,7 @@ def hopeful(tables: Sequence[KindsTable], kept: Sequence[Choice]) -> list[KindsT
     keep = [table.at(choice) for table, choice in zip(tables, kept, strict=True)]
     stake = math.fsum(high - value for high, value in zip(best, keep, strict=True))
     # Rounding must not exclude an optimum.
-    stake += 2.0**-40 * (stake + max(map(abs, [*best, *keep]), default=0.0))
+    stake += EQUAL_SUMS * (stake + max(map(abs, [*best, *keep]), default=0.0))
     left = []
     for table, high in zip(tables, best, strict=True):
         on = {kind: np.where(values >= high - stake, values, -np.inf) for kind, values in table.on.items()}

@@ -10,7 +10,7 @@ from functools import cache
 
 from bft.milp.backends.process import SolverFailure, SolverProcess, shared_process
 from bft.milp.backends.registry import able, describe, listed
-from bft.milp.checking import TOLERANCE, Known, checked, contradiction
+from bft.milp.checking import Known, checked, contradiction
 from bft.milp.exact.dp import Optimum, optimum
 from bft.milp.exact.kinds import kinds_optimum
 from bft.milp.formulations import modes, node
@@ -20,6 +20,7 @@ from bft.milp.formulations.transfers import shares_of, value_of
 from bft.milp.kinds import KindsProblem
 from bft.milp.problem import TIES, Problem, ProblemError, Solution, Status, Ties
 from bft.milp.solve_kinds import solver_answer
+from bft.milp.tolerances import TOLERANCE
 from bft.milp.values import complaint, keep, largest_value, objective, tamed, total_value, value_tables
 
 logger = logging.getLogger(__name__)

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import math
 
-# Significant digits that count.
-DIGITS = 12
-# The same as a relative difference.
-ROUNDING = 10.0**-DIGITS
+from bft.models.tolerances import DIGITS, EQUAL
 
 
 def rounded(value: float) -> float:
@@ -30,7 +27,7 @@ def lowered(threshold: float) -> float:
     >>> 564 * 8 / 10 >= 0.8 * 564, 564 * 8 / 10 >= lowered(0.8 * 564)
     (False, True)
     """
-    return threshold * (1 - ROUNDING)
+    return threshold * (1 - EQUAL)
 
 
 def whole_above(value: float) -> int:

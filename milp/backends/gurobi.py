@@ -9,6 +9,7 @@ import gurobipy as gp
 import numpy as np
 
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, power_of_two_scale
+from bft.milp.tolerances import INTEGRALITY
 
 GRB = gp.GRB
 # Gurobi's error codes
@@ -71,7 +72,7 @@ def solve(model: LinearModel, limits: Limits) -> LinearAnswer:
         solver.Params.Threads = limits.threads
         solver.Params.MIPGap = limits.gap
         solver.Params.MIPGapAbs = 0.0
-        solver.Params.IntFeasTol = 1e-9
+        solver.Params.IntFeasTol = INTEGRALITY
         if limits.seconds is not None:
             solver.Params.TimeLimit = limits.seconds
         added = solver.addVars(

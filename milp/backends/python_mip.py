@@ -21,9 +21,8 @@ import mip  # noqa: E402
 import numpy as np  # noqa: E402
 
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, power_of_two_scale  # noqa: E402
+from bft.milp.tolerances import PROVEN_GAP  # noqa: E402
 
-# python-mip stops at a relative gap of 1e-4 by default; here an answer this close to the bound counts as proven.
-PROVEN = 1e-9
 # CBC's primal heuristics take longer than the whole search of a small model such as `modes`, but find the solutions
 # of a large one (benchmarks/solve_modes.py --options).
 FEW_VARIABLES = 1000
@@ -49,8 +48,8 @@ def solve(model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
         solver.add_constr(expression)
     if model.start:
         solver.start = [(variables[index], value) for index, value in model.start]
-    solver.max_mip_gap = max(limits.gap, PROVEN)
-    solver.max_mip_gap_abs = PROVEN
+    solver.max_mip_gap = max(limits.gap, PROVEN_GAP)
+    solver.max_mip_gap_abs = PROVEN_GAP
     if solver_name == "HIGHS":
         _set_highs(solver, limits)
     else:

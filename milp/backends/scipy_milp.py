@@ -9,9 +9,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, LinearStatus, power_of_two_scale
+from bft.milp.tolerances import PROVEN_GAP
 
-# SciPy stops at a relative gap of 1e-4 by default; here an answer this close to the bound counts as proven.
-PROVEN = 1e-9
 # Meaning of the status numbers of scipy.optimize.milp.
 STATUS = ("optimal", "time limit", "infeasible", "unbounded")
 
@@ -21,7 +20,7 @@ def solve(model: LinearModel, limits: Limits) -> LinearAnswer:
     if not model.objective:  # SciPy refuses a model without variables
         return LinearAnswer("optimal", np.zeros(0), 0.0, 0.0)
     scale = -power_of_two_scale(model.objective)  # SciPy minimises
-    options: dict[str, object] = {"mip_rel_gap": max(limits.gap, PROVEN)}
+    options: dict[str, object] = {"mip_rel_gap": max(limits.gap, PROVEN_GAP)}
     if limits.seconds is not None:
         options["time_limit"] = limits.seconds
     result = milp(

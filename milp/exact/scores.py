@@ -22,12 +22,10 @@ import numpy as np
 from bft.milp.exact.compiled import compiled
 from bft.milp.exact.knapsack import GAP
 from bft.milp.problem import BoolArray, FloatArray, IntArray
+from bft.milp.tolerances import CHARGE_QUANTA, EQUAL_SUMS, SCORE_BITS
 
-BITS = 60
-# Charge for a changed job, in quanta.
-CHARGE = np.int64(2**14)
-# Relative to the largest value: two sums of floats this close may be equal.
-NOISE = 2.0**-40
+# The quanta that a changed job is charged, as compiled code wants them.
+CHARGE = np.int64(CHARGE_QUANTA)
 # S is added up in multiples of the largest value divided by this: room for 2^28 jobs in 62 bits.
 GRAINS = 2.0**32
 
@@ -242,7 +240,7 @@ def scores(
         gain[j] = best[j] - keep
         largest = max(largest, abs(best[j]), abs(keep))
     stake = _total(gain, sizes, largest)
-    hopeless = stake + NOISE * (stake + largest)
+    hopeless = stake + EQUAL_SUMS * (stake + largest)
     units, left, slopes, ends = _hopeful(counts, values, linear, offsets, best - hopeless)
 
     spread = np.empty(classes)
@@ -254,7 +252,7 @@ def scores(
         spread[j] = best[j] - worst
     at_stake = max(_total(spread, sizes, largest), largest)
     exponent = int(np.ceil(np.log2(at_stake))) if at_stake > 0 else 0
-    quantum = 2.0 ** max(exponent - BITS, -1000)
+    quantum = 2.0 ** max(exponent - SCORE_BITS, -1000)
     scored = np.empty(len(units), np.int64)
     for j in range(classes):
         for k in range(ends[j], ends[j + 1]):

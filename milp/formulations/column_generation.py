@@ -16,17 +16,14 @@ import numpy as np
 from bft.milp.formulations.items import Choice, Items
 from bft.milp.formulations.linear import Nonsense, power_of_two_scale
 from bft.milp.problem import FloatArray, IntArray
+from bft.milp.tolerances import NO_LOSS, WHOLE_ITEMS
 
 # Rounds of columns; five mostly suffice, and every round bounds.
 MAX_ROUNDS = 50
-# A loss that is less than this part of the largest gain is rounding.
-NO_LOSS = 1e-10
 # Halvings of the price interval for a first guess.
 HALVINGS = 12
 # Items beside those of the relaxation that may take what rounding leaves over: the square of this, each so often.
 EXTRA = 8
-# A number of items this close to a whole one is that.
-NEAR = 1e-6
 
 
 @dataclass(frozen=True)
@@ -201,9 +198,9 @@ def rounded(items: Items, relaxation: Relaxation) -> Choice:
     """
     if not items.all:
         return []
-    whole = np.floor(relaxation.times + NEAR)
+    whole = np.floor(relaxation.times + WHOLE_ITEMS)
     rest = relaxation.times - whole
-    rest[rest <= NEAR] = 0.0
+    rest[rest <= WHOLE_ITEMS] = 0.0
     least_loss = np.minimum.reduceat(relaxation.loss, items.begins[:-1])
     by_rest = np.argsort(-rest, kind="stable").tolist()
     by_loss = np.argsort(least_loss, kind="stable").tolist()

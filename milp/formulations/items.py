@@ -21,10 +21,8 @@ from bft.milp.exact.dp import share_units
 from bft.milp.formulations.linear import LinearModel
 from bft.milp.formulations.modes import Chosen, Run, add_runs, concave_runs, limit_units
 from bft.milp.problem import BoolArray, FloatArray, IntArray, Pair, Problem
+from bft.milp.tolerances import EQUAL_DENSE_SLOPES
 from bft.milp.values import tables_of
-
-# Slopes of a dense table that differ by less than this, relative to its largest value, count as equal (rounding).
-NOISE = 1e-13
 
 Choice = Sequence[tuple[int, int]]
 """Items that are active, each as often as it is, with the units it has (a pair: in union)."""
@@ -320,7 +318,7 @@ def _runs(table: FloatArray) -> Iterable[Run]:
 def _dense_runs(first: int, values: FloatArray) -> Iterable[Run]:
     """Cut the values on `first` and more units into concave runs with as few points as they have slopes."""
     slopes = np.diff(values)
-    noise = NOISE * max(1e-300, float(np.abs(values).max()))
+    noise = EQUAL_DENSE_SLOPES * max(1e-300, float(np.abs(values).max()))
     kinks = np.flatnonzero(np.abs(np.diff(slopes)) > noise) + 1
     points = sorted({0, *kinks.tolist(), len(values) - 1})
     return concave_runs([(first + p, float(values[p])) for p in points])

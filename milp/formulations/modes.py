@@ -13,10 +13,8 @@ from bft.milp.classes import classes_of
 from bft.milp.formulations.linear import Formulated, LinearModel
 from bft.milp.formulations.pruning import prune
 from bft.milp.problem import FloatArray, Job, Problem
+from bft.milp.tolerances import EQUAL_SLOPES
 from bft.milp.values import table_of
-
-# Two slopes that differ by less than this, relative to the larger one, count as equal: the difference is rounding.
-SLOPE_TOLERANCE = 1e-12
 
 # Up to this many classes a solver takes milliseconds, and all counts are posed: no pruning has to be proven right.
 POSED_WHOLE = 15
@@ -50,7 +48,7 @@ def concave_runs(points: Run) -> Iterator[Run]:
     slope = np.inf
     for (n0, v0), (n1, v1) in pairwise(points):
         step = (v1 - v0) / (n1 - n0)
-        if step > slope + SLOPE_TOLERANCE * max(abs(step), abs(slope)):
+        if step > slope + EQUAL_SLOPES * max(abs(step), abs(slope)):
             yield run
             run = [(n0, v0)]
         run.append((n1, v1))

@@ -21,13 +21,10 @@ from functools import cached_property
 import numpy as np
 
 from bft.milp.problem import BoolArray, FloatArray, IntArray
+from bft.milp.tolerances import EQUAL_GAINS, PRUNING_SUMS
 
 # Halvings of the price interval.
 ROUNDS = 40
-# Gains per unit that differ by less than this part belong to one slope of a curve.
-NEAR = 1e-9
-# Sums of values may differ by this part of the values through rounding.
-NOISE = 1e-10
 
 
 def prune(tables: Sequence[FloatArray], sizes: IntArray, units: int) -> list[FloatArray]:
@@ -92,7 +89,7 @@ class _Market:
         worth, best = self.worth(price)
         bound = float((self.sizes * best).sum()) + price * self.units
         # Relative to the values themselves: at the price of a straight curve the best differences are pure rounding.
-        slack = NOISE * float((self.sizes * np.maximum.reduceat(np.abs(self.values), self.begins)).sum())
+        slack = PRUNING_SUMS * float((self.sizes * np.maximum.reduceat(np.abs(self.values), self.begins)).sum())
         loss = best[self.owner] - worth
         return self.within(loss, bound - self.fill(fewest) + slack, self._first(loss == 0.0))
 
@@ -159,7 +156,7 @@ class _Market:
             if left == 0 or not best[c] > 0:
                 break
             mine = slice(self.begins[c], self.begins[c + 1] if c + 1 < len(self.begins) else None)
-            near = np.flatnonzero(gains[mine] >= best[c] * (1 - NEAR))
+            near = np.flatnonzero(gains[mine] >= best[c] * (1 - EQUAL_GAINS))
             grown, members = steps[mine][near], int(self.sizes[c])
             while members and left >= grown[0]:
                 last = int(np.searchsorted(grown, left, side="right")) - 1

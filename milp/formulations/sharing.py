@@ -19,15 +19,11 @@ from bft.milp.formulations.items import Choice, Items
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, Nonsense
 from bft.milp.formulations.transfers import complaint_about, keep_shared, transport, value_of
 from bft.milp.problem import Problem, Status, Transfer
+from bft.milp.tolerances import PROVEN_GAP, SOLVER_ZERO
 from bft.milp.values import table_of
 
 Ask = Callable[[LinearModel, Limits], LinearAnswer]
 Shares = Mapping[tuple[int, int], int]
-
-# A solver treats this part of its largest coefficient as zero.
-ZERO = 1e-9
-# A bound this close to a value, relatively, counts as reached.
-MET = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +181,7 @@ class _Search:
     def _max_loss(self) -> float:
         """Return the most that a choice better than the best known loses at the dual prices."""
         bound, known = self._relaxation.bound, self.best.objective
-        return bound - known + MET * max(abs(bound), abs(known))
+        return bound - known + PROVEN_GAP * max(abs(bound), abs(known))
 
     def _solve_items(self) -> bool:
         """Ask the solver for items better than the best known; return whether to ask again, by flow."""
@@ -259,14 +255,14 @@ class _Search:
 
 def _zero(model: LinearModel) -> float:
     """Return what a solver treats as zero in this model."""
-    return ZERO * max((abs(worth) for worth in model.objective), default=0.0)
+    return SOLVER_ZERO * max((abs(worth) for worth in model.objective), default=0.0)
 
 
 def _exceeds(value: float, other: float) -> bool:
     """Tell whether a value is better than another one by more than rounding."""
-    return value - other > MET * max(abs(value), abs(other))
+    return value - other > PROVEN_GAP * max(abs(value), abs(other))
 
 
 def _met(value: float, bound: float, gap: float) -> bool:
     """Tell whether a value reaches a bound, up to a relative gap."""
-    return bound - value <= max(gap, MET) * max(abs(value), abs(bound))
+    return bound - value <= max(gap, PROVEN_GAP) * max(abs(value), abs(bound))

@@ -27,6 +27,7 @@ from bft.models.errors import InputError
 from bft.models.speed.goodput import BatchLimits, noise_scale
 from bft.models.speed.throughput import FloatArray, Observations, ThroughputParameters, fit_throughput
 from bft.models.tables import read_table
+from bft.models.tolerances import WHOLE_SAMPLES
 
 Source = Literal["measured", "interpolated", "modelled"]
 
@@ -139,9 +140,9 @@ class Application:
         """
         rates = [0.0]
         for units in range(1, min(max_units, batch // self.limits.atomic_min) + 1):
-            local = int(np.ceil(batch / units - 1e-8))
-            passes = int(np.ceil(local / self.limits.atomic_max - 1e-8))
-            atomic = int(np.ceil(local / passes - 1e-8))
+            local = int(np.ceil(batch / units - WHOLE_SAMPLES))
+            passes = int(np.ceil(local / self.limits.atomic_max - WHOLE_SAMPLES))
+            atomic = int(np.ceil(local / passes - WHOLE_SAMPLES))
             full_nodes, rest = divmod(units, units_per_node)
             taken = self.step_time([units_per_node] * full_nodes + [rest], atomic)
             rates.append(batch / (taken.step_s + (passes - 1) * taken.gradient_s))

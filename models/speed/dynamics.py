@@ -16,14 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bft.models.speed.applications import Application, StepTime
-from bft.models.speed.goodput import ROUNDING, BatchLimits, Goodput, adascale_gain, noise_scale
+from bft.models.speed.goodput import BatchLimits, Goodput, adascale_gain, noise_scale
 from bft.models.speed.throughput import Observations, ThroughputParameters, fit_throughput
+from bft.models.tolerances import PROGRESS, REMAINING_SAMPLES, WHOLE_SAMPLES
 
 SECOND_NS = 1_000_000_000
-# Progress is compared in doubles that were multiplied and divided: relative tolerance.
-SAME = 1e-9
-# Samples that always remain in a stretch, so that rounding cannot stop a job just before its end.
-LEAST = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +66,11 @@ class Split(NamedTuple):
 
 def split_batch(batch: int, replicas: int, limits: BatchLimits) -> Split:
     """A given total batch in the fewest passes that fit; one replica beyond M0 takes at least two (`Goodput`)."""
-    local = math.ceil(batch / replicas - ROUNDING)
-    passes = math.ceil(local / limits.atomic_max - ROUNDING)
+    local = math.ceil(batch / replicas - WHOLE_SAMPLES)
+    passes = math.ceil(local / limits.atomic_max - WHOLE_SAMPLES)
     if replicas == 1 and batch > limits.initial:
         passes = max(passes, 2)
-    return _within(Split(math.ceil(local / passes - ROUNDING), passes - 1), replicas, limits)
+    return _within(Split(math.ceil(local / passes - WHOLE_SAMPLES), passes - 1), replicas, limits)
 
 
 def _within(split: Split, replicas: int, limits: BatchLimits) -> Split:
@@ -172,7 +169,7 @@ class ApplicationDynamics:
         """Iterations at the user's batch size after the epoch under way; 1 in the last (Pollux' artifact)."""
         application = self.profile.application
         last = len(application.epoch_ends) - 1
-        epoch = application.epoch_at(progress / application.limits.initial * (1 + SAME))
+        epoch = application.epoch_at(progress / application.limits.initial * (1 + PROGRESS))
         if epoch >= last:
             return 1.0
         sizes = list(application.validations)
@@ -187,7 +184,7 @@ class ApplicationDynamics:
         """Samples/s (at the initial batch size) from now on, and until when; see `bft.models.Dynamics`."""
         initial = self.profile.application.limits.initial
         steps = progress / initial
-        epoch = self.profile.application.epoch_at(steps * (1 + SAME))
+        epoch = self.profile.application.epoch_at(steps * (1 + PROGRESS))
         stretch = self._stretch
         if stretch is not None:
             if not _same(steps, stretch.begin):
@@ -205,7 +202,7 @@ class ApplicationDynamics:
     def _towards(self, stretch: _Stretch, progress: float, now_ns: int) -> tuple[float, int]:
         """The rate that leads from here exactly to the end of the stretch."""
         ahead = stretch.end * self.profile.application.limits.initial - progress
-        return max(ahead, LEAST) / ((stretch.end_ns - now_ns) / SECOND_NS), stretch.end_ns
+        return max(ahead, REMAINING_SAMPLES) / ((stretch.end_ns - now_ns) / SECOND_NS), stretch.end_ns
 
     def _begin(self, now_ns: int, begun: float, epoch: int) -> _Stretch:
         """The next time of constant rate: to the end of the epoch or of the interval, whichever comes first."""
@@ -288,7 +285,7 @@ class ApplicationDynamics:
 
 
 def _same(one: float, other: float) -> bool:
-    return abs(one - other) <= SAME * max(1.0, abs(other))
+    return abs(one - other) <= PROGRESS * max(1.0, abs(other))
 
 
 def _iteration_s(taken: StepTime, split: Split) -> float:

@@ -10,13 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from bft.models.curves import Curve
 from bft.models.speed.throughput import FloatArray, ThroughputParameters
+from bft.models.tolerances import WHOLE_SAMPLES
 
 IntArray = NDArray[np.int64]
 
 # Total batch sizes tried between the least and the most allowed (Pollux' artifact).
 CANDIDATES = 50
-# Tolerance of rounding up, so that 8.000000001 samples stay 8.
-ROUNDING = 1e-8
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +168,12 @@ class Goodput:
         steps = np.linspace(0.0, 1.0, CANDIDATES)[:, None]
         local = lowest * (max(limits.most, 1) / lowest) ** steps / replicas
         if limits.accumulation:
-            passes = np.ceil(local / limits.atomic_max - ROUNDING)
-            alone = (replicas == 1) & (local > limits.initial + ROUNDING)
+            passes = np.ceil(local / limits.atomic_max - WHOLE_SAMPLES)
+            alone = (replicas == 1) & (local > limits.initial + WHOLE_SAMPLES)
             passes = np.maximum(passes, np.where(alone, 2, 1))
         else:
             passes = np.ones_like(local)
-        atomic = np.ceil(local / passes - ROUNDING)
+        atomic = np.ceil(local / passes - WHOLE_SAMPLES)
         # Rounding up may pass M_max.
         atomic = np.minimum(atomic, np.floor(limits.most / (replicas * passes)))
         allowed = (atomic >= limits.atomic_min) & (atomic <= limits.atomic_max) & (lowest <= limits.most)

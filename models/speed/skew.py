@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from bft.models.cells import Rows
 from bft.models.curves import FloatArray
 from bft.models.tables import read_table
+from bft.models.tolerances import EQUAL
 
 # Between the 0.14 of Inception-3 and the 0.61 of AlexNet.
 THRESHOLD = 0.5
@@ -43,7 +44,7 @@ def skewness(sizes: ArrayLike) -> float:
     centred = values - values.mean()
     spread = np.sqrt(np.mean(centred**2))
     # Equal sizes differ from their mean by rounding only.
-    if spread <= 1e-12 * values.max():
+    if spread <= EQUAL * values.max():
         return 0.0
     return float(np.mean((centred / spread) ** 3))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bft.models.curves import FloatArray
-from bft.replay.engine.running import FINISHED
+from bft.models.tolerances import FINISHED
 from bft.replay.trace.node_trace import SECOND_NS
 
 

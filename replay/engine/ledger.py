@@ -11,15 +11,13 @@ import numpy as np
 
 from bft.milp import Solution
 from bft.models import Job, JobTable
+from bft.models.tolerances import BALANCE
 from bft.replay.engine.history import ROWS, Columns, ProgressCurve, Stall
 from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 if TYPE_CHECKING:
     import pandas as pd
-
-# Totals must agree to this, relatively.
-BALANCE = 1e-9
 
 
 class ConservationError(AssertionError):

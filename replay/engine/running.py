@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import Dynamics, Job
+from bft.models.tolerances import FINISHED, INSTANT
 from bft.replay.engine.history import RunInterval
 from bft.replay.engine.ledger import JobRecord
 from bft.replay.engine.policy_api import Jobs, JobView
@@ -20,12 +21,7 @@ from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
 from bft.replay.trace.node_trace import SECOND_NS
 
 NEVER = 2**63 - 1
-# At an instant, a job with at most this part of its work left is done: many changes of its rate may round off that
-# much.
-FINISHED = 1e-12
 _NEARLY = 1 - FINISHED
-# Rounding of doubles, relative: a finish due at a whole nanosecond must not come one late.
-ROUNDING = 1e-14
 
 
 @dataclass(slots=True, eq=False)
@@ -128,7 +124,7 @@ class Running:
         nanoseconds = (work - done) / rate * SECOND_NS
         if nanoseconds < NEVER - begin - 1:
             whole = round(nanoseconds)
-            if abs(nanoseconds - whole) > ROUNDING * nanoseconds:
+            if abs(nanoseconds - whole) > INSTANT * nanoseconds:
                 whole = math.ceil(nanoseconds)
             finish_ns = self.finish_ns = begin + whole if whole > 0 else begin
             lacking = work * _NEARLY - done
@@ -150,7 +146,7 @@ class Running:
         if not nanoseconds < NEVER - begin - 1:
             return NEVER
         whole = round(nanoseconds)
-        if abs(nanoseconds - whole) > ROUNDING * nanoseconds:
+        if abs(nanoseconds - whole) > INSTANT * nanoseconds:
             whole = math.ceil(nanoseconds)
         return begin + max(0, whole)
 

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from bft.models import Curve, Event, InputError, Job, JobTable, Orders, Workload
-from bft.replay.engine.running import FINISHED, Running
+from bft.models.tolerances import FINISHED
+from bft.replay.engine.running import Running
 from bft.replay.engine.snapshot import restore_snapshot, snapshot
 
 

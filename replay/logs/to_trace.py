@@ -14,15 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import InputError
+from bft.models.tolerances import SHARES
 from bft.replay.logs.collector import OPEN, Collector, Columns, merge
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.hostlists import difference, other_forms, unclear_forms
 from bft.replay.logs.units import MAX_UNITS, UnitLog
 from bft.replay.logs.window import window_of
 from bft.replay.trace.node_trace import SECOND_NS, IndexArray, NodeTrace, TimeArray, from_fragments
-
-# The idle share is summed in floating point, the others exactly.
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +68,9 @@ class Coverage:
     def balance(self) -> None:
         """Check that each share is one, and that they add up to 1: all node-time went somewhere, and once."""
         shares = {name: getattr(self, name) for name in ("busy", "unavailable", "idle", "short_gaps")}
-        if not all(-_ROUNDING <= share <= 1 + _ROUNDING for share in shares.values()):
+        if not all(-SHARES <= share <= 1 + SHARES for share in shares.values()):
             raise RuntimeError(f"a share of the node-time is not between 0 and 1: {shares}")
-        if not abs(math.fsum(shares.values()) - 1) <= _ROUNDING:
+        if not abs(math.fsum(shares.values()) - 1) <= SHARES:
             raise RuntimeError(f"the shares of the node-time do not add up to 1: {shares}")
 
     def as_dict(self) -> dict[str, Any]:

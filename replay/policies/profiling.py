@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bft.models import Job, OnlineCurve
+from bft.models.tolerances import MEASURED_S
 from bft.replay.engine.policy_api import JobView, State
 from bft.replay.trace.node_trace import SECOND_NS
 
 Order = Literal["growing", "inverse"]
-# Part of a second that sums of measured seconds may lack by rounding.
-ROUNDING_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ class Advisor:
     def _lacks(self, curve: OnlineCurve, units: int) -> float:
         """For how many seconds more a job is to be measured on so many units."""
         lacking = self.seconds - curve.seconds(units)
-        return lacking if lacking > ROUNDING_S else 0.0
+        return lacking if lacking > MEASURED_S else 0.0
 
 
 def _change_s(view: JobView, units: int) -> float:

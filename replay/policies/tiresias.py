@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from bft.models import Job
 from bft.models.speed.skew import THRESHOLD
+from bft.models.tolerances import SERVICE
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.snapshot import restore_snapshot, snapshot
 from bft.replay.policies._rounds import is_round, next_round
@@ -20,8 +21,6 @@ from bft.replay.policies.gittins import ServiceDistribution, read_samples
 from bft.replay.policies.rigid import run, run_by_quota
 from bft.replay.trace.node_trace import SECOND_NS
 
-# Service is a sum of floats: a job that is due at an instant counts as due if it lacks at most this many unit-seconds.
-ROUNDING = 1e-6
 # A timer that is due at a whole nanosecond must not come one late: the part of a nanosecond that counts as none.
 ROUNDING_NS = 1e-4
 
@@ -147,14 +146,14 @@ class TiresiasL:
     def _place(self, view: JobView, now_ns: int) -> None:
         """Demote a job that has reached limits, promote one that has waited long enough."""
         one = self._standings[view.job.name]
-        slack = -ROUNDING if self.compat else ROUNDING
+        slack = -SERVICE if self.compat else SERVICE
         while one.queue < len(self.limits) and one.service(view) >= self.limits[one.queue] - slack:
             if self.late_demotion and not view.units:  # the simulator checks running jobs only
                 break
             self._move(view.job.name, one, one.queue + 1)
             if self.late_demotion:  # and moves them by one queue per event
                 break
-        if not view.units and self._may_be_promoted(view, one) and self._promotion_s(view, one, now_ns) <= ROUNDING:
+        if not view.units and self._may_be_promoted(view, one) and self._promotion_s(view, one, now_ns) <= SERVICE:
             self._move(view.job.name, one, 0)
             one.unit_seconds, one.executed_s, one.counted_ns = view.unit_seconds, view.executed_s, None
 

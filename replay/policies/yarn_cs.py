@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from bft.models import Job
 from bft.models.rounding import lowered, rounded
+from bft.models.tolerances import SHARES
 from bft.replay.engine.policy_api import Decision, Kind, State
 
 
@@ -103,6 +104,6 @@ def _shares(text: str) -> dict[str, float]:
         if not colon or not 0 < share <= 1 or queue in shares:
             raise ValueError(f"capacities: expected NAME:SHARE with a share in (0, 1], each name once, not {part!r}")
         shares[queue] = share
-    if math.fsum(shares.values()) > 1 + 1e-9:
+    if math.fsum(shares.values()) > 1 + SHARES:
         raise ValueError(f"capacities add up to {math.fsum(shares.values()):g}, expected at most 1")
     return shares

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from bft.models.tolerances import WHOLE_NODES
 from bft.replay.engine.ledger import Outcome
 from bft.replay.results.census import Census
 from bft.replay.trace.node_trace import NodeTrace, always_idle
@@ -67,7 +68,7 @@ def usefulness(outcome: Outcome, dedicated: Sequence[Outcome]) -> dict[str, Any]
 
 
 def _few(nodes: float) -> bool:
-    return nodes < FEW_NODES and not math.isclose(nodes, round(nodes), rel_tol=1e-9)
+    return nodes < FEW_NODES and not math.isclose(nodes, round(nodes), rel_tol=WHOLE_NODES)
 
 
 def _all_finished_ns(outcome: Outcome) -> int | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bft.models import InputError
+from bft.models.tolerances import SAME_RESULT
 from bft.replay.studies.breakdown import by_group, p999
 from bft.replay.studies.intervals import MIN_DAYS, MIN_SEEDS, Interval, interval, relative
 from bft.replay.studies.run_tables import DAY_NS, Array, jobs_of, work_by_day
@@ -233,7 +234,7 @@ class Comparison:
             if column.name in frame and self.split is None:
                 values = frame[column.name].astype(float)
                 top = values.max() if column.more else values.min()
-                found = np.isclose(values, top, rtol=1e-9, atol=0).tolist()
+                found = np.isclose(values, top, rtol=SAME_RESULT, atol=0).tolist()
                 marks[column.name] = found if not all(found) else [False] * len(found)
         return marks
 

@@ -1,0 +1,38 @@
+"""Every tolerance of jobs and replays, each with its reason; tests/test_tolerances.py states how they relate.
+
+`bft.milp.tolerances` has those of decisions and solvers, as neither of the two packages imports the other.
+"""
+
+from __future__ import annotations
+
+# --- relative --------------------------------------------------------------------------------------------------------
+
+# Significant digits that count where a threshold meets a computed number (`bft.models.rounding`), and the same as a
+# relative difference. Doubles are off by 1e-16, sums of a long replay by up to 1e-13, and measured rates by far more.
+DIGITS = 12
+EQUAL = 10.0**-DIGITS
+# A job with at most this part of its work left at an instant is done: many changes of its rate may round off that much.
+FINISHED = 1e-12
+# Nanoseconds to a finish, computed from a rate: one due at a whole nanosecond must not come one late.
+INSTANT = 1e-14
+# The totals of a replay and those of its jobs are added up in different orders and must agree to this.
+BALANCE = 1e-9
+# Progress of a profiled job is compared in doubles that were multiplied and divided.
+PROGRESS = 1e-9
+# Metrics of two replays this close are the same result: both are marked as the best.
+SAME_RESULT = 1e-9
+# A number of nodes this close to a whole one is that number.
+WHOLE_NODES = 1e-9
+
+# --- absolute --------------------------------------------------------------------------------------------------------
+
+# Samples: a batch is rounded up, and 8.000000001 samples stay 8.
+WHOLE_SAMPLES = 1e-8
+# Samples that always remain in a stretch of a profiled job, so that rounding cannot stop it just before its end.
+REMAINING_SAMPLES = 1e-6
+# Shares of a whole, such as those of queues: their sum may exceed 1 by this.
+SHARES = 1e-9
+# Unit-seconds: attained service is a sum of floats, and a job that lacks at most this to a limit has reached it.
+SERVICE = 1e-6
+# Seconds that a sum of measured seconds may lack by rounding.
+MEASURED_S = 1e-6
