@@ -42,7 +42,7 @@ _RENAMED = {
 
 
 class _MovedModule(ModuleType):
-    """A former module: each name that is taken from it comes from its new home, with a warning."""
+    """Stand in for a former module: each name taken from it comes from its new home, with a warning."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

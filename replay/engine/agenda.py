@@ -1,4 +1,4 @@
-"""Future events of running jobs, in one total order."""
+"""The future events of running jobs, in one total order."""
 
 from __future__ import annotations
 

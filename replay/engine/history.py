@@ -60,7 +60,7 @@ class Columns:
             self.latest.clear()
 
     def since(self, row: int) -> dict[str, list[Any]]:
-        """The rows from this one on, by column, as JSON values."""
+        """Return the rows from this one on, by column, as JSON values."""
         self.settle()
         return {name: list(column[row:]) for name, column in self._columns.items()}
 
@@ -71,7 +71,7 @@ class Columns:
             column[:] = array(column.typecode, columns[name]) if isinstance(column, array) else columns[name]
 
     def hand_over(self) -> dict[str, Any]:
-        """Columns by name as `arrays` has them, for whoever changes them: the table is empty afterwards."""
+        """Return the columns as `arrays` does, for a caller that changes them: the table is empty afterwards."""
         arrays = self.arrays()
         for name, column in self._columns.items():
             self._columns[name] = array(column.typecode) if isinstance(column, array) else []
@@ -79,7 +79,7 @@ class Columns:
         return arrays
 
     def arrays(self) -> dict[str, Any]:
-        """Columns by name: numbers as arrays on the same memory, so no row can be added while one is in use."""
+        """Return the columns by name, numbers as arrays on the same memory: no row can be added while one is in use."""
         self.settle()
         return {
             name: np.asarray(memoryview(column)) if isinstance(column, array) else column
@@ -118,7 +118,7 @@ class ProgressCurve:
         return {"spans": self._spans, "stalls": self._stalls}
 
     def went(self, begin: int, end: int, work: float, rate: float, stalls: Sequence[Stall]) -> int:
-        """From `begin` to `end`, `work` samples having been done before, jobs went at `rate` samples/s less stalls.
+        """Record that jobs went at `rate` samples/s less stalls from `begin` to `end`, with `work` samples done before.
 
         Returns
         -------
@@ -136,11 +136,11 @@ class ProgressCurve:
         return len(self._spans.latest)
 
     def closed(self, end: int, work: float) -> None:
-        """The replay ended at `end` with this much work done."""
+        """Record that the replay ended at `end` with this much work done."""
         self.end, self._final = end, work
 
     def at(self, instant: int) -> float:
-        """Samples done by all jobs up to an instant (UTC ns), with the costs of that instant deducted.
+        """Return the samples done by all jobs up to an instant (UTC ns), with the costs of that instant deducted.
 
         Raises
         ------
@@ -202,14 +202,14 @@ class RunInterval(NamedTuple):
 
     @property
     def progressed_s(self) -> float:
-        """Seconds in which the job made progress."""
+        """Return the seconds in which the job made progress."""
         return self.seconds - self.stalled_s
 
     @classmethod
     def between(
         cls, begin_ns: int, end_ns: int, units: int, shared: bool, stall_ns: int, rate: float, ended: Ending
     ) -> RunInterval:
-        """The interval from one instant to another; `stall_ns`: until when the job was to stall."""
+        """Return the interval from one instant to another; `stall_ns`: until when the job was to stall."""
         stalled_ns = max(0, min(stall_ns, end_ns) - begin_ns)
         return cls(units, (end_ns - begin_ns) / SECOND_NS, stalled_ns / SECOND_NS, rate, shared, ended)
 

@@ -189,7 +189,7 @@ class Outcome:
 
     @property
     def work(self) -> float:
-        """The training outcome: samples done, with costs deducted."""
+        """Return the training work: samples done, with costs deducted."""
         return math.fsum(record.work for record in self.records)
 
     @property
@@ -504,7 +504,7 @@ class Ledger:
         note: str = "",
         solved: tuple[float, float, float] = (math.nan, math.nan, math.nan),
     ) -> None:
-        """Add a row; `solved` are objective, bound and gap."""
+        """Add a step to the table of steps; `solved` are objective, bound and gap."""
         since = self._since
         rescale, preemption, stall = since.rescale, since.preemption, since.stall
         start, restart = since.start, since.restart

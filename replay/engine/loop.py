@@ -160,7 +160,7 @@ class Replay:
         Raises
         ------
         PolicyError
-        When the policy fails; `outcome` of the error holds the results up to then.
+            When the policy fails; `outcome` of the error holds the results up to then.
         """
         try:
             interrupted = self._run(on_step, should_stop)
@@ -363,7 +363,7 @@ class Replay:
         self._submit_ns = self._submit(place.submitted)
 
     def _submit(self, number: int) -> int:
-        """When that many jobs have been submitted and one more is."""
+        """Return the instant at which the queued job of this number is submitted, NEVER where there is none."""
         return self._jobs[self._queue[number]].tsub_ns if number < len(self._queue) else NEVER
 
     def _next_instant(self) -> int:
@@ -421,7 +421,7 @@ class Replay:
                 self._submit_ns = self._submit(self._place.submitted)
 
     def _cancel(self, driver: WorkloadDriver) -> bool:
-        """Stop for good what the workload has cancelled; whether anybody has left the play."""
+        """Stop for good the jobs that the workload has cancelled; return whether any of them was in play."""
         gone: list[Running] = []
         cancelled, place = dict.fromkeys(driver.cancelled), self._place
         driver.cancelled.clear()
@@ -511,7 +511,7 @@ class Replay:
         self._give_up(running, units)
 
     def _note_given_up(self, running: Running, units: Sequence[int]) -> None:
-        """Note who gave units back at this instant, for jobs that start on them in its place."""
+        """Note which job gave units back at this instant, for jobs that start on them in its place."""
         if self._given_up_ns != self.now:
             self._given_up, self._given_up_ns = {}, self.now
         for unit in units:
@@ -551,7 +551,7 @@ class Replay:
         return newcomer is None or not is_admitted(self.now, units, newcomer, open_ones)
 
     def _due(self, job: Job, progress: float) -> Due | None:
-        """What a job with a deadline still needs; None without one."""
+        """Return the work that a job with a deadline still needs, None for a job without a deadline."""
         if job.deadline_ns is None:
             return None
         sizes = (job.request,) if self._traits.rigid else tuple(job.allowed.nonzero()[0].tolist()[1:])
@@ -566,7 +566,7 @@ class Replay:
     # --- the decision ---------------------------------------------------------------------------------------------
 
     def _answer(self) -> Decision:
-        """The policy's decision."""
+        """Ask the policy, and return its decision."""
         began = perf_counter()
         with self._policy_call:
             answer: object = self.policy.decide(self._asked)  # type: ignore[arg-type]  # there is a state

@@ -167,7 +167,10 @@ class Jobs(Sequence[JobView]):
         return tuple(position for position, view in enumerate(self) if view.job.sizes is not None)
 
     def present(self, position: int) -> RunInterval | None:
-        """What a job holds now, since the policy was last asked or its rate last changed; None if it has only begun."""
+        """Return the interval of a job that is under way, since the policy was last asked; None if it has only begun.
+
+        A change of the job's rate begins a new interval.
+        """
         return self._present.get(position)
 
     @property
@@ -178,7 +181,7 @@ class Jobs(Sequence[JobView]):
 
 
 def _fixed(numbers: Iterable[int]) -> IntArray:
-    """A read-only copy of an array."""
+    """Return a read-only array of these numbers."""
     array = np.fromiter(numbers, dtype=np.int64)
     array.setflags(write=False)
     return array
@@ -444,7 +447,7 @@ class Decision:
 
     @classmethod
     def keep(cls, *, wake_ns: int | None = None) -> Decision:
-        """Change nothing."""
+        """Return a decision that changes nothing."""
         return cls(placement={}, wake_ns=wake_ns)
 
     @classmethod
@@ -455,7 +458,7 @@ class Decision:
         return cls(solution.counts, solution=solution, kinds=solution.kinds)
 
     def waking(self, at_ns: int | None) -> Decision:
-        """The same decision, with a request to be asked again at an instant."""
+        """Return this decision with a request to be asked again at an instant."""
         return replace(self, wake_ns=at_ns)
 
     def counts_in(self, state: State) -> tuple[int, ...]:
@@ -555,7 +558,7 @@ _ELASTIC = Kind()
 
 
 class Policy(Protocol):
-    """Decides allocations. It must be deterministic: same states, same decisions.
+    """A policy decides allocations, deterministically: equal states lead to equal decisions.
 
     A class attribute `kind`, a `Kind`, tells the engine what kind of policy it is; without, it is an elastic one.
     """

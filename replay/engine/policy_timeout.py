@@ -1,4 +1,4 @@
-"""Ask a policy, and guard the replay: the policy may fail to answer, or end the program."""
+"""The guard around a call of a policy: the policy may exceed its timeout, fail, or end the program."""
 
 from __future__ import annotations
 

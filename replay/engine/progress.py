@@ -19,7 +19,7 @@ from bft.replay.trace.node_trace import SECOND_NS
 
 
 class Motion:
-    """Lets time pass. The amounts of a job are updated when its rate or its units change, not at every instant.
+    """The clock of a replay: it lets time pass, and updates the amounts of a job when its rate or its units change.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Motion:
         self._stalled: dict[int, Running] = {}  # jobs with stalls that are not charged yet, by position
 
     def state(self) -> dict[str, Any]:
-        """What jobs have held since the policy was last asked, for a checkpoint."""
+        """Return the intervals that have ended since the policy was last asked, for a checkpoint."""
         return {"asked_ns": self.asked_ns, "ended": [list(row) for row in self._rows]}
 
     def restored(self, now: int, state: Mapping[str, Any]) -> None:
@@ -74,14 +74,14 @@ class Motion:
                 self._stalled[running.index] = running
 
     def asked(self) -> None:
-        """The policy knows what jobs have held until now."""
+        """Forget the intervals that the policy has seen by now."""
         self.asked_ns = self.now
         if self._rows:
             self._rows = []
 
     @property
     def ended(self) -> EndedIntervals:
-        """What jobs have held since the policy was last asked and hold no longer."""
+        """Return the intervals of jobs that have ended since the policy was last asked."""
         return EndedIntervals(self._rows) if self._rows else NONE_ENDED
 
     def pass_to(self, instant: int, idle: int, used: int) -> None:
@@ -246,7 +246,7 @@ class Partners:
         Raises
         ------
         PolicyError
-        When a pair or size is not allowed.
+            When a pair or size is not allowed.
         """
         if not self._in_play.shared and not self._held.shared:
             return

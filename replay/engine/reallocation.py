@@ -65,7 +65,7 @@ def changes(decision: Decision, in_play: InPlay, held: Holdings, traits: Traits)
 
 
 def _whole(counts: Sequence[object] | IntArray, in_play: InPlay, traits: Traits) -> IntArray:
-    """The counts in a policy's answer, which may be of any type: int64 of shape (jobs,)."""
+    """Return the counts in a policy's answer, which may be of any type, as int64 of shape (jobs,)."""
     if len(counts) != len(in_play.line):
         raise traits.refusal(f"it answered {len(counts)} counts for {len(in_play.line)} jobs")
     if isinstance(counts, np.ndarray) and counts.dtype is _INT64 and counts.ndim == 1:
@@ -93,7 +93,7 @@ def _check_size(running: Running, count: int, traits: Traits) -> None:
 
 
 def _counted(answer: IntArray, in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
-    """Shrinking jobs release their newest units, growing ones take free ones."""
+    """Return the changes of counts: shrinking jobs release their newest units, growing ones get free ones."""
     differs = (answer != in_play.counts).nonzero()[0]
     if in_play.short:  # these have too few units to continue
         differs = np.union1d(differs, [in_play.position(running) for running in in_play.short.values()])
@@ -114,7 +114,7 @@ def _counted(answer: IntArray, in_play: InPlay, held: Holdings, traits: Traits) 
 
 
 def _counted_by_kind(decision: Decision, in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
-    """As `_counted`, where units are of several kinds: a job keeps its kind, or gives up all its units."""
+    """Return the changes of an answer in counts and kinds: a job keeps its kind, or gives up all its units."""
     answer, idle = _whole(decision.counts or (), in_play, traits), held.idle_by_kind()
     if len(decision.kinds) != len(answer):
         raise traits.refusal(f"it named {len(decision.kinds)} kinds for {len(answer)} jobs; expected one for each")
@@ -139,7 +139,7 @@ def _counted_by_kind(decision: Decision, in_play: InPlay, held: Holdings, traits
 
 
 def _placed(placement: Mapping[int, Sequence[int]], in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
-    """Exactly the units that are named; a unit has at most two holders afterwards."""
+    """Return the changes of an answer that names units; a unit has at most two holders afterwards."""
     found = []
     holders: dict[int, int] = {}  # of the units that somebody gets
     for running in in_play.short.values():  # these have too few units to continue
@@ -176,7 +176,7 @@ def _placed(placement: Mapping[int, Sequence[int]], in_play: InPlay, held: Holdi
 
 
 def _transferred(transfers: Sequence[Transfer], in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
-    """Move units between classes of holders."""
+    """Return the changes of an answer that moves units between classes of holders."""
     current = [running.units for running in in_play]
     classes: dict[tuple[int, ...], list[int]] = {}
     for at, units in enumerate(current):

@@ -132,7 +132,7 @@ class Running:
             self.due_ns = early if early < finish_ns else finish_ns
 
     def present(self, now: int, asked_ns: int) -> RunInterval | None:
-        """What it has held since its rate was set, or since the policy was last asked; None if it held nothing."""
+        """Return the interval since the job's rate was set or the policy was last asked; None if it held nothing."""
         begin = max(self.rated_ns, asked_ns)
         if not self.rated_units or now <= begin:
             return None
@@ -314,7 +314,7 @@ class InPlay:
         return running.index in self._by_index
 
     def copy(self, row: int) -> IntArray:
-        """Units per job: held (HELD), fewest (LEAST, at least 1) or most (MOST) on which it runs; read-only."""
+        """Return a read-only array with the units of each job: held, minimum (at least 1) or maximum, by the row."""
         copy = self._copies[row]
         if copy is None:
             copy = self._copies[row] = self._numbers[row, : len(self.line)].copy()
@@ -415,7 +415,6 @@ class Window(Jobs):
     """The jobs in play at an instant; the view of a job is made when it is first used.
 
     A policy may keep this beyond the decision: `keep`, called before the engine changes anything, makes it permanent.
-    anything.
     """
 
     _kept: Jobs | None = None
@@ -426,7 +425,7 @@ class Window(Jobs):
         self._seen: dict[int, JobView] = {}  # of running jobs, by position in the table
 
     def keep(self) -> None:
-        """Make all views."""
+        """Make the views of all jobs, so that they show this instant for good."""
         present = {position: interval for position in self.running if (interval := self.present(position))}
         self._kept, self._in_play = Jobs(self, present), InPlay()
 
@@ -485,7 +484,7 @@ class Window(Jobs):
         return self._used
 
     def present(self, position: int) -> RunInterval | None:
-        """What a job holds now, since the policy was last asked or its rate last changed; None if it has only begun."""
+        """Return the interval of a job that is under way since the policy was last asked, None if it has only begun."""
         if self._kept is not None:
             return self._kept.present(position)
         return self._in_play[position].present(self._now, self._asked_ns)

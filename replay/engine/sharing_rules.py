@@ -35,10 +35,10 @@ class Interference:
     forbidden
         Pairs of models that may not share, whatever their ratios.
     memory
-        Memory by model and batch size. With it, if two jobs do not fit together, the one submitted later uses
-        a smaller batch and gradient accumulation (`fit_beside`), and the cost of that is part of its
-        ratio. None: batches stay as they are. Events of a
-        replay must not change which of the two it is, so that engine and policies agree on a pair.
+        Memory by model and batch size. With it, if two jobs do not fit together, the one submitted later uses a smaller
+        batch and gradient accumulation (`fit_beside`), and the cost of that is part of its ratio. Events of a replay
+        must not change which of the two it is, so that engine and policies agree on a pair. None: batches stay as they
+        are.
     sub_batch_threshold
         Smallest share of its goodput that it must keep, in (0, 1].
 
@@ -75,9 +75,9 @@ class Interference:
             raise InputError(f"sub_batch_threshold: expected a number in (0, 1], not {self.sub_batch_threshold}")
 
     def xi(self, a: Job, b: Job, units_a: int | None = None, units_b: int | None = None) -> Ratios:
-        """Ratios (xi_a, xi_b) of two jobs that may share on so many units each, None when they may not.
+        """Return the ratios (xi_a, xi_b) of two jobs that may share on this many units each, None when they may not.
 
-        Without given units, the largest ratio of all sizes counts.
+        Without numbers of units, the largest ratio of all sizes counts.
         """
         sides = self.sides(a, b)
         if sides is None:
@@ -86,7 +86,7 @@ class Interference:
         return None if max(ratios) > self.xi_max else ratios
 
     def ever(self, a: Job, b: Job) -> bool:
-        """Whether two jobs may share on some number of units."""
+        """Tell whether two jobs may share on some number of units."""
         sides = self.sides(a, b)
         return sides is not None and max(side.least() for side in sides) <= self.xi_max
 
@@ -106,7 +106,7 @@ class Interference:
 
     @staticmethod
     def kind(job: Job) -> Kind:
-        """The kind of a job: jobs of one kind, submitted together, share with the same jobs at the same ratios."""
+        """Return the kind of a job: jobs of one kind and submission share with the same jobs at the same ratios."""
         return job.model, job.batch_size, job.memory_gib
 
     def _of(self, earlier: Job, later: Job) -> Sides:

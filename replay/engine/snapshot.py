@@ -52,7 +52,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON; `_restored` recovers it from the field's type."""
+    """Return a value as JSON; `_restored` recovers it from the field's type."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, np.ndarray):
@@ -96,7 +96,7 @@ def _restored(hint: Any, value: Any, present: Any = None) -> Any:
 
 
 def difference(before: Any, after: Any) -> list[Any] | None:
-    """What turns one JSON value into another, as a JSON value itself; None where they are the same to the byte.
+    """Return the change that turns one JSON value into another, as JSON; None where they are the same to the byte.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def difference(before: Any, after: Any) -> list[Any] | None:
 
 
 def patched(before: Any, change: list[Any]) -> Any:
-    """The value that `change`, a `difference`, makes of another, which it may change in place."""
+    """Apply a change from `difference` to a value, which it may change in place, and return the result."""
     kind, what, *rest = change
     if kind == "is":
         return what

@@ -16,9 +16,8 @@ class FreeList:
     """The free units of a machine, those idle longest first.
 
     Idle fragments have a decreasing hazard: a node that has been idle for long stays idle longer (docs/decisions/0003),
-    so jobs take the oldest and release the newest. They are kept as one sorted array of (event since which a unit is
-    idle)
-    x (units of the machine) + unit, so that a copy for a policy is one copy of memory.
+    so jobs take the oldest and release the newest. They are kept as one sorted array of keys, (event since which a unit
+    is idle) x (units of the machine) + unit, so that a copy for a policy is one copy of memory.
 
     Parameters
     ----------
@@ -120,7 +119,7 @@ class NodeFreeList:
         return units
 
     def consolidated(self, units: int) -> NodeUnits | None:
-        """Whole nodes, and the remainder on the fullest node with room; None when they are not available."""
+        """Choose whole nodes, and the fullest node with room for the remainder; None when they are not available."""
         full_nodes, rest = divmod(units, self._per)
         chosen = [(node, self._per) for node in self._with[self._per][:full_nodes]]
         if len(chosen) < full_nodes:
@@ -133,7 +132,7 @@ class NodeFreeList:
         return chosen
 
     def scattered(self, units: int, near: Iterable[int]) -> NodeUnits:
-        """On few nodes: those of the units `near`, most of them first; then the emptiest, the rest where it fits best.
+        """Choose as few nodes as possible: first those of the units `near`, then the emptiest, the rest by best fit.
 
         At least that many units must be free.
         """
@@ -162,7 +161,7 @@ class NodeFreeList:
         return chosen
 
     def _fitting(self, units: int, but: set[int]) -> int | None:
-        """The fullest node with enough room."""
+        """Return the fullest node with enough room."""
         for free in range(units, self._per + 1):
             for node in self._with[free]:
                 if node not in but:
@@ -415,7 +414,7 @@ class Holdings:
         return idle
 
     def _take_of(self, kind: str, count: int, near: Sequence[int]) -> list[int]:
-        """As `take`, of one kind."""
+        """Take free units of one kind, as `take` does."""
         free = FreeList(len(self)) if self.units_per_node == 1 else NodeFreeList(self.units_per_node)
         for unit, holder in enumerate(self._first):
             if holder == NOBODY and self.kind_of(unit) == kind:

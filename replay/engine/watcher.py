@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class NoteTaker(Protocol):
-    """Receives notes on everything that changes a result."""
+    """An object that receives notes on everything that changes a result."""
 
     def note(self, text: str) -> None:
         """Something worth reporting, not an error."""
 
 
 class Watcher(NoteTaker, Protocol):
-    """Shows the progress of a run."""
+    """An object that shows the progress of a run."""
 
     def stage(self, name: str, start_ns: int, end_ns: int) -> None:
         """A replay of the window [start_ns, end_ns] begins."""
@@ -33,13 +33,13 @@ class Silent:
     """A watcher that shows nothing."""
 
     def stage(self, name: str, start_ns: int, end_ns: int) -> None:
-        """Show nothing."""
+        """Show nothing of a replay that begins."""
 
     def at(self, now_ns: int, decisions: int) -> None:
-        """Show nothing."""
+        """Show nothing of the instant that a replay has reached."""
 
     def note(self, text: str) -> None:
-        """Show nothing."""
+        """Show no note."""
 
 
 class Notes:

@@ -1,4 +1,4 @@
-"""A workload that submits and cancels jobs on the way: what it is told, and what it orders (docs/semantics.md)."""
+"""The driver of a workload that submits and cancels jobs on the way: events and orders (docs/semantics.md)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class WorkloadError(InputError):
 
 
 class WorkloadDriver:
-    """Tells a workload what happens to its jobs, and checks what it orders.
+    """The link to a workload: it tells the workload what happens to its jobs, and checks the orders.
 
     Parameters
     ----------
     workload
-        Who is told.
+        The workload that is told of events.
     jobs
         Those that are there from the start.
     """
@@ -105,7 +105,7 @@ class WorkloadDriver:
         return WorkloadError(f"workload {self.workload.name!r} was stopped: {what}")
 
     def state(self) -> dict[str, Any]:
-        """What the workload remembers, what is to be cancelled, and the jobs that it has submitted."""
+        """Return the workload's own state, the jobs to be cancelled, and those that it has submitted."""
         try:
             memory = snapshot(self.workload, inner=True)
         except TypeError as error:
@@ -114,7 +114,7 @@ class WorkloadDriver:
         return {"memory": memory, "cancelled": self.cancelled, "jobs": submitted}
 
     def restore(self, state: Mapping[str, Any]) -> list[Job]:
-        """Go on from what `state` says; the jobs that had been submitted."""
+        """Restore `state`, and return the jobs that had been submitted."""
         restore_snapshot(self.workload, state["memory"], inner=True)
         self.cancelled[:] = state["cancelled"]
         jobs = [_read(entry) for entry in state["jobs"]]
@@ -124,7 +124,7 @@ class WorkloadDriver:
 
 
 def _written(job: Job) -> dict[str, Any]:
-    """A job as JSON can hold it."""
+    """Return a job as JSON values."""
     entry = {field.name: getattr(job, field.name) for field in fields(Job) if field.name != "profile"}
     curves = {name: _points(curve) for name, curve in entry.items() if isinstance(curve, Curve)}
     by_kind = {kind: [_points(curve) for curve in pair] for kind, pair in job.by_kind.items()}
