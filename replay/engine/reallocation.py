@@ -54,41 +54,50 @@ def changes(decision: Decision, in_play: InPlay, held: Holdings, traits: Traits)
     elif decision.counts is not None:
         found = _counted(_whole(decision.counts, in_play, traits), in_play, held, traits)
     for change in found:
-        units, released = change.running.units, change.released
-        if released and change.gains and not traits.migrates and not change.elsewhere:
-            raise traits.refusal(
-                f"job {change.running.job.name!r} migrates: it loses {len(released)} units and gains others"
-            )
-        if units and traits.rigid and (change.gains or len(released) < len(units)):
-            raise traits.refusal(f"job {change.running.job.name!r} runs and is rigid: its units cannot change")
+        _check_change(change, traits)
     return sorted(found, key=lambda change: change.gains > 0) if len(found) > 1 else found
+
+
+def _check_change(change: Change, traits: Traits) -> None:
+    """Refuse a migration, and another size of a running job, where the policy's kind forbids them."""
+    running, released = change.running, len(change.released)
+    if released and change.gains and not traits.migrates and not change.elsewhere:
+        raise traits.refusal(f"job {running.job.name!r} migrates: it loses {released} units and gains others")
+    if traits.rigid and running.units and (change.gains or released < len(running.units)):
+        raise traits.refusal(f"job {running.job.name!r} runs and is rigid: its units cannot change")
 
 
 def _whole(counts: Sequence[object] | IntArray, in_play: InPlay, traits: Traits) -> IntArray:
     """Return the counts in a policy's answer, which may be of any type, as int64 of shape (jobs,)."""
-    if len(counts) != len(in_play.line):
-        raise traits.refusal(f"it answered {len(counts)} counts for {len(in_play.line)} jobs")
+    jobs = len(in_play.line)
+    if len(counts) != jobs:
+        raise traits.refusal(f"it answered {len(counts)} counts for {jobs} jobs")
     if isinstance(counts, np.ndarray) and counts.dtype is _INT64 and counts.ndim == 1:
         return counts
     try:
         answer = np.asarray(counts)
     except (ValueError, TypeError, OverflowError):  # lists of several lengths and the like
         answer = np.empty(0, dtype=object)
-    if answer.dtype.kind not in "bi" or answer.ndim != 1:
-        for running, count in zip(in_play, counts, strict=True):
-            if not isinstance(count, Integral):
-                raise traits.refusal(f"it gave job {running.job.name!r} {count!r} units, which is no whole number")
-            _check_size(running, int(count), traits)
-        return np.array([int(count) for count in counts if isinstance(count, Integral)], dtype=np.int64)
-    return answer.astype(np.int64, copy=False)
+    if answer.dtype.kind in "bi" and answer.ndim == 1:
+        return answer.astype(np.int64, copy=False)
+    whole = []
+    for running, count in zip(in_play, counts, strict=True):
+        if not isinstance(count, Integral):
+            raise traits.refusal(f"it gave job {running.job.name!r} {count!r} units, which is no whole number")
+        _check_size(running, int(count), traits)
+        whole.append(int(count))
+    return np.array(whole, dtype=np.int64)
 
 
 def _check_size(running: Running, count: int, traits: Traits) -> None:
+    """Refuse a number of units on which a job does not run."""
     job = running.job
-    if count and job.sizes is not None and not job.runs_on(count):
+    if not count:
+        return
+    if job.sizes is not None and not job.runs_on(count):
         sizes = shown_sizes(job.sizes)
         raise traits.refusal(f"it gave job {job.name!r} {count} units, and not 0 or one of its sizes, {sizes}")
-    if count and not job.jmin <= count <= job.jmax:
+    if not job.jmin <= count <= job.jmax:
         raise traits.refusal(f"it gave job {job.name!r} {count} units, outside 0 and [{job.jmin}, {job.jmax}]")
 
 
@@ -96,7 +105,8 @@ def _counted(answer: IntArray, in_play: InPlay, held: Holdings, traits: Traits) 
     """Return the changes of counts: shrinking jobs release their newest units, growing ones get free ones."""
     differs = (answer != in_play.counts).nonzero()[0]
     if in_play.short:  # these have too few units to continue
-        differs = np.union1d(differs, [in_play.position(running) for running in in_play.short.values()])
+        short = [in_play.position(running) for running in in_play.short.values()]
+        differs = np.union1d(differs, short)
     total = in_play.held
     found = []
     for position, count in zip(differs.tolist(), answer[differs].tolist(), strict=True):
@@ -115,33 +125,34 @@ def _counted(answer: IntArray, in_play: InPlay, held: Holdings, traits: Traits) 
 
 def _counted_by_kind(decision: Decision, in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
     """Return the changes of an answer in counts and kinds: a job keeps its kind, or gives up all its units."""
-    answer, idle = _whole(decision.counts or (), in_play, traits), held.idle_by_kind()
+    answer = _whole(decision.counts or (), in_play, traits)
+    idle = held.idle_by_kind()
     if len(decision.kinds) != len(answer):
         raise traits.refusal(f"it named {len(decision.kinds)} kinds for {len(answer)} jobs; expected one for each")
     found = []
     for running, count, kind in zip(in_play, answer.tolist(), decision.kinds, strict=True):
         _check_size(running, count, traits)
         units = running.units
+        grows = count - len(units)
         if count and kind not in idle:
             raise traits.refusal(f"it gave job {running.job.name!r} units of {kind!r}; expected {', '.join(idle)}")
         if count and kind is not None:
             idle[kind] -= count
         if units and count and held.kind_of(units[0]) != kind:
             found.append(Change(running, list(units), count, (), kind or "", elsewhere=True))
-        elif count > len(units):
-            found.append(Change(running, (), count - len(units), (), kind or ""))
-        elif count < len(units):
-            found.append(Change(running, held.newest(units, len(units) - count)))
-    short = next((kind for kind, left in idle.items() if left < 0), None)
-    if short is not None:
-        raise traits.refusal(f"it gave {-idle[short]} more units of kind {short!r} than are idle")
+        elif grows > 0:
+            found.append(Change(running, (), grows, (), kind or ""))
+        elif grows < 0:
+            found.append(Change(running, held.newest(units, -grows)))
+    for kind, left in idle.items():
+        if left < 0:
+            raise traits.refusal(f"it gave {-left} more units of kind {kind!r} than are idle")
     return found
 
 
 def _placed(placement: Mapping[int, Sequence[int]], in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
     """Return the changes of an answer that names units; a unit has at most two holders afterwards."""
     found = []
-    holders: dict[int, int] = {}  # of the units that somebody gets
     for running in in_play.short.values():  # these have too few units to continue
         if in_play.position(running) not in placement:
             _check_size(running, len(running.units), traits)
@@ -149,59 +160,85 @@ def _placed(placement: Mapping[int, Sequence[int]], in_play: InPlay, held: Holdi
         if not 0 <= position < len(in_play.line):
             raise traits.refusal(f"it placed job {position} of {len(in_play.line)}")
         running = in_play.line[position]
-        _check_size(running, len(units), traits)
-        wanted, old = set(units), running.units
-        if len(wanted) != len(units) or not held.all_idle(wanted):
-            raise traits.refusal(f"it gave job {running.job.name!r} units twice, or such as are not idle: {units}")
-        if held.kinds and len({held.kind_of(unit) for unit in units}) > 1:
-            raise traits.refusal(f"it gave job {running.job.name!r} units of several kinds: {units}")
-        released, granted = old, units
-        if old and units:
-            mine = set(old)
-            released = [unit for unit in old if unit not in wanted]
-            granted = [unit for unit in units if unit not in mine]
-        if released or granted:
-            found.append(Change(running, released, len(granted), granted))
-        for unit in granted:
-            holders[unit] = holders.get(unit, 0) or held.count(unit)
+        _check_placement(running, units, held, traits)
+        change = _changed_units(running, units)
+        if change is not None:
+            found.append(change)
+    _check_holders(found, held, traits)
+    return found
+
+
+def _check_placement(running: Running, units: Sequence[int], held: Holdings, traits: Traits) -> None:
+    """Refuse units that a job cannot get: a wrong number, units named twice, not idle, or of several kinds."""
+    _check_size(running, len(units), traits)
+    distinct = set(units)
+    if len(distinct) != len(units) or not held.all_idle(distinct):
+        raise traits.refusal(f"it gave job {running.job.name!r} units twice, or such as are not idle: {units}")
+    if held.kinds and len({held.kind_of(unit) for unit in units}) > 1:
+        raise traits.refusal(f"it gave job {running.job.name!r} units of several kinds: {units}")
+
+
+def _changed_units(running: Running, after: Sequence[int]) -> Change | None:
+    """Return the change from a job's units to those named, None where they are the same."""
+    before = running.units
+    released: Sequence[int] = before
+    granted = after
+    if before and after:
+        kept, old = set(after), set(before)
+        released = [unit for unit in before if unit not in kept]
+        granted = [unit for unit in after if unit not in old]
+    if not released and not granted:
+        return None
+    return Change(running, released, len(granted), granted)
+
+
+def _check_holders(found: Sequence[Change], held: Holdings, traits: Traits) -> None:
+    """Refuse a third holder of a unit."""
+    holders: dict[int, int] = {}  # of the units that any job gets
+    for change in found:
+        for unit in change.granted:
+            if unit not in holders:
+                holders[unit] = held.count(unit)
             holders[unit] += 1
     for change in found:
         for unit in change.released:
             if unit in holders:
                 holders[unit] -= 1
-    if holders and max(holders.values()) > 2:
-        crowded = next(unit for unit, count in holders.items() if count > 2)
-        raise traits.refusal(f"it gave unit {crowded} to {holders[crowded]} jobs")
-    return found
+    for unit, count in holders.items():
+        if count > 2:
+            raise traits.refusal(f"it gave unit {unit} to {count} jobs")
 
 
 def _transferred(transfers: Sequence[Transfer], in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
     """Return the changes of an answer that moves units between classes of holders."""
     current = [running.units for running in in_play]
-    classes: dict[tuple[int, ...], list[int]] = {}
-    for at, units in enumerate(current):
-        for unit in units:
-            holders = tuple(map(in_play.position, in_play.of(held.holders(unit))))
-            if holders[0] == at:
-                classes.setdefault(holders, []).append(unit)
+    classes = _units_by_holders(in_play, held)
     wanted = [transfer for transfer in transfers if transfer.before or transfer.after]
     for transfer in wanted:
-        known = held.free if not transfer.before else len(classes.get(transfer.before, ()))
-        strange = any(not 0 <= position < len(in_play) for position in transfer.after) or len(set(transfer.after)) > 2
-        if transfer.units > known or strange:
-            raise traits.refusal(
-                f"it moved {transfer.units} units of {known} from {transfer.before} to {transfer.after}"
-            )
+        before, after = transfer.before, transfer.after
+        known = len(classes.get(before, ())) if before else held.free
+        possible = len(set(after)) <= 2 and all(0 <= position < len(in_play) for position in after)
+        if transfer.units > known or not possible:
+            raise traits.refusal(f"it moved {transfer.units} units of {known} from {before} to {after}")
     new = sum(transfer.units for transfer in wanted if not transfer.before)
     if new > held.free:
         raise traits.refusal(f"it gave {new} free units of {held.free}")
     classes[()] = held.take(new)
     found = []
-    for running, before, after in zip(in_play, current, move(current, classes, wanted), strict=True):
-        _check_size(running, len(after), traits)
-        kept, old = set(after), set(before)
-        released = [unit for unit in before if unit not in kept]
-        granted = [unit for unit in after if unit not in old]
-        if released or granted:
-            found.append(Change(running, released, len(granted), granted))
+    for running, units in zip(in_play, move(current, classes, wanted), strict=True):
+        _check_size(running, len(units), traits)
+        change = _changed_units(running, units)
+        if change is not None:
+            found.append(change)
     return found
+
+
+def _units_by_holders(in_play: InPlay, held: Holdings) -> dict[tuple[int, ...], list[int]]:
+    """Return the held units by the positions of the jobs that hold them."""
+    classes: dict[tuple[int, ...], list[int]] = {}
+    for position, running in enumerate(in_play):
+        for unit in running.units:
+            holders = tuple(map(in_play.position, in_play.of(held.holders(unit))))
+            if holders[0] == position:  # a shared unit is counted with its first holder
+                classes.setdefault(holders, []).append(unit)
+    return classes
