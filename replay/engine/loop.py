@@ -410,7 +410,7 @@ class Replay:
 
     def _obey(self, driver: WorkloadDriver, earliest: int) -> None:
         """Tell the workload what has happened, and queue the jobs that it submits, from an instant on."""
-        for running, progress, orders in driver.told(self.now, earliest):
+        for running, progress, orders in driver.deliver(self.now, earliest):
             if orders.score is not None:
                 self.ledger.scored(running.index, self.now, progress, orders.score)
             for job in orders.submit:

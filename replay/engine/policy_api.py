@@ -612,6 +612,6 @@ class Traits:
         kind = Kind.of(policy)
         return cls(policy.name, kind.rigid, kind.migrates, kind.clairvoyant, kind.tunes, kind.expects, kind.kinds)
 
-    def refusal(self, what: str) -> PolicyError:
-        """The error with which the policy is stopped."""
-        return PolicyError(f"policy {self.name!r} was stopped: {what}")
+    def refusal(self, reason: str) -> PolicyError:
+        """Return the error with which the policy is stopped."""
+        return PolicyError(f"policy {self.name!r} was stopped: {reason}")

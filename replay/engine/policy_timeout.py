@@ -77,8 +77,8 @@ class PolicyCall:
         elif isinstance(error, Exception):
             logger.debug("policy %r failed", self._name, exc_info=True)
             text = " ".join(str(error).split())
-            what = type(error).__name__ + (f": {text}" if text else "")
-            raise PolicyError(f"{stopped}: it raised {what}{_line(error, self._policy)}") from error
+            reason = type(error).__name__ + (f": {text}" if text else "")
+            raise PolicyError(f"{stopped}: it raised {reason}{_line(error, self._policy)}") from error
 
 
 def _ring(number: int, frame: FrameType | None) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 # Metadata of a field that is not stored, because it follows from others or is passed in again.
-NOT_STORED = MappingProxyType({"kept": False})
+NOT_STORED = MappingProxyType({"stored": False})
 
 
 def snapshot(thing: Any, *, inner: bool = False) -> dict[str, Any]:
@@ -26,7 +26,10 @@ def snapshot(thing: Any, *, inner: bool = False) -> dict[str, Any]:
     inner
         Only the fields that its constructor does not take: for a policy, all but its constants.
     """
-    return {name: _plain(getattr(thing, name)) for name in _names(thing.__class__, inner=inner)}
+    state = {}
+    for name in _names(thing.__class__, inner=inner):
+        state[name] = _plain(getattr(thing, name))
+    return state
 
 
 def restore_snapshot(thing: Any, state: Mapping[str, Any], *, inner: bool = False) -> None:
@@ -37,13 +40,20 @@ def restore_snapshot(thing: Any, state: Mapping[str, Any], *, inner: bool = Fals
     KeyError
         When `state` lacks a field.
     """
+    hints = _hints(thing.__class__)
     for name in _names(thing.__class__, inner=inner):
-        setattr(thing, name, _restored(_hints(thing.__class__)[name], state[name], getattr(thing, name)))
+        value = _restored(hints[name], state[name], getattr(thing, name))
+        setattr(thing, name, value)
 
 
 @cache
 def _names(cls: type, *, inner: bool) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(cls) if f.metadata.get("kept", True) and not (inner and f.init))
+    names = []
+    for field in fields(cls):
+        passed_in = inner and field.init
+        if field.metadata.get("stored", True) and not passed_in:
+            names.append(field.name)
+    return tuple(names)
 
 
 @cache
@@ -75,9 +85,13 @@ def _restored(hint: Any, value: Any, present: Any = None) -> Any:
     if hasattr(present, "restore"):
         present.restore(value)
         return present
-    kind, of = get_origin(hint) or hint, get_args(hint)
+    kind = get_origin(hint) or hint
+    of = get_args(hint)
     if kind in (Union, UnionType):
-        return None if value is None else _restored(next(one for one in of if one is not type(None)), value)
+        if value is None:
+            return None
+        inner = next(one for one in of if one is not type(None))
+        return _restored(inner, value)
     if kind is np.ndarray:
         return np.array(value["values"], dtype=value["dtype"]).reshape(value["shape"])
     if kind is dict:
@@ -107,43 +121,68 @@ def difference(before: Any, after: Any) -> list[Any] | None:
     {'a': 1, 'b': [5, 6, 8]}
     """
     if isinstance(before, dict) and isinstance(after, dict):
-        old, new = [key for key in before if key in after], [key for key in after if key not in before]
-        if [*old, *new] == list(after):  # else their order has changed, too
-            changes = {key: change for key in old if (change := difference(before[key], after[key])) is not None}
-            changes |= {key: ["is", after[key]] for key in new}
-            gone = [key for key in before if key not in after]
-            return ["in", changes, *([gone] if gone else [])] if changes or gone else None
-    elif isinstance(before, list) and isinstance(after, list):
-        at = {}
-        for place, (old_value, new_value) in enumerate(zip(before, after, strict=False)):
-            change = difference(old_value, new_value)
-            if change is not None:
-                at[str(place)] = change
-        at |= {str(place): ["is", after[place]] for place in range(len(before), len(after))}
-        if not at and len(before) == len(after):
-            return None
-        if 2 * len(at) < len(after):
-            return ["at", len(after), at]
-    elif type(before) is type(after) and repr(before) == repr(after):  # 1 is not 1.0, nor 0.0 -0.0
+        return _difference_of_objects(before, after)
+    if isinstance(before, list) and isinstance(after, list):
+        return _difference_of_lists(before, after)
+    if type(before) is type(after) and repr(before) == repr(after):  # 1 is not 1.0, nor 0.0 -0.0
         return None
+    return ["is", after]
+
+
+def _difference_of_objects(before: dict[str, Any], after: dict[str, Any]) -> list[Any] | None:
+    """Return the change of a JSON object: of each key, and which keys are gone."""
+    old = [key for key in before if key in after]
+    new = [key for key in after if key not in before]
+    if [*old, *new] != list(after):  # their order has changed, too
+        return ["is", after]
+    changes = {}
+    for key in old:
+        change = difference(before[key], after[key])
+        if change is not None:
+            changes[key] = change
+    for key in new:
+        changes[key] = ["is", after[key]]
+    gone = [key for key in before if key not in after]
+    if gone:
+        return ["in", changes, gone]
+    return ["in", changes] if changes else None
+
+
+def _difference_of_lists(before: list[Any], after: list[Any]) -> list[Any] | None:
+    """Return the change of a JSON list: by position where few have changed, else as a whole."""
+    changes = {}
+    for position, value in enumerate(after):
+        change: list[Any] | None = ["is", value]
+        if position < len(before):
+            change = difference(before[position], value)
+        if change is not None:
+            changes[str(position)] = change
+    if not changes and len(before) == len(after):
+        return None
+    if 2 * len(changes) < len(after):
+        return ["at", len(after), changes]
     return ["is", after]
 
 
 def patched(before: Any, change: list[Any]) -> Any:
     """Apply a change from `difference` to a value, which it may change in place, and return the result."""
-    kind, what, *rest = change
+    kind = change[0]
     if kind == "is":
-        return what
+        return change[1]
     if kind == "in":
-        for key in rest[0] if rest else ():
+        changes = change[1]
+        gone = change[2] if len(change) > 2 else ()
+        for key in gone:
             del before[key]
-        for key, one in what.items():
-            before[key] = patched(before.get(key), one)
+        for key, inner in changes.items():
+            before[key] = patched(before.get(key), inner)
         return before
-    del before[what:]
-    for place, one in rest[0].items():
-        if int(place) < len(before):
-            before[int(place)] = patched(before[int(place)], one)
+    _, length, changes = change
+    del before[length:]
+    for key, inner in changes.items():
+        position = int(key)
+        if position < len(before):
+            before[position] = patched(before[position], inner)
         else:
-            before.append(patched(None, one))
+            before.append(patched(None, inner))
     return before

@@ -30,22 +30,24 @@ class WorkloadDriver:
     """
 
     def __init__(self, workload: Workload, jobs: JobTable) -> None:
-        self.workload, self.cancelled = workload, list[int]()
+        self.workload = workload
+        self.cancelled: list[int] = []
         self._jobs = {job.name: job for job in jobs}
-        self._positions = {name: position for position, name in enumerate(self._jobs)}
-        self._given = len(jobs)
+        self._positions = {job.name: position for position, job in enumerate(jobs)}
+        self._initial = len(jobs)  # jobs that are there from the start
         self._happened: list[tuple[Literal["start", "rung", "finish"], Running, float, int]] = []
 
     def rungs(self, job: Job) -> list[float]:
         """Samples at which the workload wants to hear of a job."""
-        given: Any = self._call("rungs", job)
+        answer: Any = self._call("rungs", job)
+        its_rungs = f"its rungs of job {job.name!r}"
         try:
-            rungs = [float(rung) for rung in given]
+            rungs = [float(rung) for rung in answer]
         except (TypeError, ValueError):
-            raise self._refusal(f"its rungs of job {job.name!r} must be numbers, not {given!r:.100}") from None
-        if not all(low < high for low, high in pairwise([0.0, *rungs, job.pmax])):
-            what = f"its rungs of job {job.name!r} must ascend between 0 and {job.pmax:g} samples, not {rungs!r:.100}"
-            raise self._refusal(what)
+            raise self._refusal(f"{its_rungs} must be numbers, not {answer!r:.100}") from None
+        steps = pairwise([0.0, *rungs, job.pmax])
+        if not all(low < high for low, high in steps):
+            raise self._refusal(f"{its_rungs} must ascend between 0 and {job.pmax:g} samples, not {rungs!r:.100}")
         return rungs
 
     def started(self, running: Running) -> None:
@@ -62,8 +64,8 @@ class WorkloadDriver:
             running.passed += 1
             self._happened.append(("rung", running, running.rungs.pop(0), running.passed))
 
-    def told(self, now: int, earliest: int) -> list[tuple[Running, float, Orders]]:
-        """Tell the workload what has happened, one by one: of whom, at which progress, and what it orders.
+    def deliver(self, now: int, earliest: int) -> list[tuple[Running, float, Orders]]:
+        """Tell the workload each event, and return the job of each, its progress and the orders.
 
         `earliest`: from which instant on (UTC ns) jobs may be submitted; those that should have come before come then.
         """
@@ -73,18 +75,26 @@ class WorkloadDriver:
             if running.index in self.cancelled:  # by what it ordered at this very instant
                 continue
             event = Event(kind, running.job, now, progress, rung, MappingProxyType(self._jobs))
-            orders: object = self._call("on", event)
-            if not isinstance(orders, Orders):
-                raise self._refusal(f"it answered {orders!r:.100}; expected Orders")
-            submit = [job.submitted_again(max(job.tsub_ns, earliest)) for job in orders.submit]
-            for job in submit:
-                self._join(job)
-            for name in orders.cancel:
-                if name not in self._positions:
-                    raise self._refusal(f"it cancelled {name!r}, which is no job")
-                self.cancelled.append(self._positions[name])
-            answers.append((running, progress, replace(orders, submit=submit)))
+            orders = self._ordered(event, earliest)
+            answers.append((running, progress, orders))
         return answers
+
+    def _ordered(self, event: Event, earliest: int) -> Orders:
+        """Return the workload's orders at an event; jobs that it submits come at `earliest` or later."""
+        orders: object = self._call("on", event)
+        if not isinstance(orders, Orders):
+            raise self._refusal(f"it answered {orders!r:.100}; expected Orders")
+        submit = []
+        for job in orders.submit:
+            submit_ns = max(job.tsub_ns, earliest)
+            submit.append(job.submitted_again(submit_ns))
+        for job in submit:
+            self._join(job)
+        for name in orders.cancel:
+            if name not in self._positions:
+                raise self._refusal(f"it cancelled {name!r}, which is no job")
+            self.cancelled.append(self._positions[name])
+        return replace(orders, submit=submit)
 
     def _join(self, job: Job) -> None:
         if job.name in self._positions:
@@ -101,8 +111,8 @@ class WorkloadDriver:
             text = " ".join(str(error).split())
             raise self._refusal(f"{method}() raised {type(error).__name__}: {text}") from error
 
-    def _refusal(self, what: str) -> WorkloadError:
-        return WorkloadError(f"workload {self.workload.name!r} was stopped: {what}")
+    def _refusal(self, reason: str) -> WorkloadError:
+        return WorkloadError(f"workload {self.workload.name!r} was stopped: {reason}")
 
     def state(self) -> dict[str, Any]:
         """Return the workload's own state, the jobs to be cancelled, and those that it has submitted."""
@@ -110,7 +120,8 @@ class WorkloadDriver:
             memory = snapshot(self.workload, inner=True)
         except TypeError as error:
             raise self._refusal(f"what it remembers cannot be kept: {error}") from error
-        submitted = [_written(job) for job in islice(self._jobs.values(), self._given, None)]
+        later = islice(self._jobs.values(), self._initial, None)
+        submitted = [_written(job) for job in later]
         return {"memory": memory, "cancelled": self.cancelled, "jobs": submitted}
 
     def restore(self, state: Mapping[str, Any]) -> list[Job]:
@@ -125,10 +136,15 @@ class WorkloadDriver:
 
 def _written(job: Job) -> dict[str, Any]:
     """Return a job as JSON values."""
-    entry = {field.name: getattr(job, field.name) for field in fields(Job) if field.name != "profile"}
-    curves = {name: _points(curve) for name, curve in entry.items() if isinstance(curve, Curve)}
-    by_kind = {kind: [_points(curve) for curve in pair] for kind, pair in job.by_kind.items()}
-    return {**entry, **curves, "by_kind": by_kind, "extra": dict(job.extra)}
+    entry: dict[str, Any] = {}
+    for field in fields(Job):
+        if field.name == "profile":
+            continue
+        value = getattr(job, field.name)
+        entry[field.name] = _points(value) if isinstance(value, Curve) else value
+    entry["by_kind"] = {kind: [_points(curve) for curve in pair] for kind, pair in job.by_kind.items()}
+    entry["extra"] = dict(job.extra)
+    return entry
 
 
 def _points(curve: Curve) -> list[list[float]]:
@@ -136,6 +152,8 @@ def _points(curve: Curve) -> list[list[float]]:
 
 
 def _read(entry: Mapping[str, Any]) -> Job:
+    by_kind = {}
+    for kind, (rates, values) in entry["by_kind"].items():
+        by_kind[kind] = (Curve(*rates), Curve(*values))
     curves = {name: Curve(*entry[name]) for name in ("scalability", "objective")}
-    by_kind = {kind: (Curve(*rates), Curve(*values)) for kind, (rates, values) in entry["by_kind"].items()}
     return Job(**{**entry, **curves, "by_kind": by_kind})
