@@ -76,9 +76,11 @@ def minimum_shares(now: int, units: int, jobs: Sequence[Due]) -> list[int | None
     """
     shares: list[int | None] = [None] * len(jobs)
     spans = [_Span(now, max((job.deadline_ns for job in jobs), default=now), units)]
-    for index in sorted(range(len(jobs)), key=lambda each: jobs[each].deadline_ns):
+    by_deadline = sorted(range(len(jobs)), key=lambda index: jobs[index].deadline_ns)
+    for index in by_deadline:
         job = jobs[index]
-        for share in job.sizes[: bisect_right(job.sizes, units)]:
+        possible = bisect_right(job.sizes, units)
+        for share in job.sizes[:possible]:
             done = _done_ns(spans, job, share)
             if done is not None:
                 _reserve(spans, job, share, done)
@@ -91,35 +93,46 @@ def is_admitted(now: int, units: int, newcomer: Due, others: Sequence[Due]) -> b
     """Whether a newcomer can keep its deadline, and each of the others that could without it still can."""
     without = minimum_shares(now, units, others)
     *beside, own = minimum_shares(now, units, [*others, newcomer])
-    return own is not None and all(b is not None or a is None for a, b in zip(without, beside, strict=True))
+    if own is None:
+        return False
+    for share_without, share_beside in zip(without, beside, strict=True):
+        if share_without is not None and share_beside is None:
+            return False
+    return True
 
 
-def _got(job: Due, share: int, span: _Span) -> int:
+def _size_in(job: Due, share: int, span: _Span) -> int:
+    """Return the largest size of a job within its share and the units that are free in a span."""
     fits = bisect_right(job.sizes, min(share, span.free))
     return job.sizes[fits - 1] if fits else 0
 
 
 def _done_ns(spans: Sequence[_Span], job: Due, share: int) -> int | None:
-    """When it is done with such a share; None: not by its deadline."""
+    """Return when a job is done with this share, None where that is not by its deadline."""
     left = job.left
     for span in spans:
         end = min(span.end, job.deadline_ns)
         if end <= span.begin:
             return None
-        rate = float(job.rates[_got(job, share, span)])
+        size = _size_in(job, share, span)
+        rate = float(job.rates[size])
         work = rate * ((end - span.begin) / SECOND_NS)
         if work >= left - FINISHED * job.left:
-            return min(end, span.begin + math.ceil(left / rate * SECOND_NS)) if rate else span.begin
+            if not rate:
+                return span.begin
+            done = span.begin + math.ceil(left / rate * SECOND_NS)
+            return min(end, done)
         left -= work
     return None
 
 
 def _reserve(spans: list[_Span], job: Due, share: int, until: int) -> None:
-    """Take what it uses until an instant out of the spans."""
-    for place, span in enumerate(spans):
+    """Take the units that a job uses until an instant out of the spans."""
+    for position, span in enumerate(spans):
         if span.begin >= until:
             return
         if span.end > until:
-            spans.insert(place + 1, _Span(until, span.end, span.free))
+            rest = _Span(until, span.end, span.free)
+            spans.insert(position + 1, rest)
             span.end = until
-        span.free -= _got(job, share, span)
+        span.free -= _size_in(job, share, span)

@@ -81,9 +81,9 @@ class Agenda:
         for entry in later:
             heappush(self._heap, entry)
         self.from_ns = self._heap[0][0] - self._early_ns if self._heap else NEVER
-        return [finished[turn] for turn in sorted(finished)], [
-            asked[turn] for turn in sorted(asked) if turn not in finished
-        ]
+        in_order = [finished[turn] for turn in sorted(finished)]
+        others = [asked[turn] for turn in sorted(asked) if turn not in finished]
+        return in_order, others
 
     def _holds(self, entry: Entry) -> bool:
         """Whether an entry still agrees with its job."""

@@ -534,8 +534,8 @@ class Replay:
             else:
                 place.submitted += 1
             self._submit_ns = self._submit(place.submitted)
-        before, most = place.admitted, self.rules.max_jobs or NEVER
-        while place.admitted < place.submitted and len(self._in_play) < most:
+        before, max_jobs = place.admitted, self.rules.max_jobs or NEVER
+        while place.admitted < place.submitted and len(self._in_play) < max_jobs:
             self._in_play.add(self._new(queue[place.admitted], place.admitted))
             place.admitted += 1
         return place.admitted > before

@@ -100,8 +100,11 @@ class Interference:
         first = (a.tsub_ns, a.name) < (b.tsub_ns, b.name)
         key = (self.kind(a), self.kind(b), first)
         if key not in self._known:
-            sides = self._of(a, b) if first else self._of(b, a)
-            self._known[key] = sides if first or sides is None else (sides[1], sides[0])
+            if first:
+                self._known[key] = self._by_submission(a, b)
+            else:
+                sides = self._by_submission(b, a)
+                self._known[key] = None if sides is None else (sides[1], sides[0])
         return self._known[key]
 
     @staticmethod
@@ -109,7 +112,8 @@ class Interference:
         """Return the kind of a job: jobs of one kind and submission share with the same jobs at the same ratios."""
         return job.model, job.batch_size, job.memory_gib
 
-    def _of(self, earlier: Job, later: Job) -> Sides:
+    def _by_submission(self, earlier: Job, later: Job) -> Sides:
+        """Return the ratios of the job submitted first, and of the other one, which may get a smaller batch."""
         if frozenset((earlier.model, later.model)) in self.forbidden:
             return None
         fit = fit_beside(later, earlier, self.unit_memory_gib, memory=self.memory, threshold=self.sub_batch_threshold)

@@ -99,13 +99,15 @@ class NodeFreeList:
 
     def add(self, unit: int, since: int = 0) -> None:
         """A unit becomes free."""
-        node, place = divmod(unit, self._per)
-        self._set(node, self._free.get(node, 0) | 1 << place)
+        node, bit = divmod(unit, self._per)
+        free = self._free.get(node, 0)
+        self._set(node, free | 1 << bit)
 
     def discard(self, unit: int) -> None:
         """A unit is not free any more."""
-        node, place = divmod(unit, self._per)
-        self._set(node, self._free.get(node, 0) & ~(1 << place))
+        node, bit = divmod(unit, self._per)
+        free = self._free.get(node, 0)
+        self._set(node, free & ~(1 << bit))
 
     def take(self, node: int, count: int) -> list[int]:
         """Remove and return this many free units of a node, the lowest numbers."""
@@ -138,13 +140,16 @@ class NodeFreeList:
         """
         own: dict[int, int] = {}
         for unit in near:
-            own[unit // self._per] = own.get(unit // self._per, 0) + 1
+            node = unit // self._per
+            own[node] = own.get(node, 0) + 1
         room = {node: self._free.get(node, 0).bit_count() for node in own}
-        order = sorted((node for node in own if room[node]), key=lambda node: (-own[node], -room[node], node))
+        with_room = [node for node in own if room[node]]
+        with_room.sort(key=lambda node: (-own[node], -room[node], node))
         chosen = []
-        for node in order:
-            chosen.append((node, min(units, room[node])))
-            units -= chosen[-1][1]
+        for node in with_room:
+            count = min(units, room[node])
+            chosen.append((node, count))
+            units -= count
             if not units:
                 return chosen
         seen = set(own)
@@ -160,11 +165,11 @@ class NodeFreeList:
                 units -= free
         return chosen
 
-    def _fitting(self, units: int, but: set[int]) -> int | None:
+    def _fitting(self, units: int, excluded: set[int]) -> int | None:
         """Return the fullest node with enough room."""
         for free in range(units, self._per + 1):
             for node in self._with[free]:
-                if node not in but:
+                if node not in excluded:
                     return node
         return None
 
@@ -236,8 +241,10 @@ class Placement:
             return None
         if self._per == 1:
             back = [self._back.pop() for _ in range(min(units, len(self._back)))]
-            begin, self._next = self._next, self._next + units - len(back)
-            return (*back, *(key % self._modulus for key in self._line[begin : self._next]))
+            begin = self._next
+            self._next += units - len(back)
+            keys = self._line[begin : self._next]
+            return (*back, *(key % self._modulus for key in keys))
         nodes = self._by_node.scattered(units, near) if spread else self._by_node.consolidated(units)
         if nodes is None:
             return None
@@ -436,10 +443,11 @@ class Holdings:
         """Which of a job's units (oldest first) to release: the newest, on the nodes where it has the fewest units."""
         if self.units_per_node == 1:
             return list(held[len(held) - count :])
-        on: dict[int, int] = {}
-        for unit in held:
-            on[unit // self.units_per_node] = on.get(unit // self.units_per_node, 0) + 1
-        order = sorted(range(len(held)), key=lambda index: (on[held[index] // self.units_per_node], -index))
+        nodes = [unit // self.units_per_node for unit in held]
+        units_on: dict[int, int] = {}
+        for node in nodes:
+            units_on[node] = units_on.get(node, 0) + 1
+        order = sorted(range(len(held)), key=lambda index: (units_on[nodes[index]], -index))
         return [held[index] for index in order[:count]]
 
     def grant(self, job: int, units: Iterable[int]) -> None:
@@ -460,5 +468,9 @@ def _taken(free: FreeList | NodeFreeList, count: int, near: Sequence[int]) -> li
         return [free.take() for _ in range(count)]
     if count > len(free):
         raise IndexError(f"{count} units wanted of {len(free)} free ones")
-    nodes = free.scattered(count, near) if count else []
-    return [unit for node, of in nodes for unit in free.take(node, of)]
+    if not count:
+        return []
+    taken: list[int] = []
+    for node, on_node in free.scattered(count, near):
+        taken += free.take(node, on_node)
+    return taken
