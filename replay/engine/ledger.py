@@ -13,6 +13,7 @@ from bft.milp import Solution
 from bft.models import Job, JobTable
 from bft.models.tolerances import BALANCE
 from bft.replay.engine.history import ROWS, Columns, ProgressCurve, Stall
+from bft.replay.engine.reserve import HostReturns
 from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
@@ -160,6 +161,8 @@ class Outcome:
     scores
         What a workload has found jobs to be worth, in order of time: time_ns, job (position), progress (samples),
         score; None without a workload.
+    host
+        The nodes that the machine's own jobs took; None for several pools.
 
     Examples
     --------
@@ -186,6 +189,7 @@ class Outcome:
     interrupted: bool = False
     progress_curve: ProgressCurve | None = None
     scores: pd.DataFrame | None = None
+    host: HostReturns | None = None
 
     @property
     def work(self) -> float:

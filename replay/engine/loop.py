@@ -11,12 +11,12 @@ import json
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 from weakref import ref
 
-from bft.models import Job, JobTable, Workload
+from bft.models import InputError, Job, JobTable, Workload
 from bft.replay.engine.admission import Due, is_admitted
 from bft.replay.engine.history import Columns, Ending
 from bft.replay.engine.ledger import ConservationError, Ledger, Outcome, Standing
@@ -24,6 +24,7 @@ from bft.replay.engine.policy_api import Decision, Machine, Policy, PolicyError,
 from bft.replay.engine.policy_timeout import PolicyCall
 from bft.replay.engine.progress import Motion, Network, Partners
 from bft.replay.engine.reallocation import Change, changes
+from bft.replay.engine.reserve import Reserve
 from bft.replay.engine.rules import Rules
 from bft.replay.engine.running import NEVER, InPlay, Running, Window, finished_view
 from bft.replay.engine.sharing_rules import Interference
@@ -110,6 +111,14 @@ class Replay:
         if trace.kinds and not self._traits.kinds:
             raise self._traits.refusal("it knows no kinds of units, and those of this trace are of several")
         self._held = Holdings(len(trace.nodes) * trace.units_per_node, trace.units_per_node, trace.kinds)
+        self._reserve = Reserve(
+            len(trace.nodes),
+            trace.units_per_node,
+            rules.reserve,
+            free_first=rules.takes_free_first,
+            recorded=rules.harms,
+        )
+        self._check_reserve(outlook)
         self._whole_nodes = trace.units_per_node > 1 and not trace.by_unit
         self._machine = Machine(self._held, outlook if self._traits.expects else None)
         # All jobs to be admitted, in order.
@@ -131,6 +140,20 @@ class Replay:
         self._min_interval_ns = round(rules.min_interval_s * SECOND_NS)
         self._all_count = rules.events == "all"  # whether other events than those of nodes lead to a decision
         self._come_to(self._place)
+
+    def _check_reserve(self, outlook: Outlook | None) -> None:
+        """Refuse worlds in which nodes of the log cannot be exchanged or counted as those of host jobs."""
+        if not self.rules.harms:
+            return
+        what = "--return-time and --reserve are for whole nodes of one kind"
+        if self.trace.kinds:
+            raise InputError(f"{what}, not for kinds of units")
+        if self.trace.by_unit:
+            raise InputError(f"{what}, not for traces of units")
+        if outlook is not None and self._traits.expects and self.rules.takes_free_first:
+            raise self._traits.refusal(
+                "it expects nodes of the log to stay idle; free nodes first exchanges them: --no-free-first"
+            )
 
     @property
     def now(self) -> int:
@@ -226,6 +249,7 @@ class Replay:
         if not self._happens(instant) or not self._in_play.line:
             return None
         self._place.decided_at = instant
+        self._reserve.top_up(self._held)
         if self._held.idle:
             self._asked = self._state(instant)
             return self._asked
@@ -273,14 +297,16 @@ class Replay:
             self._motion.settle(running)
             self.ledger.released(running.index, running.units, self.now)
         progress = {running.index: running.progress for running in self._in_play}
-        stands = self._held.idle, self._held.used, len(self._in_play), 0, 0.0
+        stands = self._idle, self._held.used, len(self._in_play), 0, 0.0
         steered = self._driver is not None
-        return self.ledger.close(self.now, stands, progress, interrupted=interrupted, steered=steered)
+        outcome = self.ledger.close(self.now, stands, progress, interrupted=interrupted, steered=steered)
+        return replace(outcome, host=self._reserve.outcome())
 
     @property
     def history(self) -> dict[str, Columns]:
         """The recorded history, which only grows."""
-        return self.ledger.history
+        reserve = self._reserve
+        return {**self.ledger.history, "returns": reserve.returns, "preemptions": reserve.preemptions}
 
     def state(self, *, history: bool = True) -> dict[str, Any]:
         """The position of the replay between two steps as JSON values, for a checkpoint.
@@ -296,6 +322,7 @@ class Replay:
             "steering": None if self._driver is None else {**self._driver.state(), "queue": self._queue},
             "held": self._held.state(),
             "motion": self._motion.state(),
+            "reserve": self._reserve.state(),
             "ledger": self.ledger.state(),
             "in_play": {str(running.index): running.state() for running in self._in_play},
         }
@@ -312,6 +339,7 @@ class Replay:
                 self.ledger.submitted(job)
             self._queue = list(state["steering"]["queue"])
         self._held.restore(state["held"])
+        self._reserve.restore(state["reserve"])
         self.ledger.restore(state["ledger"])
         for name, table in self.history.items():
             table.restore(state["history"][name])
@@ -337,7 +365,7 @@ class Replay:
     def _happens(self, instant: int) -> bool:
         """Handle all events of an instant, in order; return whether a decision is due."""
         place = self._place
-        self._motion.pass_to(instant, self._held.idle, self._held.used)
+        self._motion.pass_to(instant, self._idle, self._held.used)
         finished = instant >= self._motion.agenda.from_ns and self._finish()
         if self._driver is not None:
             self._obey(self._driver, instant)
@@ -380,6 +408,11 @@ class Replay:
         if self._driver is not None and self._driver.cancelled:
             instant = min(instant, now + 1)
         return instant
+
+    @property
+    def _idle(self) -> int:
+        """Idle units, those kept from training among them."""
+        return self._held.idle + self._reserve.kept_units
 
     # --- stages of an instant, in their order ---------------------------------------------------------------------
 
@@ -451,30 +484,44 @@ class Replay:
         self._in_play.remove(running)
 
     def _leave_and_join(self) -> None:
-        place = self._place
+        place, reserve = self._place, self._reserve
         _, leaving, joining = self._event
-        if self._whole_nodes:
-            leaving, joining = self._units_of(leaving), self._units_of(joining)
+        if reserve.free_first:  # a scheduler has the nodes that other host jobs return now, before it preempts
+            self._join(reserve.joined(joining))
         if leaving:
-            self._leave(leaving)
-        if joining:
-            self._held.join(joining, place.event)
-        self.ledger.changed(len(joining), len(leaving))
+            offered = reserve.take(leaving, self._held, self.now) if reserve.active else leaving
+            from_training = self._leave(self._units_of(offered))
+            reserve.taken.add(len(leaving), from_training)
+        if not reserve.free_first:
+            self._join(reserve.joined(joining) if reserve.active else joining)
+        per = self.trace.units_per_node if self._whole_nodes else 1
+        self.ledger.changed(len(joining) * per, len(leaving) * per)
         place.event += 1
         self._event = next(self._events, _NO_EVENT)
 
+    def _join(self, joining: list[int]) -> None:
+        if joining:
+            self._held.join(self._units_of(joining), self._place.event)
+
     def _units_of(self, nodes: list[int]) -> list[int]:
+        if not self._whole_nodes:
+            return nodes
         per = self.trace.units_per_node
         return [unit for node in nodes for unit in range(node * per, (node + 1) * per)]
 
-    def _leave(self, leaving: list[int]) -> None:
+    def _leave(self, leaving: list[int]) -> int:
         """Take units back: a job that loses some keeps the rest and pays Tcdw x its rate before, once.
 
         If the policy is rigid, the job stops instead, and loses its work since the last checkpoint.
+
+        Returns
+        -------
+        int
+            How many of the nodes any job held.
         """
         lost = self._held.take_back(leaving)
         if not lost:
-            return
+            return 0
         losers = self._in_play.of(lost)
         beside: set[int] = set()
         for running in losers:
@@ -493,6 +540,9 @@ class Replay:
             self._motion.set_rate(running, "leave")
         self._partners.refresh(losers, beside)
         self._network.refresh(losers)
+        self._reserve.preempted(self.now, len(losers), sum(not running.units for running in losers))
+        per = self.trace.units_per_node if self._whole_nodes else 1
+        return len({unit // per for units in lost.values() for unit in units})
 
     def _stop(self, running: Running) -> None:
         """A rigid job has lost a unit: it returns to its last checkpoint, and waits."""
@@ -508,6 +558,8 @@ class Replay:
         if self.rules.restart_overlap:
             self._note_given_up(running, units)
         self._held.release(running.index, units)
+        if self._reserve.active:
+            self._reserve.let_go(units, self.now)
         self._give_up(running, units)
 
     def _note_given_up(self, running: Running, units: Sequence[int]) -> None:
@@ -584,7 +636,7 @@ class Replay:
 
     def _stands(self) -> Standing:
         held, play = self._held, self._in_play
-        return held.idle, held.used, len(play.line), len(play.active), play.rates.value
+        return self._idle, held.used, len(play.line), len(play.active), play.rates.value
 
     def _ask_rates(self) -> None:
         """Compute the rates of jobs again whose running the policy may have changed."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from bft.models.checks import MAX_LIMIT_S, Maybe, Name, Number, SecondsBySize, check_fields, seconds, whole
+from bft.models.checks import MAX_LIMIT_S, Flag, Maybe, Name, Number, SecondsBySize, check_fields, seconds, whole
 from bft.models.option_fields import COSTS, POLICY, Condition, option
 
 CostModel = Literal["bftrainer", "stall"]
@@ -18,6 +18,10 @@ _RESTARTS_COST = Condition(
     lambda run, _: bool(run.options.rules.restart_overhead),
     "without --restart-overhead",
     refused=True,
+)
+_HOST_JOBS_COUNT = Condition(
+    lambda run, _: run.options.rules.harms,
+    "without --return-time or --reserve",
 )
 _BY_DEADLINE = Condition(
     lambda run, _: run.options.rules.admission == "deadline",
@@ -60,6 +64,15 @@ class Rules:
         before can keep theirs, see `admission.minimum_shares`.
     admission_units
         Units on which such promises are based; None: those that are idle at the submission.
+    return_time_s
+        Seconds from the instant at which the batch scheduler wants a node that training holds until it has it. It
+        changes no decision: it prices what the machine's own jobs wait (docs/host-jobs.md). None: nothing is assumed.
+    reserve
+        Idle nodes that are kept from training for the next start of the machine's own jobs. Filled as nodes turn free;
+        no job stops for it.
+    free_first
+        Whether, with a return time or a reserve, the machine's own jobs take free nodes before those that training
+        holds; else they take those that the log names.
     policy_time_limit_s
         Wall time after which a policy that has not answered counts as hanging, and the replay ends; None: never.
 
@@ -164,6 +177,30 @@ class Rules:
         shown="those that are idle at the submission",
         conditions=(_BY_DEADLINE,),
     )
+    return_time_s: float | None = option(
+        "--return-time",
+        Maybe(seconds()),
+        help="Seconds from the batch scheduler's request until a node that training held is free: min(time to stop, "
+        "GraceTime + KillWait), epilog, cycle. Prices what the machine's own jobs wait.",
+        section=COSTS,
+        shown="not assumed",
+    )
+    reserve: int = option(
+        "--reserve",
+        whole(0),
+        0,
+        help="Idle nodes that training leaves free for the next start of the machine's own jobs.",
+        section=COSTS,
+        metavar="NODES",
+    )
+    free_first: bool = option(
+        "--no-free-first",
+        Flag(),
+        default=True,
+        help="The machine's own jobs take the nodes that the log names, not free ones before those of training.",
+        section=COSTS,
+        conditions=(_HOST_JOBS_COUNT,),
+    )
     policy_time_limit_s: float | None = option(
         "--policy-time-limit",
         Maybe(seconds(high=MAX_LIMIT_S)),
@@ -174,6 +211,20 @@ class Rules:
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    @property
+    def takes_free_first(self) -> bool:
+        """Whether the machine's own jobs take free nodes before those that training holds."""
+        return self.free_first and self.harms
+
+    @property
+    def harms(self) -> bool:
+        """Whether anything is asked about what harvesting costs the machine's own jobs."""
+        return self.return_time_s is not None or self.reserve > 0
+
+    def dedicated(self) -> Rules:
+        """The same rules on nodes that no other jobs want."""
+        return replace(self, return_time_s=None, reserve=0)
 
     def restart_s(self, units: int) -> float:
         """Seconds of a restart on this many units."""

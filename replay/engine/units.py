@@ -59,6 +59,10 @@ class FreeList:
         self._key[unit] = None
         return unit
 
+    def free_nodes(self) -> list[int]:
+        """Return the free units, which are whole nodes, those idle longest first."""
+        return [key % self.modulus for key in self._line]
+
     def line(self) -> array[int]:
         """A copy of the keys, ascending: each modulo `modulus` is a unit."""
         return self._line[:]
@@ -96,6 +100,10 @@ class NodeFreeList:
     def by_node(self) -> dict[int, int]:
         """Number of free units of each node with any."""
         return {node: free.bit_count() for node, free in self._free.items()}
+
+    def free_nodes(self) -> list[int]:
+        """Return the nodes of which every unit is free."""
+        return list(self._with[self._per])
 
     def add(self, unit: int, since: int = 0) -> None:
         """A unit becomes free."""
@@ -364,6 +372,10 @@ class Holdings:
     def idle_by_node(self) -> list[int]:
         """How many units of each node are idle, held by jobs or not."""
         return self._idle_on.copy()
+
+    def free_nodes(self) -> list[int]:
+        """Return the nodes of which every unit is free."""
+        return self._free.free_nodes()
 
     def placement(self) -> Placement:
         """A copy of the free units, to be handed out tentatively; nothing here changes."""
