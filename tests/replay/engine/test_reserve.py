@@ -1,4 +1,4 @@
-"""What host jobs take from training, and what they wait: closed forms, and a second computation from the files alone."""
+"""What host jobs take from training, and what they wait: closed forms, and a second computation from the files."""
 
 from __future__ import annotations
 
