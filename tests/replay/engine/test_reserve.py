@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from test_engine_oracle import Whimsical, WhimsicalRigid, tables, traces
 
 from bft.models import Curve, InputError, Job, JobTable
@@ -164,7 +165,7 @@ def second_computation(outcome: Outcome, return_time_s: float) -> list[float]:
     return delays
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(traces(), tables())
 def test_delays_equal_those_from_trace_and_allocations_alone(trace: NodeTrace, jobs: JobTable) -> None:
     for policy in (Whimsical(1), WhimsicalRigid(1)):
@@ -174,7 +175,7 @@ def test_delays_equal_those_from_trace_and_allocations_alone(trace: NodeTrace, j
         assert recorded == pytest.approx(second_computation(outcome, 6.0))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(traces(), tables())
 def test_asking_what_host_jobs_wait_changes_nothing_where_nodes_are_those_of_the_log(
     trace: NodeTrace, jobs: JobTable
@@ -185,7 +186,7 @@ def test_asking_what_host_jobs_wait_changes_nothing_where_nodes_are_those_of_the
     assert [record.work for record in plain.records] == [record.work for record in asked.records]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(traces(), tables())
 def test_exchanges_keep_the_log(trace: NodeTrace, jobs: JobTable) -> None:
     """Nodes stay a permutation; idle counts are those of the log; nothing is held on a node whose place is busy."""
@@ -209,7 +210,7 @@ def test_exchanges_keep_the_log(trace: NodeTrace, jobs: JobTable) -> None:
             assert replay._reserve.kept_units <= reserve * per
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(traces(), tables())
 def test_a_resumed_replay_with_a_reserve_is_the_same(trace: NodeTrace, jobs: JobTable) -> None:
     rules = replace(FREE_FIRST, reserve=1)
