@@ -37,6 +37,7 @@ from bft.replay.results.bounds.bounds import Bounds, beside_bounds, bounds_of, u
 from bft.replay.results.census import Census
 from bft.replay.results.costs import Rates, costs
 from bft.replay.results.dedicated import dedicated_traces
+from bft.replay.results.host import host_metrics, host_notes
 from bft.replay.results.metrics import summarise
 from bft.replay.results.search import search_metrics
 from bft.replay.results.standing import Figures, Follower
@@ -184,9 +185,17 @@ class _Player:
         self._never_run = frozenset(inputs.never_run)
         self.failed: PolicyError | None = None  # after it nothing more is replayed
 
-    def run(self, name: str, pool: Pool, policy: Policy, checkpoint: Checkpoint | None = None) -> tuple[Outcome, float]:
+    def run(
+        self,
+        name: str,
+        pool: Pool,
+        policy: Policy,
+        checkpoint: Checkpoint | None = None,
+        *,
+        dedicated: bool = False,
+    ) -> tuple[Outcome, float]:
         """What came of a pool's jobs, and the seconds (wall time) that it took."""
-        watcher = self._watcher
+        watcher, rules = self._watcher, self._options.rules
         watcher.stage(name, pool.trace.start, pool.trace.end)
         began = time.perf_counter()
         without = {index for index, job in enumerate(pool.jobs) if job.name in self._never_run}
@@ -194,7 +203,7 @@ class _Player:
             pool.trace,
             pool.jobs,
             policy,
-            self._options.rules,
+            rules.dedicated() if dedicated else rules,
             self._inputs.interference,
             without,
             self._options.make_workload(),
@@ -266,6 +275,8 @@ def _replay(
         dedicated, dedicated_s, stopped = _on_dedicated_nodes(player, done, jobs, run, inputs, notes)
         timing |= dedicated_s
     metrics = {**summarise(done, dedicated), "interrupted": stopped}
+    if figures := _host_jobs(done, options, pools, notes):
+        metrics["host"] = figures
     if options.rules.admission == "deadline":
         metrics["admission"] = _admitted(done, notes)
     if searched := search_metrics(done):
@@ -282,7 +293,34 @@ def _replay(
         _say_what_is_left(options, inputs, pools, done, notes)
     if player.failed is not None:
         metrics["policy_error"] = str(player.failed)
-    return metrics | _verified(policies), timing, lambda draft: results.write_outcome(draft, done)
+
+    def write(draft: Path) -> None:
+        results.write_outcome(draft, done)
+        if options.rules.return_time_s is not None:
+            results.write_returns(draft, done)
+
+    return metrics | _verified(policies), timing, write
+
+
+def _host_jobs(outcome: Outcome, options: OptionTable, pools: Sequence[Pool], notes: Notes) -> dict[str, Any]:
+    """What harvesting costs the jobs of the machine whose nodes these are, with notes; empty for fixed clusters."""
+    if outcome.host is None or options.cluster is not None or outcome.trace.by_unit:
+        return {}
+    rules, outlook = options.rules, pools[0].outlook
+    figures = host_metrics(
+        outcome,
+        rules.return_time_s,
+        price=options.host_price,
+        walltimes=None if outlook is None else outlook.walltimes,
+        part_of_machine=options.takes_part,
+    )
+    if not rules.harms:
+        return figures
+    if rules.reserve and options.dedicated:
+        notes.note("--reserve keeps no node free of those dedicated ones with which U compares")
+    for note in host_notes(figures, outcome, rules, is_best=options.preset == "best"):
+        notes.note(note)
+    return {**figures, "reserve": rules.reserve, "free_first": rules.takes_free_first}
 
 
 def _admitted(outcome: Outcome, notes: Notes) -> dict[str, Any]:
@@ -312,7 +350,7 @@ def _on_dedicated_nodes(
         if too_large:
             notes.note(f"for U, {too_large} jobs that need more than the {nodes} dedicated nodes run on all of them")
         name = f"{nodes} dedicated node{'s' * (nodes != 1)}, for U"
-        result, seconds = player.run(name, pool, run.make_policy(inputs.interference))
+        result, seconds = player.run(name, pool, run.make_policy(inputs.interference), dedicated=True)
         dedicated.append(result)
         timing["dedicated_s"] = timing.get("dedicated_s", 0.0) + seconds
         if result.interrupted:  # U of a part means nothing

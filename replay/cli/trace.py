@@ -203,6 +203,11 @@ def _lines(statistics: dict[str, Any]) -> list[tuple[str, str]]:
             sizes = statistics[f"{what}s_per_{kind}_event"]
             if sizes:
                 lines.append((f"{what}s a {kind} event", ", ".join(f"{q} {size:,.0f}" for q, size in sizes.items())))
+    if "host" in statistics:
+        host = statistics["host"]
+        prices = ", ".join(f"{returned}: {price:.3g}" for returned, price in host["break_even_price"].items())
+        each = f"{host['idle_s_per_taken_node']:,.0f} s idle for each node taken back"
+        lines.append(("break-even price", f"{prices}, by return time ({each})"))
     lines += _expected_lines(statistics["walltimes"]) if "walltimes" in statistics else []
     return lines + [("note", note) for note in statistics["notes"]]
 

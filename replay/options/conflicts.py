@@ -25,6 +25,8 @@ def conflicts(run: RunSpec) -> Iterator[str]:
         yield "give either -ndmap, a node trace, or --cluster, nodes that are always idle"
     if o.cluster is not None and run.published:
         yield "the published replayer knows no fixed clusters: leave out --cluster or --compat"
+    if o.cluster is not None and o.rules.harms:
+        yield "--return-time and --reserve are about nodes that host jobs take back; with --cluster there are none"
     if o.cluster is not None and o.jobs is None:
         yield "--cluster needs jobs: --jobs FILE, with --jobs-format where it is not the native one"
     if o.xi is None and run.policy.kind.shares:
@@ -65,6 +67,7 @@ def _with_kinds(run: RunSpec) -> Iterator[str]:
         (o.solver.formulation not in ("auto", "modes"), f"--formulation {o.solver.formulation}"),
         (o.oversized == "cap", "--oversized cap"),
         (o.cap_units is not None, "--cap-units"),
+        (o.rules.harms, "--return-time and --reserve"),
         (o.node_trace is None, "the bundled trace: -ndmap FILE names another"),
     ):
         if stated:

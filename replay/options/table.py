@@ -102,6 +102,10 @@ _DRAWN = Condition(
     "with --policy {policy}, without --shuffle-submits, --arrival and --workload",
 )
 _SHARED = _given("xi", "--xi")
+_RETURN_TIME = Condition(
+    lambda run, _: run.options.rules.return_time_s is not None,
+    "without --return-time",
+)
 
 
 def _draws(options: OptionTable) -> bool:
@@ -295,7 +299,7 @@ class OptionTable(OptionValues):
         "--walltimes",
         _FILE,
         help="What the batch scheduler knew of its jobs, as `ingest --walltimes` writes it, for policies that "
-        "look at how long nodes are expected to stay idle (docs/walltimes.md).",
+        "look at how long nodes are expected to stay idle (docs/walltimes.md), and for --return-time.",
         section=INPUT,
         conditions=(_TRACE_OF_NODES, _given("node_trace", "-ndmap", refused=True)),
         input_file=True,
@@ -505,6 +509,16 @@ class OptionTable(OptionValues):
         shown="not reported",
         conditions=(_given("node_watts", "--node-watts", refused=True),),
     )
+    host_price: float | None = option(
+        "--host-price",
+        Maybe(Number(0, 1e9)),
+        help="What a node-hour that the machine's own jobs wait is worth, in node-hours of training: reports what "
+        "harvesting yields beyond that.",
+        section=OUTPUT,
+        metavar="PRICE",
+        shown="not reported",
+        conditions=(_RETURN_TIME,),
+    )
     rules: Rules = part(
         Rules,
         max_jobs=Depends(
@@ -540,6 +554,11 @@ class OptionTable(OptionValues):
             When there is no such workload, or a value of its constants does not fit.
         """
         return None if self.workload is None else make_workload(self.workload, {"seed": self.seed})
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether some nodes of a trace are left out."""
+        return self.node_trace is not None and bool(self.first_node or self.node_count is not None)
 
     @property
     def constants(self) -> dict[str, str]:

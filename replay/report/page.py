@@ -21,6 +21,7 @@ from bft.replay.report.sweep_charts import charts_of_sweep, is_sweep, read_sweep
 from bft.replay.report.tables import ROWS, behind, data, facts, jobs_table, kinds_table
 from bft.replay.report.text import markup
 from bft.replay.results.headlines import headlines
+from bft.replay.results.host import host_lines
 from bft.replay.trace.node_trace import NodeTrace
 
 # Only the file itself: a browser refuses to fetch anything. Bokeh compiles the texts of hovers in the page.
@@ -192,6 +193,7 @@ def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Pa
         lines = facts(list(headlines(summary["metrics"], generated)))
         search = _search(summary["metrics"].get("search"))
         kinds = _kinds(summary["metrics"].get("kinds", {}))
+        host = _host(summary["metrics"].get("host") or {})
     if len(runs) > 1:
         which = f"{names_of(runs)[0]}, the first of {len(runs)} runs: its figures and charts follow those of all runs"
         before = [f'<p class="sub">{markup(which)}.</p>', *before]
@@ -206,6 +208,7 @@ def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Pa
         charts,
         [
             _section("figures", "All figures", lines),
+            *host,
             *kinds,
             *search,
             _section("all", "Jobs", origin + jobs_table(run.jobs, sortable=not static)),
@@ -224,6 +227,12 @@ def _search(found: dict[str, Any] | None) -> list[str]:
         for best in found["best_over_time"][-ROWS:]
     ]
     return [_section("search", "Best found over time", facts(rows))]
+
+
+def _host(found: dict[str, Any]) -> list[str]:
+    """What harvesting costs the machine's own jobs."""
+    lines = list(host_lines(found))
+    return [_section("host", "Your own jobs", facts(lines))] if lines else []
 
 
 def _kinds(found: dict[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from bft.replay.report import job_charts, node_charts, solver_charts, time_charts
+from bft.replay.report import host_charts, job_charts, node_charts, solver_charts, time_charts
 from bft.replay.report.chart import Chart
 from bft.replay.report.run_comparison import compared
 from bft.replay.report.run_files import RunFiles
@@ -38,7 +38,8 @@ OF_A_RUN: tuple[Callable[[RunFiles], Chart | None], ...] = (
 def charts_of(runs: Sequence[RunFiles]) -> list[Chart]:
     """The charts of a page: for several runs the charts that compare them, then those of the first run."""
     beside = compared(runs) if len(runs) > 1 else []
-    return beside + [chart for draw in OF_A_RUN if (chart := draw(runs[0])) is not None]
+    own = [chart for draw in OF_A_RUN if (chart := draw(runs[0])) is not None]
+    return [*beside, *host_charts.of_runs(runs), *own]
 
 
 def charts_of_trace(trace: NodeTrace) -> list[Chart]:

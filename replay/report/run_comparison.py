@@ -30,6 +30,9 @@ FIGURES = {
     "lost to rescaling, 10⁹": ("rescale_cost", 1e9),
     "preemptions": ("preemptions", 1.0),
     "rescales": ("rescales", 1.0),
+    "host starts that wait": ("host.delayed_share", 1.0),
+    "host jobs wait, node-h": ("host.waiting_node_h", 1.0),
+    "break-even price": ("host.break_even_price", 1.0),
 }
 
 

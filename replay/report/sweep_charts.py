@@ -11,6 +11,7 @@ import numpy as np
 from bft.models import InputError, read_table
 from bft.replay.options.options import Options
 from bft.replay.report.chart import Axis, Chart, Curve, Curves, Heat
+from bft.replay.report.host_charts import front
 from bft.replay.report.job_charts import label
 
 if TYPE_CHECKING:
@@ -25,12 +26,14 @@ FIGURES = {
     "queueing_s.mean": ("Mean queueing time", "hours", 3600.0),
     "preemption_cost": ("Lost to preemption", "10⁹ samples", 1e9),
     "rescale_cost": ("Lost to rescaling", "10⁹ samples", 1e9),
+    "host.delayed_share": ("Host starts that wait", "share", 1.0),
+    "host.waiting_node_h": ("What host jobs wait", "node-hours", 1.0),
 }
 MORE_IS_BETTER = ("outcome", "U", "share_of_bound")
 # Usual subjects of a sweep come first: across, then down.
 FIRST = ("tfwd_s", "max_jobs")
 NAMES = {"tfwd_s": "Tfwd", "max_jobs": "maxJ"}
-TITLES = {"tfwd_s": "Tfwd, s", "max_jobs": "maxJ (0: no limit)"}
+TITLES = {"tfwd_s": "Tfwd, s", "max_jobs": "maxJ (0: no limit)", "reserve": "nodes kept free"}
 
 
 def is_sweep(paths: Sequence[Path]) -> bool:
@@ -68,7 +71,9 @@ def varied(table: pd.DataFrame) -> list[str]:
 def charts_of_sweep(table: pd.DataFrame) -> list[Chart]:
     """Each figure over the first two varied options, as a heat map; over a single one, as a curve."""
     axes = varied(table)[:2]
-    return [_chart(table, column, axes) for column in FIGURES if column in table and table[column].notna().any()]
+    charts = [_chart(table, column, axes) for column in FIGURES if column in table and table[column].notna().any()]
+    reserves = front(table)
+    return charts if reserves is None else [reserves, *charts]
 
 
 def _chart(table: pd.DataFrame, column: str, options: list[str]) -> Chart:

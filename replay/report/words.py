@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from bft.replay.results.host import host_sentence
+
 GLOSSARY = (
     (
         "bound",
@@ -17,6 +19,7 @@ GLOSSARY = (
     ),
     ("fragment", "a stretch during which a node is idle without a break"),
     ("given, used", "units that jobs held; the rest of the idle ones went unused"),
+    ("host jobs", "the machine's own batch jobs, which take idle nodes back (option --return-time says how fast)"),
     ("idle", "not in use by the machine's own batch jobs, so that training may use it"),
     ("JCT", "job completion time: from a job's submission to its finish"),
     ("outcome", "all samples that the jobs did, costs deducted"),
@@ -35,7 +38,16 @@ GLOSSARY = (
 
 
 def opening(metrics: dict[str, Any], generated_load: float | None) -> str:
-    """What a run comes to, in two sentences."""
+    """Say what a run comes to, and what it costs the machine's own jobs where that is known."""
+    text = _yields(metrics, generated_load)
+    host = metrics.get("host") or {}
+    if not host.get("starts") or "waiting_node_h" not in host:
+        return text
+    sentence = host_sentence(host)
+    return f"{text} {sentence[0].upper()}{sentence[1:]}."
+
+
+def _yields(metrics: dict[str, Any], generated_load: float | None) -> str:
     finished, jobs = metrics["jobs_finished"], metrics["jobs"]
     of = "generated jobs" if generated_load is not None else "jobs"
     span = _span(metrics.get("duration_s") or 0.0)
@@ -62,6 +74,9 @@ def tiles(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"{metrics[key]:.1%}", what
     if metrics.get("jct_s"):
         yield _span(metrics["jct_s"]["median"]), "median completion time"
+    host = metrics.get("host") or {}
+    if host.get("break_even_price") is not None:
+        yield f"{host['break_even_price']:,.1f}", "node-hours of training for each that your own jobs wait"
     costs = metrics.get("costs", {})
     for key, unit, what in (
         ("additional_kwh", " kWh", "more than if the nodes had stayed idle"),

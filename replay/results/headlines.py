@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bft.replay.results.costs import cost_lines
+from bft.replay.results.host import host_lines
 
 
 def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> Iterator[tuple[str, str]]:
@@ -59,6 +60,7 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
     yield from _searched(metrics.get("search"))
     yield from _served(metrics)
     yield from cost_lines(metrics.get("costs", {}))
+    yield from host_lines(metrics.get("host", {}))
     statuses = ", ".join(f"{count} {status}" for status, count in metrics["decisions_by_status"].items())
     yield "decisions", f"{metrics['decisions']}" + (f" ({statuses})" if statuses else "")
     if "verified" in metrics:

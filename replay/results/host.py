@@ -7,6 +7,7 @@ node i since it turned idle. All of S wait with it, so the waiting is |S| x dela
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +16,18 @@ from numpy.typing import NDArray
 
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.reserve import NOT_HELD, HostReturns
+from bft.replay.engine.rules import Rules
+from bft.replay.results.dedicated import equivalent_nodes
 from bft.replay.trace.node_trace import SECOND_NS, TimeArray
 from bft.replay.trace.walltimes import NEVER, Walltimes
 
 # Upper ends of the classes of starts by their number of nodes; larger ones make a class of their own.
 SIZES = (1, 4, 16, 64, 256)
 SIZE_NAMES = ("1", "2-4", "5-16", "17-64", "65-256", "> 256")
+# What queues make of the direct delay (docs/host-jobs.md, second order).
+AMPLIFIED = (
+    "queues amplify: at loads of 0.6, 0.75 and 0.88 the users' mean wait grew by 1.8, 2.7 and 6 times the direct delay"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +154,7 @@ def host_metrics(
         "nodes_taken": taken.nodes,
         "nodes_taken_from_training": taken.from_training,
         "waiting_node_h_per_second": taken.waiting_nodes / 3600,
-        "lower_bound": part_of_machine,
+        "lower_bound": part_of_machine and walltimes is None,
     }
     if return_time_s is None:
         return counts
@@ -157,6 +164,7 @@ def host_metrics(
     used_node_h = outcome.used_unit_seconds / outcome.trace.units_per_node / 3600
     idle_node_h = outcome.idle_unit_seconds / outcome.trace.units_per_node / 3600
     host_node_h = len(outcome.trace.nodes) * outcome.duration_s / 3600 - idle_node_h
+    comparable = host_node_h > 0 and not (part_of_machine and starts.from_jobs)  # jobs hold nodes outside the part
     delayed = delays_s > 0
     return {
         **counts,
@@ -167,10 +175,11 @@ def host_metrics(
         "delayed_share": float(delayed.mean()) if len(delays_s) else None,
         "delay_s": _delays(delays_s),
         "waiting_node_h": waiting_node_h,
-        "waiting_share_of_host": waiting_node_h / host_node_h if host_node_h > 0 else None,
+        "waiting_share_of_host": waiting_node_h / host_node_h if comparable else None,
         "waiting_share_of_harvest": waiting_node_h / used_node_h if used_node_h else None,
         "break_even_price": used_node_h / waiting_node_h if waiting_node_h else None,
         **({} if price is None else {"host_price": price, "net_node_h": used_node_h - price * waiting_node_h}),
+        "start_nodes_p75": _upper_quartile(starts.nodes),
         "by_size": _by_size(starts, delays_s),
         **({} if walltimes is None else {"announced": _announced(starts, delays_s, return_time_s)}),
         "preempted_together": _together(host.preemptions["preempted"]),
@@ -226,3 +235,108 @@ def _together(counts: NDArray[np.int64]) -> dict[str, float | None]:
         return dict.fromkeys(("p50", "p99", "max"))
     median, upper = np.quantile(some, (0.5, 0.99)).tolist()
     return {"p50": median, "p99": upper, "max": int(some.max())}
+
+
+def _upper_quartile(nodes: NDArray[np.int64]) -> int | None:
+    """The smallest number of nodes that three quarters of the starts do not exceed."""
+    return int(np.quantile(nodes, 0.75, method="inverted_cdf")) if len(nodes) else None
+
+
+def host_notes(host: dict[str, Any], outcome: Outcome, rules: Rules, *, is_best: bool) -> Iterator[str]:
+    """Yield what has to be known to read the figures of host jobs, by their field `host`."""
+    idle_nodes = equivalent_nodes(outcome)
+    if rules.reserve >= idle_nodes:
+        yield (
+            f"--reserve {rules.reserve} is not below the {idle_nodes:.1f} nodes that are idle on average: training "
+            "gets only what is idle beyond them"
+        )
+    if rules.return_time_s is None:
+        return
+    if not host["by_job"]:
+        yield (
+            "without --walltimes the host's jobs are not known: nodes that leave at one instant count as one start, "
+            "outages included"
+        )
+    if host["lower_bound"]:
+        yield (
+            "the trace has a part of the machine's nodes: what host jobs wait is a lower bound, since their nodes "
+            "outside it wait with them"
+        )
+    price = host.get("host_price", 1.0)
+    if host["break_even_price"] is not None and host["break_even_price"] < price:
+        mean_s = idle_nodes * outcome.duration_s / host["nodes_taken"]
+        yield (
+            f"harvesting costs host jobs more than it yields: {host['break_even_price']:.2g} node-hours of training "
+            f"for each that they wait, at a price of {price:g} (--return-time {rules.return_time_s:g}; a node that "
+            f"they take was idle for {mean_s:,.0f} s on average)"
+        )
+    if is_best and not rules.reserve and host["start_nodes_p75"]:
+        yield (
+            f"--reserve {host['start_nodes_p75']} suggests itself where few host jobs should notice: three quarters of "
+            "their starts take no more nodes than that (docs/host-jobs.md)"
+        )
+
+
+def host_sentence(host: dict[str, Any]) -> str:
+    """Say in a sentence what host jobs pay."""
+    if "waiting_node_h" not in host:
+        return (
+            f"{host['starts']:,} starts took {host['nodes_taken']:,} nodes, {host['nodes_taken_from_training']:,} of "
+            "them from training; each second that a node takes to return makes them wait "
+            f"{host['waiting_node_h_per_second']:,.3g} node-hours"
+        )
+    least = "at least " if host["lower_bound"] else ""
+    share = host["waiting_share_of_host"]
+    of_time = "" if share is None else f"{share:.2%} of their node-time; "
+    text = (
+        f"your own jobs would have waited {least}{host['waiting_node_h']:,.0f} node-hours more ({of_time}"
+        f"{host['return_time_s']:g} s for a node to return)"
+    )
+    if host["break_even_price"] is not None:
+        text += f": {host['break_even_price']:,.1f} node-hours of training for each"
+    if host["reserve"] and host["delayed_share"] is not None:
+        nodes = f"{host['reserve']} node{'s' * (host['reserve'] != 1)}"
+        text += f"; with {nodes} kept free, {1 - host['delayed_share']:.0%} of their starts would not have noticed"
+    return text
+
+
+def host_lines(host: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield label and text for the figures of `host_metrics`; nothing where no node was taken."""
+    if not host.get("starts"):
+        return
+    yield "host jobs", host_sentence(host)
+    if "waiting_node_h" not in host:
+        return
+    delay = host["delay_s"]
+    yield (
+        "host starts",
+        f"{host['delayed']:,} of {host['starts']:,} wait ({host['delayed_share']:.1%}); delay of all: mean "
+        f"{delay['mean']:,.1f} s, median {delay['p50']:,.1f} s, p95 {delay['p95']:,.1f} s, largest "
+        f"{delay['max']:,.1f} s",
+    )
+    yield "host queue", AMPLIFIED
+    if "net_node_h" in host:
+        yield (
+            "net harvest",
+            f"{host['net_node_h']:,.0f} node-hours, at {host['host_price']:g} for each that host jobs wait",
+        )
+    if "announced" in host:
+        yield "host jobs announced", _announced_line(host["announced"], host["return_time_s"])
+    if host["stopped_together"]["max"] is not None:
+        yield "jobs stopped together", _stopped_line(host["stopped_together"])
+
+
+def _announced_line(announced: dict[str, Any], return_time_s: float) -> str:
+    return (
+        f"{announced['starts_share']:.0%} of the starts, {announced['nodes_share']:.0%} of their nodes, were eligible "
+        f"{return_time_s:g} s or longer before: giving nodes back then would spare {announced['waiting_node_h']:,.0f} "
+        "node-hours of waiting for as many of training"
+    )
+
+
+def _stopped_line(together: dict[str, Any]) -> str:
+    """Say which bandwidth saves the state of jobs that lose all their nodes at one instant."""
+    return (
+        f"median {together['p50']:,.0f}, p99 {together['p99']:,.0f}, most {together['max']:,}: all but 1 % of such "
+        f"instants save S GB a job within G s, c of which pass before, at S x {together['p99']:,.0f} / (G - c) GB/s"
+    )

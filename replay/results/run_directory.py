@@ -16,6 +16,7 @@ import numpy as np
 from bft.models import InputError, Job, JobTable, write_parquet
 from bft.models.tables import ROW_GROUP, write_parquet_parts
 from bft.replay.engine.ledger import BOOKS, Outcome
+from bft.replay.engine.reserve import NOT_HELD
 from bft.replay.results.metrics import mean_units
 from bft.replay.results.search import scores_frame
 from bft.replay.trace.node_trace import SECOND_NS
@@ -30,8 +31,9 @@ SUMMARY, TIMING = "summary.json", "timing.json"
 STEPS, JOBS, ALLOCATIONS = "steps.parquet", "jobs.parquet", "allocations.parquet"
 STEP_LOG = "step-logs.csv"  # as the published replayer names its only result
 SEARCH = "search.parquet"  # what a workload has found
+RETURNS = "returns.parquet"  # which nodes host jobs took
 LOG = "replay.log"  # the messages of a replay with -print 0
-OURS = frozenset({SUMMARY, TIMING, STEPS, JOBS, ALLOCATIONS, STEP_LOG, SEARCH, LOG})
+OURS = frozenset({SUMMARY, TIMING, STEPS, JOBS, ALLOCATIONS, STEP_LOG, SEARCH, RETURNS, LOG})
 DRAFT, OLD = "draft", "old"
 
 
@@ -275,3 +277,25 @@ def write_outcome(folder: Path, outcome: Outcome) -> None:
     parts = range(0, max(len(outcome.allocations), 1), ROW_GROUP)
     held = (allocations_frame(outcome, slice(first, first + ROW_GROUP)) for first in parts)
     write_parquet_parts(held, folder / ALLOCATIONS, nodes)
+
+
+def returns_frame(outcome: Outcome) -> pd.DataFrame:
+    """One row per node that host jobs took: time, place, node, let_go (UTC; missing where not held since idle)."""
+    import pandas as pd
+
+    returns = {} if outcome.host is None else outcome.host.returns
+    names = pd.Index(outcome.trace.nodes)
+    let_go = pd.Series(returns["let_go_ns"], dtype="Int64")
+    return pd.DataFrame(
+        {
+            "time": pd.to_datetime(returns["time_ns"], unit="ns", utc=True),
+            "place": pd.Categorical.from_codes(returns["place"], categories=names),
+            "node": pd.Categorical.from_codes(returns["node"], categories=names),
+            "let_go": pd.to_datetime(let_go.mask(let_go == NOT_HELD), unit="ns", utc=True),
+        }
+    )
+
+
+def write_returns(folder: Path, outcome: Outcome) -> None:
+    """Write which nodes host jobs took into `folder`."""
+    write_parquet(returns_frame(outcome), folder / RETURNS)

@@ -101,6 +101,9 @@ COLUMNS = (
     Column("additional_kwh", "kWh more", _metric("costs", "additional_kwh"), more=False, always=False),
     Column("additional_co2_kg", "kg CO2 more", _metric("costs", "additional_co2_kg"), more=False, always=False),
     Column("value_used", "worth used", _metric("costs", "value_used"), more=True, always=False),
+    Column("host_delayed_share", "host starts wait", _metric("host", "delayed_share"), more=False, always=False),
+    Column("host_waiting_node_h", "host node-h", _metric("host", "waiting_node_h"), more=False, always=False),
+    Column("host_break_even_price", "break-even", _metric("host", "break_even_price"), more=True, always=False),
 )
 
 

@@ -35,6 +35,8 @@ _LESS = (
     "waiting_over_length",
     "deadlines.missed",
     "deadlines.late_s",
+    "host.delay",
+    "host.waiting",
 )
 
 

@@ -64,6 +64,7 @@ class Outlook:
         if trace.by_unit:
             raise InputError("walltimes are for nodes that turn idle as a whole", file=trace.source or None)
         check_nodes(walltimes, trace)
+        self.walltimes = walltimes
         place = {name: index for index, name in enumerate(trace.nodes)}
         places = np.array([place.get(name, -1) for name in walltimes.names], dtype=np.int64)
         self.strangers = int((places < 0).sum())

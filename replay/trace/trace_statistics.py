@@ -12,6 +12,8 @@ from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 # Start-up times in seconds for which the usable share of idle node-time is reported.
 STARTUPS_S = (30, 60, 120, 300)
+# Return times in seconds for which the break-even price is reported.
+RETURNS_S = (30, 120, 300, 900)
 # Bounds of the bins in which lengths of fragments are counted: round numbers of seconds, minutes, hours and days.
 LENGTHS_S = (0, 1, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 28_800, 57_600,
              *(86_400 * days for days in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)))  # fmt: skip
@@ -160,6 +162,8 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
         f"idle_{what}s_over_time": [round(float(mean), 3) for mean in idle_over_time(trace, SPANS)],
         "notes": list(trace.notes),
     }
+    if len(trace.left) and not trace.by_unit:
+        result["host"] = host_prices(idle, len(trace.left))
     if len(seconds):
         total = seconds.sum()
         result["fragments"] = {
@@ -190,6 +194,27 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
                 "max": float(gaps.max()),
             }
     return result
+
+
+def host_prices(idle_node_s: float, taken: int) -> dict[str, Any]:
+    """Node-hours of training for each that the machine's own jobs wait, if training holds every idle node.
+
+    A node that is taken back makes them wait for its return time D, so this is the mean idle time per node taken / D.
+
+    Parameters
+    ----------
+    idle_node_s
+        Idle node-seconds.
+    taken
+        Nodes that were taken back.
+
+    Examples
+    --------
+    >>> host_prices(12_000.0, 10)["break_even_price"]
+    {'30 s': 40.0, '120 s': 10.0, '300 s': 4.0, '900 s': 1.3333333333333333}
+    """
+    mean_s = idle_node_s / taken
+    return {"idle_s_per_taken_node": mean_s, "break_even_price": {f"{s} s": mean_s / s for s in RETURNS_S}}
 
 
 def beside_jobs(trace: NodeTrace) -> float | None:
