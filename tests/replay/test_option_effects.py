@@ -87,6 +87,10 @@ CASES: dict[str, Case] = {
     ),
     "admission": ([*USUAL, *FIFO], [], ["--admission", "deadline", "--admission-units", "1"], "deadline"),
     "admission_units": ([*USUAL, *FIFO, "--admission", "deadline"], [], ["--admission-units", "1"], 1),
+    "return_time_s": ([*USUAL, *EXACT], [], ["--return-time", "90"], 90.0),
+    "reserve": ([*USUAL, *EXACT], [], ["--reserve", "2"], 2),
+    "free_first": ([*USUAL, *EXACT, "--return-time", "90"], [], ["--no-free-first"], False),
+    "host_price": ([*USUAL, *EXACT, "--return-time", "90"], [], ["--host-price", "2"], 2.0),
     "ties": ([*USUAL, "--backend", "cbc"], [], ["--ties", "solver"], "solver"),  # then nobody verifies
     "verify": ([*USUAL, "--ties", "solver"], [], ["--verify"], True),
     "objective": ([*USUAL, *EXACT], [], ["--objective", "power:.50+ageing:.02"], "power:0.5+ageing:0.02:2"),
