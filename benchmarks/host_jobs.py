@@ -66,7 +66,7 @@ def main() -> None:
     if given.list:
         print("\n".join(row.label for row in chosen))
         return
-    print(f"{'':<45}{'starts':>7}{'wait':>8}{'node-h':>10}{'price':>7}{'outcome':>17}{'change':>9}")
+    print(f"{'':<45}{'starts':>7}{'wait':>8}{'node-h':>10}{'price':>9}{'outcome':>17}{'change':>9}")
     named = 0.0
     with TemporaryDirectory() as scratch:
         inputs = ingested(Path(scratch)) if any(row.world.startswith("sacct") for row in chosen) else {}
@@ -84,7 +84,7 @@ def line(row: Row, metrics: dict[str, Any], named: float) -> str:
     price = f"{host['break_even_price']:.2f}" if host["break_even_price"] else "-"
     return (
         f"{row.label:<45}{host['starts']:>7,}{host['delayed_share']:>8.1%}{host['waiting_node_h']:>10,.1f}"
-        f"{price:>7}{outcome:>17,.0f}{change:>9}"
+        f"{price:>9}{outcome:>17,.0f}{change:>9}"
     )
 
 

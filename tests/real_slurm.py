@@ -62,14 +62,17 @@ class Slurm:
 
 
 @contextmanager
-def slurm_cluster(folder: Path, nodes: int) -> Iterator[Slurm]:
-    """Start munged, MariaDB, slurmdbd, slurmctld and one slurmd a node of 4 cores and 4 GPUs; end them all."""
+def slurm_cluster(folder: Path, nodes: int, more: str = "") -> Iterator[Slurm]:
+    """Start munged, MariaDB, slurmdbd, slurmctld and one slurmd a node of 4 cores and 4 GPUs; end them all.
+
+    `more` are further lines of slurm.conf.
+    """
     require_slurm()
     folder.mkdir(parents=True, exist_ok=True)
     env = {**os.environ, "PATH": _PATH, "SLURM_CONF": str(folder / "slurm.conf"), "LC_ALL": "C"}
     slurm = Slurm(folder, env)
     ports = _free_ports(3 + nodes)
-    _configure(folder, nodes, ports)
+    _configure(folder, nodes, ports, more)
     with ExitStack() as stack:
 
         def daemon(*command: str) -> None:
@@ -96,11 +99,13 @@ def slurm_cluster(folder: Path, nodes: int) -> Iterator[Slurm]:
         daemon("slurmctld", "-D", "-f", env["SLURM_CONF"])
         for node in range(1, nodes + 1):
             daemon("slurmd", "-D", "-N", f"n{node}", "-f", env["SLURM_CONF"])
-        _until(lambda: _works(slurm, "sinfo") and slurm.run("sinfo", "-N", "-h", "-t", "idle").count("\n") == nodes)
+        # A line for each node and partition.
+        idle = "sinfo", "-N", "-h", "-t", "idle", "-o", "%N"
+        _until(lambda: _works(slurm, "sinfo") and len(set(slurm.run(*idle).split())) == nodes)
         yield slurm
 
 
-def _configure(folder: Path, nodes: int, ports: list[int]) -> None:
+def _configure(folder: Path, nodes: int, ports: list[int], more: str) -> None:
     """Write the configuration of all daemons, and the key that they share."""
     for name in ("state", "spool", "db"):
         (folder / name).mkdir()
@@ -166,6 +171,7 @@ MaxArraySize=1001
 SchedulerParameters=sched_interval=1
 {names}
 PartitionName=batch Nodes=ALL Default=YES State=UP OverSubscribe=NO
+{more}
 """)
 
 
