@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -112,7 +111,6 @@ def test_a_preempted_pilot_returns_its_node_in_the_time_that_the_model_takes(slu
         for case, delay in zip(CASES, delays, strict=True)
         if not case.return_time_s + low <= delay <= case.return_time_s + high
     }
-    print({f"{case.mode} {case.grace_s} {case.save_s}": delay for case, delay in zip(CASES, delays, strict=True)})
     assert not differs
 
 
