@@ -13,6 +13,10 @@ from bft.replay.report.run_comparison import names_of
 from bft.replay.report.run_files import RunFiles
 from bft.replay.results.host import host_sentence
 
+# What knowing the starts ahead would give, with the host's jobs known: the node-hours of waiting that it moves to
+# training, the price by which the harvest follows from all waiting, and the starts that would still wait.
+KNOWN = ("host.announced.waiting_node_h", "host.break_even_price", "host.announced.delayed_share")
+
 
 def of_runs(runs: Sequence[RunFiles]) -> list[Chart]:
     """Return which starts wait and where the node-hours are, by size; nothing where no run states a return time."""
@@ -44,7 +48,9 @@ def _who_waits(found: dict[str, dict[str, Any]]) -> list[Chart]:
         hours[_entry(name, host)] = waiting
         rows += [{"run": name, **row} for row in host["by_size"]]
     first = next(iter(found.values()))
-    sizes = tuple(f"{row['nodes']} nodes ({row['starts']:,} starts)" for row in first["by_size"])
+    sizes = tuple(
+        f"{row['nodes']} node{'s' * (row['nodes'] != '1')} ({row['starts']:,} starts)" for row in first["by_size"]
+    )
     table = pd.DataFrame(rows).rename(columns={"mean_delay_s": "mean delay, s", "waiting_node_h": "node-hours waiting"})
     table = table if len(found) > 1 else table.drop(columns="run")
     sentence = host_sentence(first)
@@ -68,7 +74,7 @@ def front(table: pd.DataFrame) -> Chart | None:
     columns = {"reserve", "host.delayed_share", "host.waiting_node_h"}
     if not columns <= set(table) or table["reserve"].nunique() < 2 or table["host.delayed_share"].isna().all():
         return None
-    figures = ["outcome", "host.delayed_share", "host.waiting_node_h"]
+    figures = ["outcome", "host.delayed_share", "host.waiting_node_h", *(set(KNOWN) & set(table))]
     means = table.groupby("reserve", sort=True)[figures].mean().reset_index()
     least = means.iloc[0]
     given_up = (1 - means["outcome"] / least["outcome"]).to_numpy(dtype=np.float64)
@@ -80,10 +86,17 @@ def front(table: pd.DataFrame) -> Chart | None:
     note = (
         f"Starts that wait, for the training given up against --reserve {least['reserve']:g}, by nodes kept: {points}."
     )
-    curve = Curve("nodes kept free", 100 * given_up, waits)
+    curves = [Curve("nodes kept free", 100 * given_up, waits)]
+    if set(KNOWN) <= set(table):
+        spared, price, left = (float(least[column]) for column in KNOWN)
+        given_back = spared / (price * least["host.waiting_node_h"]) if spared else 0.0
+        known = "nothing kept, nodes given back for announced starts"
+        curves.append(Curve(known, np.array([0.0, 100 * given_back]), np.array([waits[0], left])))
     axes = Axis("training given up, %"), Axis("share of starts that wait", "share")
     shown = means.rename(
         columns={"host.delayed_share": "share that waits", "host.waiting_node_h": "node-hours waiting"}
     )
     shown = shown.assign(**{"training given up": given_up})
-    return Chart("front", "What sparing your own jobs costs training", note, Curves(*axes, (curve,)), shown.round(4))
+    return Chart(
+        "front", "What sparing your own jobs costs training", note, Curves(*axes, tuple(curves)), shown.round(4)
+    )

@@ -225,6 +225,7 @@ def _announced(starts: Starts, delays_s: NDArray[np.float64], return_time_s: flo
         "starts_share": float(ahead.mean()) if len(ahead) else None,
         "nodes_share": float(starts.nodes[ahead].sum()) / nodes if nodes else None,
         "waiting_node_h": float((starts.nodes * delays_s)[ahead].sum()) / 3600,
+        "delayed_share": float((delays_s[~ahead] > 0).sum()) / len(ahead) if len(ahead) else None,
     }
 
 
