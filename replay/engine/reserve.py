@@ -49,7 +49,7 @@ class Taken:
     waiting_nodes: int = 0
 
     def add(self, nodes: int, from_training: int) -> None:
-        """Count one start."""
+        """Count a start of host jobs, the nodes that it took, and those of them that training held."""
         self.starts += 1
         self.nodes += nodes
         self.from_training += from_training
@@ -59,7 +59,7 @@ class Taken:
 
 @dataclass(frozen=True, eq=False)
 class HostReturns:
-    """What a replay recorded of the nodes that host jobs took.
+    """Record of the nodes that host jobs took in a replay.
 
     Parameters
     ----------

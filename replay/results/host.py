@@ -125,7 +125,7 @@ def host_metrics(
     walltimes: Walltimes | None = None,
     part_of_machine: bool = False,
 ) -> dict[str, Any]:
-    """What the host jobs pay for the harvest, by the return time; without one, what each second of it would cost.
+    """Compute what the host jobs pay for the harvest; without a return time, what each second of it would cost.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def _delays(delays_s: NDArray[np.float64]) -> dict[str, float | None]:
 
 
 def _by_size(starts: Starts, delays_s: NDArray[np.float64]) -> list[dict[str, Any]]:
-    """The same figures for each class of sizes, the smallest first."""
+    """Return starts, delays and waiting of each class of start sizes, the smallest first."""
     classes = np.searchsorted(SIZES, starts.nodes)
     rows = []
     for number, name in enumerate(SIZE_NAMES):
@@ -215,7 +215,7 @@ def _by_size(starts: Starts, delays_s: NDArray[np.float64]) -> list[dict[str, An
 
 
 def _announced(starts: Starts, delays_s: NDArray[np.float64], return_time_s: float) -> dict[str, Any]:
-    """What could be known ahead: jobs that were eligible a return time or longer before they started.
+    """Return what announcing starts would give: of jobs eligible a return time or longer before they started.
 
     Announcing a start moves its waiting to training, one to one: its nodes are given back before they are wanted.
     """
