@@ -65,14 +65,14 @@ def test_programs_that_pages_name_are_there() -> None:
     assert not [(page, name) for page, name in named if not (ROOT / name).exists()]
 
 
-def test_every_benchmark_is_on_the_page_of_benchmarks() -> None:
-    text = (ROOT / "docs" / "evidence" / "benchmarks.md").read_text("utf-8")
+def test_every_benchmark_is_on_the_page_of_evidence() -> None:
+    text = (ROOT / "docs" / "evidence.md").read_text("utf-8")
     programs = {path.name for path in (ROOT / "benchmarks").glob("[!_]*.py")} - {"data.py"}
     assert programs == set(re.findall(r"benchmarks/(\w+\.py)", text))
 
 
 def test_the_checklist_of_sources_points_to_files_and_counts_right() -> None:
-    text = (ROOT / "docs" / "evidence" / "sources.md").read_text("utf-8")
+    text = (ROOT / "docs" / "evidence.md").read_text("utf-8")
     rows = [
         [cell.strip() for cell in line.strip("|").split(" | ")] for line in re.findall(r"^\|.+$", text, re.MULTILINE)
     ]

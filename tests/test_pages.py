@@ -87,21 +87,16 @@ def a_policy(folder: Path) -> dict[str, Any]:
     return {**small_world(folder), "SmallestFirst": example["SmallestFirst"]}
 
 
-def a_log_of_jobs(folder: Path) -> dict[str, Any]:
-    """Jobs with users and durations, and what was learnt of them."""
+def measurements(folder: Path) -> dict[str, Any]:
+    """A measured application, jobs with users and durations, and what was learnt of them."""
     from bft.models import DurationEstimator, write_model
 
     pytest.importorskip("sklearn", reason="an extra that is not installed")
     rows = np.arange(60)
     jobs = pd.DataFrame({"user": rows % 3, "gpu_num": 1 + rows % 2, "submit_time": rows * 600, "duration": 60 + rows})
     write_model(DurationEstimator.train(jobs, kind="random_forest"), folder / "durations.json")
-    return {"jobs": jobs}
-
-
-def an_application(folder: Path) -> dict[str, Any]:
-    """A measured application."""
     write_application(folder / "traces" / "cifar10")
-    return {}
+    return {"jobs": jobs}
 
 
 def tables_of_lassen(folder: Path) -> dict[str, Any]:
@@ -114,8 +109,7 @@ def tables_of_lassen(folder: Path) -> dict[str, Any]:
 PREPARED: dict[str, Callable[[Path], dict[str, Any]]] = {
     "README.md": small_world,
     "docs/data.md": tables_of_lassen,
-    "docs/models-lucid.md": a_log_of_jobs,
-    "docs/models-scalability.md": an_application,
+    "docs/models.md": measurements,
     "docs/policies.md": a_policy,
     "docs/studies.md": small_world,
     "docs/walltimes.md": lambda folder: {},

@@ -56,7 +56,7 @@ Reader = Callable[[], list[DeviceState]]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A job's use of its devices, by the columns of a profile (docs/models-lucid.md).
+    """A job's use of its devices, by the columns of a profile (docs/models.md).
 
     Parameters
     ----------

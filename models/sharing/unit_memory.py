@@ -114,7 +114,7 @@ class UnitMemory:
         """Whether two (model, batch size a unit) fit a unit together: margin · (sum of bounds) <= its memory.
 
         None when either model was never measured. On the published pairs the joint memory is 1.00 times the sum at the
-        median, 1.12 times at the 95th percentile and more than 1.2 times for 2 % (docs/models-xi.md): a margin of 1.2
+        median, 1.12 times at the 95th percentile and more than 1.2 times for 2 % (docs/models.md): a margin of 1.2
         plays it safe.
         """
         bounds = self.bound_gib(*a), self.bound_gib(*b)

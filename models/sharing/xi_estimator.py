@@ -15,7 +15,7 @@ An answer is built in the logarithm of ξ (interference multiplies), in this ord
    measured at all, that of the mean model.
 
 All holds for a victim beside a partner, so the answer for (a, b) is that for (b, a), swapped. The order of the
-measurements does not matter. docs/models-xi.md has the errors on published measurements.
+measurements does not matter. docs/models.md has the errors on published measurements.
 """
 
 from __future__ import annotations

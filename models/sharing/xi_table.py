@@ -1,4 +1,4 @@
-"""ξ: how much two jobs slow each other down when they share units (docs/models-xi.md)."""
+"""ξ: how much two jobs slow each other down when they share units (docs/models.md)."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ def read_application(folder: str | Path, *, atomic_max: int | None = None) -> Ap
         raise InputError("expected a folder with placements.csv", file=folder)
     placements = _existing(folder / "placements.csv")
     if placements is None:
-        raise InputError("no placements.csv (or .csv.gz) in it", file=folder, hint="docs/models-scalability.md")
+        raise InputError("no placements.csv (or .csv.gz) in it", file=folder, hint="docs/models.md")
     scalability = _existing(folder / "scalability.csv")
     named = {
         int(match[1]): path

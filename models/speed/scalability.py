@@ -344,7 +344,7 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
         raise rows.error(
             "expected the columns units and throughput (or step_time and batch_size), "
             f"not {', '.join(rows.columns) or 'none'}",
-            hint="docs/models-scalability.md lists the columns",
+            hint="docs/models.md lists the columns",
         )
     rows.require(("units",))
     units = rows.all_wholes("units", min=1)

@@ -41,7 +41,7 @@ _seed = click.option(
 def predict() -> None:
     """Learn from a log how long jobs run, how many come, and who may share units (needs the extra `ml`).
 
-    TABLE is a .csv, .parquet or .jsonl file; docs/models-lucid.md names its columns.
+    TABLE is a .csv, .parquet or .jsonl file; docs/models.md names its columns.
     """
 
 

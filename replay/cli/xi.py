@@ -58,7 +58,7 @@ def build(
     """Make a xi table from MEASUREMENTS: step times (or logs) of jobs alone and in pairs, or ratios.
 
     Columns: model_a, batch_a, model_b, batch_b, units; and step_a_s, step_b_s (seconds a step), or log_a, log_b
-    (files), or xi_a, xi_b. A row without model_b is a solo run. docs/models-xi.md shows examples.
+    (files), or xi_a, xi_b. A row without model_b is a solo run. docs/models.md shows examples.
     """
     from bft.models.sharing.xi_estimator import XiEstimator
     from bft.models.sharing.xi_measurements import read_measurements, xi_to_frame

@@ -1,4 +1,4 @@
-"""Elastic policies as docs/policies-rules.md states them: equal-share, optimus, sia."""
+"""Elastic policies as docs/policies.md states them: equal-share, optimus, sia."""
 
 from __future__ import annotations
 

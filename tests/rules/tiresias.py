@@ -1,4 +1,4 @@
-"""Tiresias as docs/policies-rules.md states it."""
+"""Tiresias as docs/policies.md states it."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ def test_a_job_can_be_joined_at_the_instant_it_starts() -> None:
 
 @dataclass
 class Watched:
-    """A policy with a check of every decision by Lucid's rules for partners, see docs/policies-rules.md."""
+    """A policy with a check of every decision by Lucid's rules for partners, see docs/policies.md."""
 
     inner: Lucid
     name: str = "watched"

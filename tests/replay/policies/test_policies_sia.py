@@ -41,7 +41,7 @@ def states(draw: st.DrawFn) -> State:
 
 
 def utility(view: JobView, n: int, p: float, had: int) -> float | None:
-    """By the letter of docs/policies-rules.md, on nodes of one unit; None where the configuration is not offered."""
+    """By the letter of docs/policies.md, on nodes of one unit; None where the configuration is not offered."""
     if n == 0:
         return 0.0
     rates, jmin = view.job.rates.tolist(), view.job.jmin
