@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import shlex
@@ -19,7 +20,8 @@ from public_rows import lassen
 from shown import refreshed
 from toy_application import write_application
 
-from bft.replay.cli.main import COMMANDS, cli
+from bft.replay.cli.main import COMMANDS, cli, run
+from bft.replay.studies.comparison import COLUMNS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -195,3 +197,50 @@ def walk(group: click.Group, context: click.Context) -> None:
         if not isinstance(command, click.Group):
             return
         group, args = command, [*context._protected_args, *context.args]
+
+
+def columns_and_figures(run_directory: Path) -> set[str]:
+    """Names of the columns of all tables of a run directory, and of the entries of its summary."""
+    names: set[str] = set()
+    for table in sorted(run_directory.glob("*.parquet")):
+        names.update(pd.read_parquet(table).columns)
+    summary = json.loads((run_directory / "summary.json").read_text("utf-8"))
+    metrics = summary["metrics"]
+    names.update(metrics)
+    names.update(set(summary) - {"degraded", "format", "format_version"})
+    for part in ("costs", "census"):
+        names.update(metrics.get(part) or {})
+    for kind in (metrics.get("kinds") or {}).values():
+        names.update(kind)
+    return names
+
+
+IDLE_NODES = "-ndmap trace.parquet --no-u"
+RUNS = {
+    "costs": f"{IDLE_NODES} --policy equal-share --bound --node-watts 9,99 --price-per-node-hour 2 --co2-per-kwh 300",
+    "workload": f"{IDLE_NODES} --policy equal-share --workload hpo",
+    "admission": f"{IDLE_NODES} --policy equal-share --admission deadline",
+    "kinds": f"{IDLE_NODES} --backend exact --kinds kinds.csv",
+    "virtual-clusters": "--cluster clusters.csv --policy fifo",
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_column_and_figure_of_a_run_is_on_the_page_of_results(name: str, here: Path) -> None:
+    trace = small_world(here)["trace"]
+    kinds = ["fast" if index % 2 else "slow" for index in range(len(trace.nodes))]
+    pd.DataFrame({"node": trace.nodes, "kind": kinds}).to_csv("kinds.csv", index=False)
+    jobs = pd.read_parquet("jobs.parquet").assign(vc=["a", "b", "a"])
+    jobs.to_parquet("jobs.parquet")
+    (here / "clusters.csv").write_text("vc,nodes,units_per_node\na,2,1\nb,2,1\n")
+    assert run(["replay", *RUNS[name].split(), "--jobs", "jobs.parquet", "--out", "run"]) == 0
+    page = (DOCS / "results.md").read_text("utf-8")
+    named = set(re.findall(r"`([\w.]+)`", page))
+    assert columns_and_figures(here / "run") - named == set()
+
+
+def test_every_column_of_a_comparison_is_on_the_page_of_studies() -> None:
+    page = (DOCS / "studies.md").read_text("utf-8")
+    table = page.partition("| column | meaning ([results]")[2].partition("\n\n")[0]
+    named = [name for row in re.findall(r"^\| (`.+?) \|", table, re.MULTILINE) for name in re.findall(r"`(.+?)`", row)]
+    assert named == [column.title for column in COLUMNS]
