@@ -221,7 +221,7 @@ RUNS = {
     "workload": f"{IDLE_NODES} --policy equal-share --workload hpo",
     "admission": f"{IDLE_NODES} --policy equal-share --admission deadline",
     "kinds": f"{IDLE_NODES} --backend exact --kinds kinds.csv",
-    "virtual-clusters": "--cluster clusters.csv --policy fifo",
+    "virtual-clusters": "--cluster clusters.csv --policy fifo --oversized skip",
 }
 
 
