@@ -13,7 +13,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import Foreign, LeftOut, UnderWay, Unusable, each_record, host_names, in_order
+from bft.replay.logs.records import (
+    Foreign,
+    LeftOut,
+    UnderWay,
+    Unusable,
+    each_record,
+    each_record_to_the_end,
+    host_names,
+    in_order,
+)
 from bft.replay.logs.times import Clock
 from bft.replay.logs.units import Unit
 from bft.replay.trace.node_trace import SECOND_NS
@@ -198,9 +207,7 @@ _KIND = re.compile(r'"[A-Z][A-Z_0-9]+"')
 
 def read_events(reading: Reading) -> None:
     """Read lsb.events or lsb.events.N; see `LogFormat` for errors. Several files: in order of time."""
-    log = _Events(reading)
-    each_record(reading, log.record)
-    log.close()
+    each_record_to_the_end(reading, _Events(reading))
 
 
 class _Events:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import Foreign, LeftOut, UnderWay, Unusable, each_record, host_names, in_order
+from bft.replay.logs.records import Foreign, LeftOut, UnderWay, Unusable, each_record_to_the_end, host_names, in_order
 from bft.replay.logs.times import limit_ns
 from bft.replay.logs.units import WHOLE, Held, Unit, check, spread
 from bft.replay.logs.walltimes import Plan
@@ -29,9 +29,7 @@ _WANTED = frozenset({"start", "end", "exec_host", "exec_vnode", "nodes", "exec_g
 
 def read(reading: Reading) -> None:
     """Read an accounting file; see `LogFormat` for errors. Several files: in order of time."""
-    log = _Accounting(reading)
-    each_record(reading, log.record)
-    log.close()
+    each_record_to_the_end(reading, _Accounting(reading))
 
 
 class _Accounting:

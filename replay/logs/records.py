@@ -66,6 +66,22 @@ def each_record(reading: Reading, record: Callable[[str, int], None], *, comment
         raise InputError(f"is no log of this format: {first}", file=file)
 
 
+class RecordLog(Protocol):
+    """What uses the records of one file, one after the other, and accounts for what has not ended when it is over."""
+
+    def record(self, text: str, line: int) -> None:
+        """Use one record."""
+
+    def close(self) -> None:
+        """Account for what has not ended."""
+
+
+def each_record_to_the_end(reading: Reading, log: RecordLog) -> None:
+    """Give each record of a file to `log.record`, as `each_record` does, and close the log."""
+    each_record(reading, log.record)
+    log.close()
+
+
 def host_names(names: Iterable[str], where: str) -> tuple[str, ...]:
     """The hosts, each once, in their order.
 
