@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """What came of a replay: `bft.replay` returns it, and `bft.Run(folder)` opens a run directory.
+    """The result of a replay: `bft.replay` returns it, and `bft.Run(folder)` opens a run directory.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Run:
 
     @property
     def notes(self) -> list[str]:
-        """What changes the result, or explains it, in sentences."""
+        """Notes in full sentences: each states what changes the result, or explains it."""
         notes: list[str] = self.summary["notes"]
         return notes
 

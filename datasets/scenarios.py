@@ -21,7 +21,7 @@ CHECKPOINT_S: Final = (60.0, 300.0)
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is generated unless it is stated.
+    """Default values for the generation of a scenario.
 
     Parameters
     ----------

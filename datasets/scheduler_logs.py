@@ -258,7 +258,7 @@ def _hosts(job: _Job, nodes: int) -> list[str]:
 
 
 def _host_list(taken: Iterable[int], nodes: int) -> str:
-    """As Slurm writes a list of nodes, counted from 1."""
+    """Return nodes, counted from 1, as a host list in Slurm's notation."""
     digits = len(str(nodes))
     runs = [[node for _, node in group] for _, group in groupby(enumerate(taken), lambda at: at[1] - at[0])]
     texts = [f"{run[0] + 1:0{digits}}" + (f"-{run[-1] + 1:0{digits}}" if len(run) > 1 else "") for run in runs]

@@ -16,7 +16,7 @@ Counts = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a solver's answer is held against.
+    """Facts about a problem that a solver's answer is checked against.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What is left of a solver's answer: status, counts, an upper bound, and a note."""
+    """A checked answer of a solver: status, counts, an upper bound, and a note."""
 
     status: Status
     counts: Counts

@@ -221,7 +221,7 @@ class Pair:
         return otherwise if units is None else dict(self.named(job)).get(units, otherwise)
 
     def named(self, job: int) -> tuple[tuple[int, float], ...]:
-        """`at_a` or `at_b`."""
+        """Return the ratios that are listed by unit count for a job of the pair: `at_a` or `at_b`."""
         return self.at_a if job == self.a else self.at_b
 
 

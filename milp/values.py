@@ -207,7 +207,7 @@ def total_value(tables: Sequence[FloatArray], counts: Sequence[int]) -> float:
 
 
 def tamed(problem: Problem) -> Problem:
-    """The same problem with extremely large costs lowered to a size that still rules out a change.
+    """Return a problem with extremely large costs lowered to a size that still rules out a change.
 
     A coefficient of 1e9 times the total value makes a solver's other coefficients vanish in its tolerances. A change
     that costs more than twice what all jobs together can gain is never part of an optimum, so its exact cost does not

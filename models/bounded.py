@@ -307,7 +307,7 @@ def weigh_json(block: bytes) -> int:
 
 
 def weigh_lines(weigh: Weigh, file: str) -> Weigh:
-    """The same weight, refusing blocks of a line longer than `MAX_LINE` bytes."""
+    """Return a weight function that also refuses blocks with a line longer than `MAX_LINE` bytes."""
     length = 0
 
     def weighed(block: bytes) -> int:

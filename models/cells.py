@@ -486,7 +486,7 @@ def _hint(value: object) -> str | None:
 
 
 def _as_stamp(value: object) -> Any:
-    """What pandas is to read as an instant, None for what is none."""
+    """Return the value that pandas is to read as an instant, or None when it is no instant."""
     if isinstance(value, str):
         text = value.strip()
         return text if _INSTANT.fullmatch(text) else None

@@ -169,12 +169,12 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A truth value."""
+    """Check that a value is true or false."""
 
     kind: str = "flag"
 
     def __call__(self, value: Any) -> bool:
-        """Return it."""
+        """Return the value, which is a bool."""
         if not isinstance(value, bool):
             raise ValueError(f"expected true or false, not {value!r}")
         return value
@@ -237,7 +237,7 @@ class Several:
 
     @property
     def kind(self) -> str:
-        """As for one."""
+        """Return the kind of a single entry."""
         return self.each.kind
 
     def __call__(self, value: Any) -> tuple[Any, ...]:
@@ -335,7 +335,7 @@ class Maybe:
 
     @property
     def kind(self) -> str:
-        """As without."""
+        """Return the kind of the inner check."""
         return self.inner.kind
 
     def __call__(self, value: Any) -> Any:

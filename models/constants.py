@@ -70,7 +70,7 @@ def parsed_constants(what: str, own: Sequence[Constant], given: Mapping[str, str
 
 
 def built(what: str, factory: Callable[..., Any], settings: Mapping[str, Any], given: Mapping[str, str]) -> Any:
-    """What a class or function makes of the run's values and of the user's.
+    """Call a class or function with the run's values and the user's, and return its result.
 
     Parameters
     ----------

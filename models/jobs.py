@@ -265,7 +265,7 @@ class Job:
         return replace(self, jmin=jmin, jmax=last, sizes=sizes)
 
     def submitted_again(self, tsub_ns: int) -> Job:
-        """The same job submitted at another instant; a deadline that has passed by then is that instant."""
+        """Return this job submitted at another instant; a deadline that has passed by then becomes that instant."""
         due = None if self.deadline_ns is None else max(self.deadline_ns, tsub_ns)
         return replace(self, tsub_ns=tsub_ns, deadline_ns=due)
 
@@ -346,7 +346,7 @@ class JobTable:
         return sorted(range(len(self.jobs)), key=lambda i: self.jobs[i].tsub_ns)
 
     def shifted(self, nanoseconds: int) -> JobTable:
-        """The same jobs, submitted and due `nanoseconds` later."""
+        """Return these jobs submitted and due `nanoseconds` later."""
         return replace(
             self,
             jobs=tuple(
@@ -360,7 +360,7 @@ class JobTable:
         )
 
     def spread(self, factor: float) -> JobTable:
-        """The same jobs with `factor` times the time between the first submission and each; deadlines move along.
+        """Return these jobs with the time since the first submission multiplied by `factor`; deadlines move along.
 
         Parameters
         ----------

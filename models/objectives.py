@@ -34,7 +34,7 @@ def own(job: Job) -> Curve:
 
 
 def throughput(job: Job) -> Curve:
-    """Samples per second: P(n)."""
+    """Return the throughput P(n) of a job, in samples per second."""
     return job.scalability
 
 

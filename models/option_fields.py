@@ -256,7 +256,7 @@ class OptionValues:
         return {name: each.of(self) for name, each in self.described().items()}
 
     def defaults(self) -> dict[str, Any]:
-        """What each option is unless it is stated, beside the others as they are; by flat name."""
+        """Return the default of each option by flat name, given the values of the other options."""
         return {name: each.default_beside(self) for name, each in self.described().items()}
 
     def changed(self) -> dict[str, str]:
@@ -265,7 +265,7 @@ class OptionValues:
         return {name: known[name].flag for name, value in self.flat().items() if value != defaults[name]}
 
     def for_policy(self) -> dict[str, Any]:
-        """What a policy may know of the run, by the names of its fields."""
+        """Return the options that a policy may know, by the names of the policy's fields."""
         known = {name: each.of(self) for name, each in self.described().items() if each.for_policy}
         table: Any = self
         for each in fields(table):

@@ -46,7 +46,7 @@ class PluginGroup:
         yield from sorted({point.name for point in entry_points(group=self.name)} - set(self.ours))
 
     def names(self) -> tuple[str, ...]:
-        """The same at once."""
+        """Return all names of `each` as a tuple."""
         return tuple(self.each())
 
     def load(self, name: str) -> tuple[object, str]:

@@ -234,7 +234,7 @@ class _Member(tarfile.TarInfo):
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """As TarInfo has it."""
+        """Read the header of a member as TarInfo does, and refuse sparse files and huge descriptions."""
         made = super().frombuf(buf, encoding, errors)
         if made.type == tarfile.GNUTYPE_SPARSE:
             raise InputError("holds a sparse file, which may be as large as it claims; expected a table as it is")

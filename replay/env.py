@@ -54,7 +54,7 @@ class _Outside:
         self.kind = kind
 
     def decide(self, state: State) -> Decision:
-        """Never called."""
+        """Refuse to decide: the environment's agent decides."""
         raise RuntimeError("the environment decides")
 
 
@@ -128,7 +128,7 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
 
     @property
     def state(self) -> State | None:
-        """What is to be decided, as policies see it; None when the episode is over."""
+        """State of the replay as policies see it, for the next decision; None when the episode is over."""
         return self._state
 
     def reset(
@@ -167,7 +167,7 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
 
     @property
     def outcome(self) -> Outcome:
-        """What the episode yielded, as of a replay.
+        """Outcome of the episode, the same as that of a replay.
 
         Raises
         ------

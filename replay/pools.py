@@ -50,17 +50,17 @@ class Pool:
     outlook: Outlook | None = None
 
     def of(self, table: JobTable) -> Pool:
-        """The same pool with the jobs of another table at the same positions."""
+        """Return this pool with the jobs of another table at the same positions."""
         own = JobTable(tuple(table.jobs[position] for position in self.positions), table.source)
         return replace(self, jobs=own)
 
 
 class Stage(Protocol):
-    """What has been done with jobs before they come to their pools."""
+    """The stage that jobs went through before they come to their pools."""
 
     @property
     def jobs(self) -> JobTable:
-        """Those that are left for the pools."""
+        """The jobs that are left for the pools."""
 
     def joined(self, pools: Outcome | None) -> Outcome:
         """One outcome of the stage and the pools; None: no job was left for them."""
@@ -71,7 +71,7 @@ class Prepares(Protocol):
     """A policy that wants to know more of jobs than their table says, such as what a model predicts of them."""
 
     def prepare(self, jobs: JobTable) -> JobTable:
-        """The same jobs, with further columns in `Job.extra`."""
+        """Return the jobs with further columns in `Job.extra`."""
 
 
 @runtime_checkable
@@ -79,7 +79,7 @@ class StagesBefore(Protocol):
     """A policy of fixed clusters that does something with jobs before they come to their pools."""
 
     def stage_before(self, jobs: JobTable, *, start_ns: int, end_ns: int, units_per_node: int) -> Stage | None:
-        """Do it; None: nothing is done."""
+        """Run the stage and return its result; None: there is no stage."""
 
 
 def cluster_size(cluster: str) -> tuple[int, int] | None:

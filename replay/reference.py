@@ -47,7 +47,7 @@ def _added(terms: Iterable[float]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class ReferenceRun:
-    """What the published replayer would have answered.
+    """The results that the published replayer would have written.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ class _Reference:
     # --- rows -----------------------------------------------------------------------------------------------------
 
     def begin(self, nodes: IndexArray) -> None:
-        """Row 0: not optimised, not logged, and the one start that is not free."""
+        """Take the nodes of row 0: it is not optimised, not logged, and the one start that is not free."""
         self.join(nodes)
         self.admit()
         if not self.play:
@@ -264,7 +264,7 @@ class _Reference:
         return list(costs.values())
 
     def finish(self) -> None:
-        """Book the gains; jobs that have done their work go. Quirk: seen at node events only."""
+        """Add the gains to the jobs' progress, and remove finished jobs. Quirk: seen at node events only."""
         for j, gain in self.gain.items():
             self.progress[j] += gain  # may be negative, and take progress below 0
         done = [j for j in self.play if self.progress[j] >= self.jobs[j].pmax]

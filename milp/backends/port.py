@@ -49,7 +49,9 @@ class Availability:
 
 @runtime_checkable
 class Listed(Protocol):
-    """What every backend states about itself. Its module imports no solver before `available` or `solve` is called.
+    """The description of a backend, which every backend has.
+
+    Its module imports no solver before `available` or `solve` is called.
 
     Attributes
     ----------

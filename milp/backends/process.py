@@ -111,7 +111,7 @@ class SolverProcess:
         return answer
 
     def close(self, *, kill: bool = False) -> None:
-        """End the worker; the next request starts a new one."""
+        """End the worker process; the next request starts a new one."""
         self._end(kill=kill)
 
     def _connect(self, backend: str) -> Connection:

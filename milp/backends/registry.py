@@ -26,7 +26,7 @@ def backend_names() -> tuple[str, ...]:
 
 
 def listed(name: str) -> Listed:
-    """What a backend states about itself.
+    """Return the description of a backend: its name, formulations and features.
 
     Raises
     ------

@@ -122,7 +122,7 @@ def blocks(
 def _limits(
     sizes: IntArray, ends: IntArray, low: IntArray, high: IntArray, first_loss: IntArray, step: IntArray, bound: int
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Per class: how many members may exceed Z, the rank from which members may stay below z, then z and Z."""
+    """Return for each class how many members may exceed Z, the rank from which they may stay below z, and z and Z."""
     classes = len(sizes)
     above, from_rank = np.empty(classes, np.int64), np.empty(classes, np.int64)
     limits = np.empty((classes, 2), np.int64)

@@ -16,7 +16,10 @@ logger = logging.getLogger(__name__)
 
 
 def compiled(function: F) -> F:
-    """Compile with Numba. A defect of its cache on disk costs a compilation and a warning; the call succeeds."""
+    """Compile a function with Numba. A defect of its cache on disk costs a compilation and a warning.
+
+    The call of the function succeeds all the same.
+    """
     # Without the GIL, so that the timer of a deadline can run at the same time.
     kernel: Any = numba.njit(nogil=True)(function)
     try:

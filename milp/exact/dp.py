@@ -223,7 +223,7 @@ class _Posed:
         return math.fsum(values.tolist())
 
     def _of_each(self, method: Callable[[Job, int], int], kind: type[np.generic]) -> NDArray[Any]:
-        """What a method of a class's jobs says of the units that they hold; most hold none."""
+        """Call a method of each class's first job with the units that the class holds; 0 where it holds none."""
         of_each = np.zeros(len(self.held), dtype=kind)
         for c in np.flatnonzero(self.held).tolist():
             of_each[c] = method(self.problem.jobs[self.classes.first[c]], int(self.held[c]))

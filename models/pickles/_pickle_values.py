@@ -243,7 +243,7 @@ class Values:
         return self._sized(node)[0]
 
     def name(self, node: object) -> Any:
-        """Decode a label: a cell that is one value, hence hashed in no time."""
+        """Decode the name of a row or column: a cell that is one value, hence hashed in no time."""
         value = self.cell(node)
         if isinstance(value, list | tuple | dict | bytearray | np.ndarray):
             raise MalformedError(f"a label in it is {described(value)}")

@@ -70,7 +70,7 @@ class _Past:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DurationEstimator:
-    """Predicts durations; made by `train`, or read from a file by `bft.models.prediction.saved_models.read_model`.
+    """Estimator of durations, made by `train` or read by `bft.models.prediction.saved_models.read_model`.
 
     Tables of jobs have the columns
 

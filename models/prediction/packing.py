@@ -43,7 +43,7 @@ Scores = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackingAnalyser:
-    """Tells sharing scores; made by `train`, or read from a file by `bft.models.prediction.saved_models.read_model`.
+    """Analyser that predicts sharing scores, made by `train` or read by `saved_models.read_model`.
 
     Profiles have the columns gpu_util and gmem_util (percent), gmem (MiB) and amp (0 or 1).
 

@@ -25,7 +25,7 @@ LEAST_ROWS: Final = 20
 
 
 class Regressor(Protocol):
-    """A fitted model."""
+    """A regression model that has been fitted."""
 
     def predict(self, x: FloatArray) -> FloatArray:
         """Predictions for rows of finite features, shape (n, features): shape (n,)."""

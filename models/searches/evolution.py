@@ -61,7 +61,7 @@ class Evolution:
                 raise ValueError(f"{name} must be a number >= 0, not {getattr(self, name)}")
 
     def rungs(self, job: Job) -> Sequence[float]:
-        """None: only finished members count."""
+        """Return no rungs: only finished members count."""
         return ()
 
     def on(self, event: Event) -> Orders:

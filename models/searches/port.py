@@ -49,7 +49,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What a workload answers to an event.
+    """Orders with which a workload driver answers an event.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class Workload(Protocol):
 
     @property
     def name(self) -> str:
-        """What the command line and the results call it."""
+        """Name of the workload driver on the command line and in the results."""
 
     def rungs(self, job: Job) -> Sequence[float]:
         """Samples at which it wants to hear of a job, ascending, more than 0 and less than the job's work."""

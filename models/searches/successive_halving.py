@@ -59,7 +59,7 @@ class SuccessiveHalving:
         return [job.pmax / self.eta**k for k in range(self.levels, 0, -1)]
 
     def on(self, event: Event) -> Orders:
-        """Score it; cancel a trial that is not among the best."""
+        """Score the trial of an event; cancel it when it is not among the best."""
         if event.kind == "start":
             return NOTHING
         score = self._score(event)

@@ -39,7 +39,7 @@ VISIBLE: Final = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to measure.
+    """Plan of a measurement: rounds, steps, limits, devices.
 
     Parameters
     ----------

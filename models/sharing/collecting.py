@@ -29,7 +29,7 @@ XI, PROFILES, FAILED = "xi.csv", "profiles.csv", "failed.csv"
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A training: its model, batch size (None: not stated) and command."""
+    """Configuration of a training: its model, batch size (None: not stated) and command."""
 
     model: str
     batch: float | None

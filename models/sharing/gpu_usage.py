@@ -231,7 +231,7 @@ TOOLS: dict[str, Reader] = {"nvml": nvml, "nvidia-smi": nvidia_smi, "rocm-smi": 
 
 
 def find_tool(name: str = "auto") -> Reader | None:
-    """What reads the devices of this machine; None for `none`, and for `auto` where nothing does.
+    """Return the reader of this machine's devices; None for `none`, and for `auto` where no tool works.
 
     Raises
     ------

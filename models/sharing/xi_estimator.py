@@ -253,7 +253,7 @@ class XiEstimator:
         return columns
 
     def _fit(self, logs: FloatArray) -> FloatArray:
-        """Ridge regression: effects (4 + 4 models,) that minimise |logs - X e|² + Σ penalty e²."""
+        """Fit effects (4 + 4 models,) by ridge regression: they minimise |logs - X e|² + Σ penalty e²."""
         design = np.vstack([self._columns(*pair, rows.points) for pair, rows in self._pairs.items()])
         penalties = np.array(
             [MEAN_PENALTY, *[COMMON_PENALTY] * 3, *[EFFECT_PENALTY, SLOPE_PENALTY] * (2 * len(self._models))]

@@ -54,7 +54,7 @@ class Measurement:
             raise InputError(f"expected one of {', '.join(FLAGS)}, not {self.flag!r}", column="flag")
 
     def swapped(self) -> Measurement:
-        """The same measurement, seen from b's side."""
+        """Return this measurement with the models a and b exchanged."""
         return Measurement(
             self.model_b, self.model_a, self.xi_b, self.xi_a, self.batch_b, self.batch_a, self.units, self.flag
         )
@@ -86,7 +86,7 @@ class SizedRatio:
         return min(self.otherwise, *(ratio for _, ratio in self.at)) if self.at else self.otherwise
 
     def times(self, factor: float) -> SizedRatio:
-        """The same side, slower by a factor."""
+        """Return this side with all ratios multiplied by a factor."""
         return self if factor == 1 else SizedRatio(self.otherwise * factor, tuple((n, x * factor) for n, x in self.at))
 
 

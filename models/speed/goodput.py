@@ -57,7 +57,7 @@ class BatchLimits:
 
 
 def noise_scale(grad_sqr: float, grad_var: float, initial: float) -> float:
-    """PGNS in samples: M0 · var / |g|², of gradient statistics at the batch size M0 (Pollux, §3.1).
+    """Return the gradient noise scale M0 · var / |g|² in samples, of statistics at the batch size M0 (Pollux, §3.1).
 
     The estimate of |g|² is unbiased and may be negative: then all is noise, and the scale infinite.
 

@@ -104,7 +104,7 @@ class StepTimes:
         return float(ordered[low]), float(ordered[len(ordered) - 1 - low])
 
     def throughput(self, confidence: float = 0.95) -> tuple[float, float, float]:
-        """Samples a second: the median and the ends of its interval.
+        """Return the throughput in samples a second: the median and the ends of its interval.
 
         Raises
         ------

@@ -95,7 +95,7 @@ class ThroughputParameters:
     def throughput(
         self, nodes: ArrayLike, replicas: ArrayLike, atomic: ArrayLike, accumulation: ArrayLike = 0
     ) -> FloatArray:
-        """Samples a second: R m (s + 1) / T_iter (Pollux, §3.2)."""
+        """Return the throughput R m (s + 1) / T_iter in samples a second (Pollux, §3.2)."""
         samples = np.asarray(replicas) * np.asarray(atomic) * (np.asarray(accumulation) + 1.0)
         return np.asarray(samples / self.step_time(nodes, replicas, atomic, accumulation))
 

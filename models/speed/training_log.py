@@ -153,7 +153,7 @@ _OF_USER: Final = "the pattern"
 
 @dataclass(slots=True)
 class _Record:
-    """What one line says of a step.
+    """Record of a step, read from one line of a training log.
 
     `numbers` has the groups of `log_presets`, but for durations and rates of steps, which are `step_s` here, and
     `resolution_s`, which is what the clock of the line tells apart.

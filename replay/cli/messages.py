@@ -28,7 +28,7 @@ class _ToStandardError(logging.Handler):
 
 
 def _wanted(record: logging.LogRecord) -> bool:
-    """Of other libraries warnings only, whatever level they set: Parsl sets its level to everything."""
+    """Tell whether to show a log record: other libraries' from the level warning, whatever level they set."""
     return record.name.partition(".")[0] == _OURS.name or record.levelno >= logging.WARNING
 
 

@@ -219,7 +219,7 @@ def _expect_kind(parameter: click.Parameter, entry: Any) -> None:
 
 
 class Size(_AnyType):
-    """Bytes: a number, or one with K, M, G or T (powers of 1024)."""
+    """Type of a size in bytes: a number, or one with K, M, G or T (powers of 1024)."""
 
     name = "size"
 

@@ -52,7 +52,7 @@ def replay(**given: Any) -> int:
 
 
 def _folder(name: str, out: str | None) -> Path:
-    """The run directory."""
+    """Return the path of the run directory for a run's name and the option --out."""
     if not name or "/" in name:
         raise click.BadParameter(f"expected a name without slashes, not {name!r}", param_hint="-name")
     folder = Path(out or f"{name}-itrOut")

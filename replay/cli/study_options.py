@@ -157,7 +157,7 @@ def _stated(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]
 
 
 def _variant(name: str, text: str) -> dict[str, Any]:
-    """What the options of a variant state."""
+    """Return the values that the options of a variant state, by name."""
     command = click.Command("variant", params=list(_axes().values()), add_help_option=False)
     try:
         context = command.make_context(f"--variant {name}", shlex.split(text))

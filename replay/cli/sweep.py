@@ -55,7 +55,7 @@ class _Sweep(Group):
 
 @click.group(cls=_Sweep)
 def sweep() -> None:
-    """Replay a grid: every option of a replay takes several values, with commas between, and all combinations are done.
+    """Replay a grid of options: each takes several values, with commas between, and all combinations are replayed.
 
     `bft-replay sweep -Tfwd 10,30,60 -maxJ 5,10,0 --seed 0:8` plans, runs and collects; `sweep all --help` lists the
     options. Finished replays are skipped: after a kill, the same command goes on. For job arrays: plan, run --index I,
@@ -109,7 +109,7 @@ def run(**given: Any) -> int:
 @sweep.command(cls=Command, short_help="Put the results of all points into one table.")
 @_out
 def collect(out: str) -> int:
-    """Write results.parquet: one row a point, with every option and every metric."""
+    """Collect the results of a study into results.parquet: one row a point, with every option and every metric."""
     from bft.replay.studies.study import Study
 
     study = Study(Path(out))

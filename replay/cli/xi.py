@@ -238,7 +238,7 @@ def _details(side: Slowdown) -> dict[str, Any]:
 
 
 def _earlier(output: str) -> pd.DataFrame | None:
-    """What a xi table holds that is to grow; refused before anything runs when it is none."""
+    """Return the rows of a xi table that is to grow; a file of another kind is refused before anything runs."""
     from bft.models import read_table, xi_from_frame
 
     writable(output)

@@ -104,7 +104,7 @@ def plan_of(given: dict[str, Any]) -> Plan:
 
 
 def gauge_of(given: dict[str, Any]) -> Gauge | None:
-    """What reads the GPUs; None, and a note, where nothing does.
+    """Return the gauge that reads the GPUs; None, and a note, where no tool does.
 
     Raises
     ------

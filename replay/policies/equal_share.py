@@ -30,7 +30,7 @@ class EqualShare:
     name: str = field(default="equal-share", init=False)
 
     def decide(self, state: State) -> Decision:
-        """Allocate equal shares."""
+        """Give each job an equal share of the idle units, within its limits."""
         low, high = state.bounds
         share = state.idle // len(high) if len(high) else 0
         if share:

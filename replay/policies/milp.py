@@ -134,7 +134,7 @@ class MilpPolicy:
         return decision.waking(self._advisor.wake_ns(state, targets, self._learned, self.cost_model == "stall"))
 
     def _solved(self, problem: milp.Problem | milp.KindsProblem) -> milp.Solution:
-        """The solver's answer; counts whether it was checked, and whether it was proved invalid."""
+        """Return the solver's answer to a problem; count whether it was checked, and whether it was proved invalid."""
         solution = self.solver.solve(problem)
         self.verified += solution.verified is not None
         self.mismatches += solution.verified is False

@@ -106,7 +106,7 @@ class MilpSharingPolicy(MilpPolicy):
         )
 
     def _priced_pair(self, state: State, a: int, b: int, *, now: bool) -> tuple[Priced, Priced] | None:
-        """What a decision may count on for both, None where they may not share."""
+        """Return the speeds that a decision may count on for jobs a and b, None where they may not share."""
         sides = self._sides(state, a, b)
         if sides is None:
             return None

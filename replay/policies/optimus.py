@@ -101,7 +101,7 @@ class Optimus:
         return Decision.placed(placement, wake_ns=wake_ns)
 
     def state(self) -> dict[str, Any]:
-        """Losses seen."""
+        """Return the state for a checkpoint: the losses seen so far."""
         return snapshot(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:

@@ -178,7 +178,7 @@ class Pollux:
         return view.job.jmax
 
     def state(self) -> dict[str, Any]:
-        """The last population."""
+        """Return the state for a checkpoint: the last population of the search."""
         return snapshot(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:

@@ -188,7 +188,7 @@ def _excess(state: State, order: Iterable[int]) -> set[int] | None:
 def _giving_way(
     state: State, behind: Sequence[int], places: Placement, needed: int, *, spread: bool, per: int
 ) -> list[int]:
-    """Of running jobs, most important first, those whose units make room for a newcomer; empty if all are too few."""
+    """Return the running jobs, most important first, that make room for a newcomer; empty if all are too few."""
     room = places.by_node()
 
     def change(position: int, sign: int) -> None:

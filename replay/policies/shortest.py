@@ -122,7 +122,7 @@ class ShortestRemainingFirst:
     _waiting: _Waiting = field(default_factory=_Waiting, init=False, repr=False, compare=False)
 
     def decide(self, state: State) -> Decision:
-        """Run the shortest; among equals running jobs first, then those with fewer units, then by submission."""
+        """Run the shortest jobs; among equals running jobs first, then those with fewer units, then by submission."""
         order = self._waiting.merged(state, self._key)
         walk = run_by_quota if self.compat else run
         decision = walk(state, order, spreads=lambda job: not self.consolidate)

@@ -46,7 +46,7 @@ class SjfBestSharing:
 
 
 class _Walk:
-    """One decision."""
+    """The working state of a single decision: jobs, their times, and the units that are left."""
 
     def __init__(self, policy: SjfBestSharing, state: State) -> None:
         self._policy, self._state, self._jobs = policy, state, state.jobs

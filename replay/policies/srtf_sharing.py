@@ -90,7 +90,7 @@ class SrtfWiselyShared(_SharedSrtf):
 
 
 class _Walk:
-    """One decision."""
+    """The working state of a single decision: jobs, their times, and the units that are left."""
 
     def __init__(self, policy: _SharedSrtf, state: State) -> None:
         self._policy, self._state, self._jobs = policy, state, state.jobs
@@ -117,7 +117,7 @@ class _Walk:
         return Decision.placed(self._placed, wake_ns=self._state.time_ns + 1 if elsewhere else None)
 
     def _stay(self) -> None:
-        """Of the running jobs whose units newcomers get, keep those that may share with them; stop the others."""
+        """Keep running jobs that may share with the newcomers on their units; stop the others."""
         on: dict[int, list[int]] = {unit: [position] for position, units in self._placed.items() for unit in units}
         joined: set[int] = set()
         for position in self._order:

@@ -103,7 +103,7 @@ class TiresiasL:
         self._queues = [[] for _ in range(len(self.limits) + 1)]
 
     def decide(self, state: State) -> Decision:
-        """Walk the queues."""
+        """Give units to jobs in the order of their queues, at the start of each round."""
         if not is_round(state.time_ns, self.interval_s):
             return Decision.keep(wake_ns=next_round(state.time_ns, self.interval_s))
         positions = state.positions
@@ -135,7 +135,7 @@ class TiresiasL:
         restore_snapshot(self, state, inner=True)
 
     def _admit(self, positions: Mapping[str, int]) -> None:
-        """Forget finished jobs; new jobs enter the first queue."""
+        """Remove finished jobs from the queues and append new jobs to the first queue."""
         self._queues = [[name for name in queue if name in positions] for queue in self._queues]
         self._standings = {name: one for name, one in self._standings.items() if name in positions}
         for name in positions:

@@ -26,7 +26,7 @@ class TiresiasPollux(TiresiasL):
     name: str = field(default="tiresias-pollux", init=False)
 
     def decide(self, state: State) -> Decision:
-        """Serve the queues."""
+        """Give units to jobs in the order of their queues, at the start of each round."""
         wake_ns = next_round(state.time_ns, self.interval_s)
         if not is_round(state.time_ns, self.interval_s):
             return Decision.keep(wake_ns=wake_ns)

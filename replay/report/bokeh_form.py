@@ -50,7 +50,7 @@ def embedded(charts: Sequence[Chart]) -> tuple[dict[str, str], str]:
 
 
 def _renumbered(content: Any, prefix: str) -> Any:
-    """The same document with ids numbered from the start: Bokeh's own ids count up during a process.
+    """Return a document with ids numbered from the start: Bokeh's own ids count up during a process.
 
     Keys named id belong to Bokeh: the data of charts is in lists of entries.
     """

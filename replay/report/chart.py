@@ -48,7 +48,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curves:
-    """Lines and areas; the first one is behind the others."""
+    """A chart of curves, as lines and areas; the first curve is behind the others."""
 
     x: Axis
     y: Axis
@@ -108,7 +108,7 @@ class Blocks:
 
     @property
     def height(self) -> int:
-        """Number of rows."""
+        """Height of the chart in rows of units."""
         return len(self.rows) * self.units
 
     def sampled(self, columns: int, rows: int) -> IntArray:

@@ -75,7 +75,7 @@ class RunFiles:
 
     @property
     def end_ns(self) -> int:
-        """The last instant; for a run of a single instant one second later, so that there is time to show."""
+        """End of the run, UTC ns; for a run of a single instant one second later, so that there is time to show."""
         return max(int(self.steps["time"].max().value), self.begin_ns + 1_000_000_000)
 
     def pools(self) -> list[pd.DataFrame]:

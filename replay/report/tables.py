@@ -24,7 +24,7 @@ Cell = tuple[float | None, str]
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> str:
-    """Two columns: what, and its value."""
+    """Return an HTML table of two columns: the name of a fact and its value."""
     body = "\n".join(f'<tr><th scope="row">{markup(what)}</th><td>{markup(value)}</td></tr>' for what, value in rows)
     return f'<div class="scroll"><table class="facts"><tbody>\n{body}\n</tbody></table></div>'
 
@@ -90,7 +90,7 @@ def _shown(cell: Any) -> str:
 
 
 def job_rows(jobs: pd.DataFrame) -> list[tuple[Any, ...]]:
-    """What the table of jobs shows of each, by `JOB_COLUMNS`."""
+    """Return the rows of the table of jobs, with the columns `JOB_COLUMNS`."""
     lost = np.zeros(len(jobs))
     for book in BOOKS:
         lost += jobs[f"lost_to_{book}"].to_numpy(dtype=np.float64)

@@ -50,7 +50,7 @@ def work_done(run: RunFiles) -> Chart:
 
 
 def losses(run: RunFiles) -> Chart | None:
-    """What preemptions, rescales and the other books cost, by hour; None where nothing was lost."""
+    """Chart the losses by hour to preemptions, rescales and the other books; None where nothing was lost."""
     bins = _bins(run, COARSE)
     hours = (bins[1] - bins[0]) / 3.6e6
     lost = {}
@@ -69,7 +69,7 @@ def losses(run: RunFiles) -> Chart | None:
 
 
 def decisions(run: RunFiles) -> Chart | None:
-    """What each decision was expected to yield, beside the solver's bound; None where no solver states one."""
+    """Chart each decision's objective beside the solver's bound; None where no solver states one."""
     steps = run.steps
     if not {"objective", "bound", "status"} <= set(steps.columns):
         return None
@@ -127,7 +127,7 @@ def _edges(run: RunFiles, spans: int) -> FloatArray:
 
 
 def _bins(run: RunFiles, spans: int) -> FloatArray:
-    """As `_edges`, and no rounding leaves the last row out."""
+    """Return the edges of bins like `_edges`, widened so that rounding leaves no row out."""
     edges = _edges(run, spans)
     edges[0], edges[-1] = run.begin_ns / 1e6, np.nextafter(run.end_ns / 1e6, np.inf)
     return edges

@@ -48,6 +48,7 @@ def opening(metrics: dict[str, Any], generated_load: float | None) -> str:
 
 
 def _yields(metrics: dict[str, Any], generated_load: float | None) -> str:
+    """Return the result of a run in two sentences."""
     finished, jobs = metrics["jobs_finished"], metrics["jobs"]
     of = "generated jobs" if generated_load is not None else "jobs"
     span = _span(metrics.get("duration_s") or 0.0)

@@ -11,7 +11,7 @@ from bft.replay.engine.ledger import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What the user states about a node; figures are derived only from stated values.
+    """Rates that the user states for a node; figures are derived only from stated values.
 
     Parameters
     ----------

@@ -171,7 +171,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def plain(value: Any) -> Any:
-    """The same value with NaN and infinities as None."""
+    """Return a value with NaN and infinities replaced by None."""
     if isinstance(value, dict):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -82,7 +82,7 @@ class Figures:
 
 
 def _answer(step: dict[str, Any]) -> str:
-    """Describe a decision."""
+    """Describe the decision of a step in one line."""
     instant = np.datetime_as_string(np.datetime64(step["time"], "ns"), unit="s").replace("T", " ")
     by = f" by {step['backend']}" if step["backend"] else ""
     gap = f", gap {step['gap']:.2%}" if not math.isnan(step["gap"]) else ""

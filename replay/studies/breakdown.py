@@ -23,14 +23,14 @@ NONE = "(none)"
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What a comparison is broken down by: `vc`, `user`, `model`, `size`, or sizes up to bounds, as in `size:8,64`."""
+    """The grouping of jobs in a comparison: by `vc`, `user`, `model`, `size`, or sizes up to bounds (`size:8,64`)."""
 
     by: str
     bounds: tuple[int, ...] = ()
 
     @classmethod
     def read(cls, text: str) -> Split:
-        """As written for --split.
+        """Read a split as users write it for --split.
 
         Raises
         ------

@@ -31,10 +31,10 @@ class Unwatched:
     """A progress display that shows nothing."""
 
     def begins(self, points: int, done: int, workers: str) -> None:
-        """Show nothing."""
+        """Show nothing when the points begin."""
 
     def ended(self, label: str, error: str | None, seconds: float) -> None:
-        """Show nothing."""
+        """Show nothing when a point ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ def _refuse_equal(keys: Mapping[str, tuple[str, ...]]) -> None:
 
 
 def _variant(point: Point) -> str:
-    """What distinguishes a point, apart from its seed."""
+    """Return the label of a point's variant: its varied values apart from the seed."""
     return label_of({name: value for name, value in point.varied.items() if name != "seed"})
 
 

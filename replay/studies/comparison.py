@@ -226,7 +226,7 @@ class Comparison:
 
     @cached_property
     def jobs(self) -> dict[str, list[pd.DataFrame]]:
-        """What became of each job, a table for each run of a variant (`run_tables.jobs_of`)."""
+        """Tables of jobs by label of variant, one table for each run (`run_tables.jobs_of`)."""
         return {variant.label: [run.jobs for run in variant.runs] for variant in self.variants}
 
     def best(self) -> dict[str, list[bool]]:

@@ -46,7 +46,7 @@ class Point:
 
     @property
     def label(self) -> str:
-        """What distinguishes the point, as a text for users."""
+        """Label of the point for users: its varied values."""
         return label_of(self.varied)
 
 
@@ -176,7 +176,7 @@ def _merged(*stated: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _absolute(options: Options) -> Options:
-    """The same options with absolute paths: a worker may run in another folder."""
+    """Return options with absolute paths: a worker may run in another folder."""
     given = options.flat()
     paths = {
         name: str(Path(given[name]).absolute())

@@ -56,7 +56,7 @@ def losses(jobs: pd.DataFrame) -> pd.Series[float]:
 
 
 def _waits_s(jobs: pd.DataFrame, held: pd.DataFrame, end_ns: int) -> tuple[Array, Array]:
-    """Of each job, from its submission to its finish or the end: the time without units, and its longest stretch."""
+    """Return each job's time without units from submission to finish or end, and the longest stretch of it."""
     codes = {name: code for code, name in enumerate(jobs["name"])}
     job = held["job"].astype(str).map(codes).to_numpy(dtype=np.int64)
     start, end = _instants(held["start"]), _instants(held["end"])

@@ -98,7 +98,7 @@ class NodeTrace:
 
     @property
     def duration_s(self) -> float:
-        """Seconds of observation."""
+        """Duration of the observation in seconds."""
         return (self.end - self.start) / SECOND_NS
 
     @property
@@ -118,7 +118,7 @@ class NodeTrace:
 
     @property
     def slots(self) -> int:
-        """What `joined` and `left` count to: nodes, or units of nodes that all have as many as the largest."""
+        """Size of the index space of `joined` and `left`: nodes, or the largest node's units times nodes."""
         return len(self.nodes) * (self.units_per_node if self.by_unit else 1)
 
     def members(self) -> IndexArray:
@@ -174,11 +174,11 @@ class NodeTrace:
         return self.idle_counts() * (1 if self.by_unit else self.units_per_node)
 
     def idle_unit_seconds(self) -> float:
-        """The resource-integral: idle units integrated over the window of observation."""
+        """Return idle units integrated over the window of observation (the resource integral)."""
         return self._idle_seconds() * (1 if self.by_unit else self.units_per_node)
 
     def idle_node_seconds(self) -> float:
-        """The same in nodes of `units_per_node` units."""
+        """Return idle nodes of `units_per_node` units, integrated over the window of observation."""
         return self._idle_seconds() / (self.units_per_node if self.by_unit else 1)
 
     def _idle_seconds(self) -> float:
@@ -188,7 +188,7 @@ class NodeTrace:
         return float(np.dot(self.idle_counts(), spans))
 
     def of_kind(self, kind: str) -> NodeTrace:
-        """The same events with the nodes (or units) of one kind only, under their numbers.
+        """Return this trace with the events of one kind's nodes (or units) only, under their numbers.
 
         Examples
         --------
@@ -205,13 +205,13 @@ class NodeTrace:
         return replace(self, joined=self.joined[joined], joined_at=joined_at, left=self.left[left], left_at=left_at)
 
     def read_from(self, rows: TimeArray) -> NodeTrace:
-        """The same trace, read from rows of these instants."""
+        """Return this trace as if it had been read from rows of these instants."""
         usual = np.unique(np.concatenate([[self.start], self.times, [self.end]]))
         return replace(self, rows=None if np.array_equal(rows, usual) else rows)
 
 
 def _by_event(nodes: IndexArray, offsets: TimeArray, span: slice) -> list[list[int]]:
-    """Of `nodes`, those of each event in a span."""
+    """Return the nodes of each event in a span, as lists."""
     ends = offsets[span.start : span.stop + 1].tolist()
     some = nodes[ends[0] : ends[-1]].tolist()
     return [some[begin - ends[0] : end - ends[0]] for begin, end in pairwise(ends)]
@@ -239,7 +239,7 @@ def _dropped(repeated: int, unchanged: int) -> list[str]:
 
 
 def _dropped_rows(rows: TimeArray, instants: TimeArray) -> list[str]:
-    """The same of the rows of a matrix."""
+    """Return notes about the rows of an idle matrix that repeat a time or change nothing."""
     notes = []
     distinct = np.unique(rows)
     if len(distinct) < len(rows):

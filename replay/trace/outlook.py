@@ -90,7 +90,7 @@ class Outlook:
         return [None if end == NEVER else end for end in self.until(time_ns).tolist()]
 
     def until(self, time_ns: int) -> TimeArray:
-        """The same as an array: int64 of shape (nodes,), `NEVER` for None."""
+        """Return each node's expected return as an array: int64 of shape (nodes,), `NEVER` for None."""
         rows, idle = self._at(time_ns)
         jobs, reservations = rows[~self._reserved[rows]], rows[self._reserved[rows]]
         begun = self._start[jobs] <= time_ns

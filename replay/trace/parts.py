@@ -22,7 +22,7 @@ MIN_KEY = 16
 
 
 def cut(trace: NodeTrace, start: int | None, end: int | None) -> NodeTrace:
-    """What a trace holds of a window; nodes idle when it begins turn idle then.
+    """Return the part of a trace that lies in a window; nodes idle when it begins turn idle then.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ class Units(TypedDict):
 
 
 def units_of(trace: NodeTrace) -> Units:
-    """What turns idle in a trace, for one of the same nodes."""
+    """Return the units of a trace as arguments for another trace of the same nodes."""
     return {"units_per_node": trace.units_per_node, "node_units": trace.node_units}
 
 

@@ -305,7 +305,7 @@ def _iso(instant_ns: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """What a native file's metadata say."""
+    """Metadata of a native trace file: window, nodes and their units."""
 
     nodes: list[str] | None
     units_per_node: int

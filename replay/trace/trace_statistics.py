@@ -121,7 +121,7 @@ def length_histogram(seconds: NDArray[np.float64]) -> list[dict[str, float]]:
 
 
 def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
-    """What a node trace holds: size, idle nodes, fragments by count and by node-time.
+    """Return statistics of a node trace: size, idle nodes, fragments by count and by node-time.
 
     Durations in seconds; `idle_share` is the idle part of all node-time observed. Shares of no time at all are None.
     Where units turn idle one by one, names have units in the place of nodes, and `idle_share_beside_jobs` is the part

@@ -41,7 +41,7 @@ def cut_walltimes(walltimes: Walltimes, start: int, end: int) -> Walltimes:
 
 
 def walltimes_with_nodes(walltimes: Walltimes, names: Collection[str]) -> Walltimes:
-    """Those of some nodes, as if these were a machine of their own: a job counts with the nodes that it had of them.
+    """Return walltimes of some nodes as if these were a machine of their own: jobs count with their nodes among them.
 
     Jobs that never began name no nodes, and are left out.
 
@@ -73,7 +73,7 @@ def walltimes_with_nodes(walltimes: Walltimes, names: Collection[str]) -> Wallti
 
 
 def merged_walltimes(pairs: Sequence[tuple[Walltimes, NodeTrace]]) -> Walltimes:
-    """Those of traces of one machine whose windows follow one another, each with its trace, in any order.
+    """Merge walltimes of traces of one machine whose windows follow one another, each with its trace, in any order.
 
     A row that several state counts once, with the end that the last of them states. What had not ended when a trace
     did, and no later one states, counts until the end of that trace.
@@ -119,7 +119,7 @@ def _each(walltimes: Walltimes) -> Iterator[tuple[_Row, int]]:
 
 
 def anonymised_walltimes(walltimes: Walltimes, key: bytes) -> Walltimes:
-    """Those with the names of nodes that `anonymised` gives, with the same key.
+    """Return walltimes with the node names that `anonymised` gives with the same key.
 
     Raises
     ------

@@ -146,7 +146,7 @@ class Lucid:
 
     @cached_property
     def _submissions(self) -> RecentSubmissions:
-        """The forecast: from recent submissions, and from a model if one is given."""
+        """Forecast of submissions from recent ones, and from a trained model if one is given."""
         if not self.forecast.endswith(".json"):
             return RecentSubmissions(self.horizon_s)
         from bft.models.prediction.forecast import Forecaster
@@ -212,7 +212,7 @@ class Lucid:
         return None if score is None else Candidate(job, position, view.held, self._priority(job), score)
 
     def _priority(self, job: Job) -> float:
-        """Predicted unit-seconds."""
+        """Return the priority of a job: its predicted unit-seconds."""
         priority = self._priorities.get(job.name)
         if priority is None:
             estimate = number_in(job, ESTIMATE) if self.estimator != NO_ESTIMATOR else None

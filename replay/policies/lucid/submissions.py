@@ -48,18 +48,18 @@ class Forecast(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """The same number of jobs is expected at any time: what a forecast is worth shows beside this."""
+    """Forecast of a constant number of jobs, a base line that shows what a better forecast is worth."""
 
     jobs: float
 
     def expect(self, now_ns: int) -> Expected:
-        """That number, for ever."""
+        """Return the constant number of jobs, valid for ever."""
         return Expected(self.jobs, 0.0, NEVER)
 
 
 @dataclass(frozen=True, eq=False)
 class ForecastTable:
-    """Predicted submissions: their mean over the next `horizon_s` seconds.
+    """Forecast from a table: the mean of the predicted submissions over the next `horizon_s` seconds.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def read_forecast_table(path: str | Path, *, horizon_s: float = 3000.0) -> Forec
 
 @dataclass(eq=False)
 class RecentSubmissions:
-    """Without a prediction: the coming submissions are expected to equal those of the last `horizon_s` seconds."""
+    """Forecast without a model: the coming submissions are expected to equal those of the last `horizon_s` seconds."""
 
     horizon_s: InitVar[float] = 3000.0
     _horizon: int = field(init=False, metadata=NOT_STORED)

@@ -18,12 +18,12 @@ from bft.replay.results.bounds.work import Work, best_per_unit, by_period
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """What a unit yields per second with one or two jobs on it: arrays with one entry per pair of curves, or curve.
+    """Rates of a unit with one or two jobs on it: arrays with one entry per curve or pair of curves.
 
     Parameters
     ----------
-        The two curves; equal for a single job (`second_rate` 0) and for two jobs with the same curve.
-        The two curves; equal where there is one job (`second_rate` 0) or two of one curve.
+    first, second
+        Indices of the two curves; equal for a single job (`second_rate` 0) and for two jobs with the same curve.
     first_rate, second_rate
         Upper bounds of the samples/(unit x s) of each.
     """
@@ -91,7 +91,7 @@ class UnitSeconds:
 
     @property
     def parts(self) -> int:
-        """One: all units and seconds are equal."""
+        """Number of parts of the machine's time, 1: all units and seconds are equal."""
         return 1
 
     def best(self, worth: FloatArray) -> FloatArray:
