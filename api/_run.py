@@ -70,21 +70,27 @@ class Run:
 
     @cached_property
     def steps(self) -> pd.DataFrame:
-        """One row per decision: time (UTC), idle and used units, jobs in play, costs (samples), objective, status."""
+        """Table of decisions, one row each.
+
+        Time (UTC), idle and used units, jobs in play, costs (samples), objective, status.
+        """
         from bft.replay.results.run_directory import STEPS
 
         return self._read(STEPS)
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
-        """One row per job, by name: submit, start, finish (UTC), JCT and queueing (s), work and losses (samples)."""
+        """Table of jobs by name, one row each.
+
+        Submit, start, finish (UTC), JCT and queueing (s), work and losses (samples).
+        """
         from bft.replay.results.run_directory import JOBS
 
         return self._read(JOBS).set_index("name")
 
     @cached_property
     def allocations(self) -> pd.DataFrame:
-        """Who held which nodes when: job, first and last node of a range, its units, start and end (UTC)."""
+        """Table of the nodes that jobs held: job, first and last node of a range, its units, start and end (UTC)."""
         from bft.replay.results.run_directory import ALLOCATIONS
 
         frame = self._read(ALLOCATIONS)

@@ -82,7 +82,7 @@ def checked(
 
 
 def contradiction(solution: Solution, best: Optimum, gap: float = 0.0) -> str:
-    """How a solver's answer contradicts that of the exact DP; empty when they agree."""
+    """Describe how a solver's answer contradicts that of the exact DP; empty when they agree."""
     slack = TOLERANCE * max(abs(best.objective), abs(solution.objective))
     backend, value, bound = solution.backend, solution.objective, solution.bound
     if solution.status == "optimal" and value < best.objective - slack - gap * abs(best.objective):

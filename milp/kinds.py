@@ -23,7 +23,7 @@ OFF: Choice = (0, 0)
 
 @dataclass(frozen=True, eq=False)
 class KindsProblem:
-    """Which job gets how many idle units of which kind for the next `tfwd` seconds.
+    """An allocation problem with kinds of units: jobs get idle units of one kind for the next `tfwd` seconds.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class KindsTable:
     on: Mapping[int, FloatArray]
 
     def at(self, choice: Choice) -> float:
-        """The value of a choice, -inf where it is not allowed."""
+        """Return the value of a choice, -inf where it is not allowed."""
         kind, units = choice
         if not units:
             return self.off
@@ -169,7 +169,7 @@ def _table(problem: KindsProblem, j: int) -> KindsTable:
 
 
 def kept_choices(problem: KindsProblem) -> tuple[Choice, ...]:
-    """Every job keeps what it has, as far as its sizes allow: a lower bound of any optimum."""
+    """Return the choices with which jobs keep their units as far as sizes allow: a lower bound of any optimum."""
     kept = []
     for j, job in enumerate(problem.jobs):
         now = problem.current[j]

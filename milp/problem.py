@@ -227,7 +227,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """`units` units move from holders `before` to holders `after`: each none, one or two positions, ascending."""
+    """A move of units from holders `before` to holders `after`: each none, one or two positions, ascending."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]
@@ -236,7 +236,7 @@ class Transfer:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Which job gets how many of `units` idle units for the next `tfwd` seconds.
+    """An allocation problem: jobs get some of `units` idle units for the next `tfwd` seconds.
 
     Parameters
     ----------

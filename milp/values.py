@@ -85,7 +85,7 @@ def table_of(problem: Problem, j: int, pair: Pair | None = None) -> FloatArray:
 
 
 def _slowed(problem: Problem, j: int, xi: float | FloatArray) -> FloatArray:
-    """The value table of job j at these ratios."""
+    """Return the value table of job j at given interference ratios."""
     job, held, now = problem.jobs[j], problem.current[j], problem.partner(j) if problem.pairs else None
     xi_now = 1.0 if now is None else now.xi(j, held)
     return value_table(job, held, problem.units, problem.tfwd, problem.cost_model, xi=xi, xi_now=xi_now)
@@ -140,7 +140,7 @@ class Tables:
         return self.values[begin:end]
 
     def place(self, j: int, pair: Pair | None = None) -> tuple[int, int]:
-        """Where that table begins and ends in `values`."""
+        """Return where the table of job j, beside its partner in `pair`, begins and ends in `values`."""
         return self._places[self._of[j]][(1.0, ()) if pair is None else (pair.xi(j), pair.named(j))]
 
 

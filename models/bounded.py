@@ -40,7 +40,7 @@ Weigh: TypeAlias = Callable[[bytes], int]
 
 
 class Budget:
-    """How much memory what one file holds may take, and how much it has been found to take.
+    """Memory that the content of one file may take, and how much it has been found to take.
 
     Parameters
     ----------

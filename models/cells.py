@@ -120,7 +120,7 @@ def is_gap(value: object) -> bool:
 
 
 def shown(value: object) -> str:
-    """A cell as a message shows it: not the whole of what may be long."""
+    """Return a cell as a message shows it, shortened where it is long."""
     if is_empty(value):
         return "an empty cell" if value is None or isinstance(value, str) else "an empty cell or NaN"
     text = repr(value.item() if isinstance(value, np.generic) else value)
@@ -315,7 +315,7 @@ class Rows:
 
 
 class Row:
-    """One row of a table; an error in a cell names file, row, column and job."""
+    """A row of a table; an error in a cell names file, row, column and job."""
 
     __slots__ = ("_rows", "index")
 
@@ -324,7 +324,7 @@ class Row:
 
     @property
     def number_in_file(self) -> int:
-        """The row as a reader counts it: data rows from 1."""
+        """Number of the row as a reader counts it: data rows from 1."""
         return self.index + 1
 
     @property
@@ -334,7 +334,7 @@ class Row:
 
     @property
     def job(self) -> str:
-        """The name of its job as far as it is known; empty otherwise."""
+        """Name of the row's job as far as it is known; empty otherwise."""
         value = self.value(self._rows.job) if self._rows.job else None
         return value.strip() if isinstance(value, str) else str(value) if _is_whole(value) else ""
 
@@ -343,7 +343,7 @@ class Row:
         return self._rows.has(column)
 
     def value(self, column: str) -> Any:
-        """The cell as it is, None where it is empty or missing."""
+        """Return the cell of a column as it is, None where it is empty or missing."""
         value = self._rows.values(column)[self.index]
         return None if is_empty(value) else value
 

@@ -23,7 +23,7 @@ class Check(Protocol):
 
     @property
     def kind(self) -> str:
-        """One word for such a value in a manual."""
+        """Word for the kind of the value in a manual."""
 
     def __call__(self, value: Any) -> Any:
         """Return the value in its plain form; ValueError with what was expected when it does not fit."""
@@ -107,7 +107,7 @@ def whole(low: int) -> Number:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """One of some names, in capitals or not.
+    """Check that a value is one of some names, in upper or lower case.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class Name:
         return self.names if isinstance(self.names, tuple) else tuple(self.names())
 
     def __call__(self, value: Any) -> str:
-        """Return the name as it is written here."""
+        """Return the name in the case that the check has it in."""
         if isinstance(value, str) and value in (self.names if isinstance(self.names, tuple) else self.names()):
             return value
         names = self.all_names()
@@ -152,7 +152,7 @@ class Text:
     kind: str = "text"
 
     def __call__(self, value: Any) -> str:
-        """Return it as text."""
+        """Return the value as text."""
         if not isinstance(value, str | os.PathLike):
             raise ValueError(f"expected text, not {value!r}")
         text = os.fspath(value)
@@ -208,7 +208,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A name and what it is set to, as text NAME=VALUE."""
+    """Check an assignment of a value to a name, as text NAME=VALUE."""
 
     kind: str = "assignment"
 
@@ -241,7 +241,7 @@ class Several:
         return self.each.kind
 
     def __call__(self, value: Any) -> tuple[Any, ...]:
-        """Return them as a tuple."""
+        """Return the values as a tuple."""
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise ValueError(f"expected several values, not {value!r}")
         return tuple(self.each(entry) for entry in (value.items() if isinstance(value, Mapping) else value))
@@ -309,7 +309,7 @@ class Watts:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """How jobs arrive, as text: poisson:RATE, in jobs an hour."""
+    """Check a process of arrivals as text: poisson:RATE, in jobs an hour."""
 
     kind: str = "arrival"
 
@@ -329,7 +329,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Maybe:
-    """Nothing, or what another check allows."""
+    """Check that a value is None, or one that another check allows."""
 
     inner: Check
 

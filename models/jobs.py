@@ -31,7 +31,7 @@ JOB_BYTES = 1_500
 
 
 class Dynamics(Protocol):
-    """How fast one job goes in one replay, where that depends on more than how many units it has."""
+    """The progress of one job in one replay, where its rate depends on more than the number of its units."""
 
     def rate(
         self, placement: tuple[int, ...], progress: float, now_ns: int, slowdown: float = 1.0
@@ -212,7 +212,7 @@ class Job:
         }
 
     def on(self, kind: str) -> Job:
-        """The job as it is on units of a kind: the same where its table has no curve for that kind."""
+        """Return the job as it runs on units of a kind; unchanged where its table has no curve for that kind."""
         return self._on.get(kind, self) if self.by_kind else self
 
     @cached_property
@@ -250,7 +250,7 @@ class Job:
         return units > 0 and self.at_most(units) == units
 
     def between(self, low: int, high: int) -> Job | None:
-        """The job with those of its sizes that lie between these; None where none does.
+        """Return the job with only its sizes from `low` to `high`; None where there is none.
 
         Raises
         ------
@@ -287,7 +287,7 @@ def _shown_instant(instant_ns: int) -> str:
 
 
 def shown_sizes(sizes: Sequence[int]) -> str:
-    """Sizes as messages show them, few of many.
+    """Return sizes as messages show them, shortened where there are many.
 
     >>> shown_sizes((1, 2, 4, 8)), shown_sizes(range(100))
     ('1, 2, 4, 8', '0, 1, 2, 3, 4, 5, 6, ..., 99')

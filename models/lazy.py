@@ -20,7 +20,7 @@ from typing import Any
 
 
 def public_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` of a package, from the imports under its `if TYPE_CHECKING`.
+    """Return `__getattr__`, `__dir__` and `__all__` of a package, from the imports under its `if TYPE_CHECKING`.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ class Depends:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionField:
-    """All that is known of one option.
+    """Description of one option: its name, flags, check, default and help.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class OptionField:
         return getattr(holder, self.name)
 
     def default_beside(self, options: Any) -> Any:
-        """Return what it is unless it is stated, beside the other options as they are."""
+        """Return the option's default, given the values of the other options."""
         return self.default if self.depends is None else self.depends(options)
 
 
@@ -219,7 +219,7 @@ def parts_of(table: type[Any]) -> Mapping[str, type[Any]]:
 
 @cache
 def option_fields(table: type[Any]) -> Mapping[str, OptionField]:
-    """Return every option of a dataclass by its flat name; those of its parts come last."""
+    """Return every option of a dataclass by its flat name; options of its parts come last."""
     own: dict[str, OptionField] = {}
     inner: dict[str, OptionField] = {}
     for each in fields(table):

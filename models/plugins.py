@@ -12,7 +12,7 @@ from bft.models.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class PluginGroup:
-    """A kind of object, some of it in this package, which other packages may extend.
+    """A group of objects, some in this package, which plugins of other packages may extend.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class PluginGroup:
     ours: Collection[str]
 
     def each(self) -> Iterator[str]:
-        """Yield our names, then those of other packages in alphabetical order.
+        """Yield the built-in names, then the names of other packages in alphabetical order.
 
         These are looked up only for who asks for more than ours: it takes tens of milliseconds where many packages are
         installed, as the metadata of each is read.

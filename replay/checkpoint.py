@@ -34,7 +34,7 @@ SPARE_BYTES = 1_000_000
 
 
 def checkpoint_path(folder: Path) -> Path:
-    """Where the checkpoint of a run into `folder` lies: beside it."""
+    """Return the path of the checkpoint of a run into `folder`: it lies beside the folder."""
     folder = folder.resolve()
     return folder.with_name(f"{folder.name}.checkpoint.json")
 

@@ -63,7 +63,7 @@ class Stage(Protocol):
         """The jobs that are left for the pools."""
 
     def joined(self, pools: Outcome | None) -> Outcome:
-        """One outcome of the stage and the pools; None: no job was left for them."""
+        """Join the outcomes of the stage and of the pools; None: no job was left for them."""
 
 
 @runtime_checkable
@@ -167,7 +167,7 @@ def _read_sizes(path: str) -> dict[str, tuple[int, int]]:
 
 
 def merge(pools: Sequence[Pool], outcomes: Sequence[Outcome], jobs: JobTable) -> Outcome:
-    """One outcome of all pools: the records in the order of the table, units numbered on from pool to pool.
+    """Merge the outcomes of all pools: records in the order of the table, units numbered on from pool to pool.
 
     Its window begins with the first job of any pool and ends with the last pool's replay; all pools offer their units
     for all of it.
@@ -209,13 +209,13 @@ def merge(pools: Sequence[Pool], outcomes: Sequence[Outcome], jobs: JobTable) ->
 
 
 def joint_window(outcomes: Sequence[Outcome]) -> tuple[int, int]:
-    """From the first job of any of them to the last one's end; those to which no job came have no window."""
+    """Return the window from the first job of any pool to the end of the last pool; pools without jobs have none."""
     some = [outcome for outcome in outcomes if outcome.end_ns > outcome.start_ns] or outcomes
     return min(outcome.start_ns for outcome in some), max(outcome.end_ns for outcome in some)
 
 
 def joint_trace(traces: Sequence[NodeTrace], start: int, end: int) -> NodeTrace:
-    """All nodes of several fixed clusters, idle from start to end; units for nodes where these differ in size."""
+    """Return all nodes of several fixed clusters, idle from start to end; units for nodes of different sizes."""
     sizes = {trace.units_per_node for trace in traces}
     per = sizes.pop() if len(sizes) == 1 else 1
     units = sum(len(trace.nodes) * trace.units_per_node for trace in traces)

@@ -216,7 +216,7 @@ class _Reference:
         self.owed = {first: self.jobs[first].tcup_s * self.rate_of(first)}
 
     def row(self, instant: int, left: IndexArray, joined: IndexArray) -> bool:
-        """One row; False when it was the last."""
+        """Replay one row; return False when it was the last."""
         elapsed_s = (instant - self.now) / SECOND_NS
         self.now = instant
         self.advance(elapsed_s)

@@ -35,7 +35,7 @@ def resident_bytes() -> int:
 
 
 class Growth:
-    """By how many bytes this process has grown, apart from the first request of each backend.
+    """Growth of this process in bytes, apart from the first request of each backend.
 
     That one imports the backend's solver, which is memory in use, however much it is: not a leak.
     """

@@ -42,7 +42,7 @@ def blocks(
     step: IntArray,
     bound: int,
 ) -> tuple[IntArray, IntArray, IntArray, Stretches]:
-    """Split jobs into those that a loss of at most `bound` decides, and blocks of undecided ones.
+    """Split jobs into jobs that a loss of at most `bound` decides, and blocks of undecided jobs.
 
     Parameters
     ----------

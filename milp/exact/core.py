@@ -351,7 +351,7 @@ def sweep(
 def _places(
     ends: IntArray, low: IntArray, high: IntArray, min_units: IntArray, max_units: IntArray, start: int, end: int
 ) -> IntArray:
-    """Where the choices of each job begin in one array, if the units given so far at first span start ... end."""
+    """Return where each job's choices begin in one array, if the units given so far at first span start ... end."""
     places = np.zeros(len(ends), np.int64)
     for i in range(len(ends) - 1):
         start = max(start + low[ends[i]], min_units[i + 1])

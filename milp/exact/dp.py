@@ -298,7 +298,7 @@ def _compile_core() -> None:
 
 
 def _worth(scores: Scores, lost: int, capacity: int) -> float:
-    """How much more an allocation may be worth if its score is at most `lost` higher."""
+    """Return how much more an allocation may be worth if its score is at most `lost` higher."""
     from bft.milp.exact.scores import CHARGE
 
     return scores.quantum * (lost + scores.jobs * (int(CHARGE) + capacity))

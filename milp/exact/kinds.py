@@ -89,7 +89,7 @@ def _optimum(problem: KindsProblem, deadline: float) -> Optimum:
 
 @cache
 def _compile() -> None:
-    """Compile the kernel, or load it from the cache: that takes seconds outside the time limit."""
+    """Compile the kernel, or load it from the cache, which takes seconds outside the time limit."""
     jobs = [{kind: Job(name, 1, 2, np.arange(3.0), np.arange(3.0), 0.0, 0.0) for kind in "ab"} for name in "xyz"]
     _optimum(KindsProblem({"a": 2, "b": 1}, 1.0, tuple(jobs), (None,) * 3), math.inf)
 
@@ -108,7 +108,7 @@ class _Line:
     scores: IntArray
 
     def rank(self, choice: Choice) -> int:
-        """Where a choice stands."""
+        """Return the rank of a choice among the choices of the job."""
         return int(np.flatnonzero((self.kinds == choice[0]) & (self.units == choice[1]))[0])
 
     def corners(self) -> IntArray:
@@ -122,7 +122,7 @@ class _Line:
         return np.concatenate(found)
 
     def at(self, prices: IntArray, mean: FloatArray) -> _Priced:
-        """The choices at these prices of units; `mean` use of such a job in the relaxation."""
+        """Price the choices at given prices of units; `mean` is the use of such a job in the relaxation."""
         reduced = self.scores - prices[self.kinds] * self.units
         best = int(reduced.max())
         order = np.argsort(best - reduced, kind="stable")
@@ -147,7 +147,7 @@ def _lines(tables: Sequence[KindsTable], now: Sequence[Choice]) -> tuple[float, 
 
 
 def _levelled(scores: IntArray) -> IntArray:
-    """Return the scores with those that only rounding tells apart raised to the highest of them.
+    """Return scores where groups that only rounding tells apart are raised to their highest score.
 
     Choices of a job that are worth the same, such as two kinds on which it is equally fast, are computed on different
     ways, so their values may differ in the last bits. Then these bits, and not the rule, would name the optimum.
@@ -210,7 +210,7 @@ class _Priced:
     mean: FloatArray
 
     def within(self, bound: int) -> int:
-        """How many choices lose at most that."""
+        """Return how many choices lose at most `bound`."""
         return int(np.searchsorted(self.losses, bound, "right"))
 
     def first(self, able: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
@@ -286,7 +286,7 @@ class _Search:
         return found[0]
 
     def _within(self, bound: int, stop: NDArray[np.uint8], *, beam: bool = False) -> tuple[list[int], int] | None:
-        """The canonical allocation among those of least loss, and that loss; None where it is above `bound`.
+        """Return the canonical allocation of the smallest loss, and that loss; None where it is above `bound`.
 
         With `beam` few vectors are kept, and the allocation is one of little loss.
         """

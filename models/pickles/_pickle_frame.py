@@ -232,7 +232,7 @@ def _times(dtype: object, array: Array) -> Column:
 
 
 def _strings(dtype: object, values: Sequence[object]) -> Column:
-    """Make a column of strings, of the type it was written with."""
+    """Make a column of strings, of the type that the file states."""
     node = made(dtype, "StringDtype")
     if node.has_state:
         state = mapping(node.state)

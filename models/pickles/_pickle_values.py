@@ -257,7 +257,7 @@ class Values:
         return array
 
     def _sized(self, node: object) -> tuple[Any, int]:
-        """Decode a node, and count the items it unfolds to."""
+        """Decode a node, and count the items that the node unfolds to."""
         if node is None or isinstance(node, str | int | float | bytes):
             return node, 1
         if isinstance(node, bytearray):

@@ -96,7 +96,7 @@ NOTHING = Orders()
 
 
 class Workload(Protocol):
-    """Decides which jobs there are, while they run. It must be deterministic: same events, same orders.
+    """A workload driver submits and cancels jobs while a replay runs. It must be deterministic.
 
     It is a dataclass. The fields that its constructor takes are constants, which the user sets; the others are what it
     remembers, and a checkpoint keeps them: numbers, texts, and lists, tuples, sets and dicts of these.
@@ -107,7 +107,7 @@ class Workload(Protocol):
         """Name of the workload driver on the command line and in the results."""
 
     def rungs(self, job: Job) -> Sequence[float]:
-        """Samples at which it wants to hear of a job, ascending, more than 0 and less than the job's work."""
+        """Return the samples at which a job raises an event, ascending, more than 0 and less than the job's work."""
 
     def on(self, event: Event) -> Orders:
-        """Say what is to be done now."""
+        """Return the orders with which the driver answers an event."""

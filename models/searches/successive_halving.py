@@ -55,7 +55,7 @@ class SuccessiveHalving:
             raise ValueError(f"noise must be a number >= 0, not {self.noise}")
 
     def rungs(self, job: Job) -> Sequence[float]:
-        """Where its scores are compared, samples."""
+        """Return the samples at which a job's score is compared with others'."""
         return [job.pmax / self.eta**k for k in range(self.levels, 0, -1)]
 
     def on(self, event: Event) -> Orders:

@@ -196,13 +196,13 @@ class _Watched:
         self._samples: list[list[DeviceState]] = []
 
     def begin(self) -> None:
-        """Nothing of it runs yet."""
+        """Take a reading of the devices before anything of the measurement runs."""
         if self._gauge is not None:
             self._before = self._gauge.once()
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """It trains while the block runs."""
+        """Sample the devices while the block runs, in which the commands train."""
         if self._gauge is None:
             yield
             return
@@ -292,7 +292,7 @@ class _Process:
             os.close(theirs)
 
     def read(self, patience_s: float) -> bool:
-        """Take in what it prints for `patience_s`; whether it was running at the start of that."""
+        """Read the command's output for `patience_s`; return whether it was running at the start."""
         running = self._process.poll() is None  # before reading: what an ended process printed is then all there
         until = time.monotonic() + patience_s
         while select.select([self._terminal], [], [], max(until - time.monotonic(), 0.0))[0]:
@@ -336,7 +336,7 @@ class _Process:
         raise InputError(f"command {self.name} {how} after {so_far}; {advice}{printed}")
 
     def stop(self) -> None:
-        """End it with its children."""
+        """End the command with its children."""
         others = _descendants(self._process.pid)
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):

@@ -136,7 +136,7 @@ class Collection:
         return any((row["a"], row["b"]) == (str(pair[0]), str(pair[1])) for row in self._failed)
 
     def measure(self, pair: Pair, plan: Plan, note: Callable[[str], None], gauge: Gauge | None) -> str | None:
-        """Measure a pair and keep what came of it; the reason where it could not be measured."""
+        """Measure a pair and keep the result; return the reason where it could not be measured."""
         self._failed = [row for row in self._failed if (row["a"], row["b"]) != (str(pair[0]), str(pair[1]))]
         try:
             sides = measure((pair[0].command, pair[1].command), plan, note, gauge)

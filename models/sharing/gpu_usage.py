@@ -31,7 +31,7 @@ _CARD: Final = re.compile(r"card(\d+)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class DeviceState:
-    """One device at one instant.
+    """State of one device at one instant.
 
     Parameters
     ----------

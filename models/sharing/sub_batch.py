@@ -16,7 +16,7 @@ THRESHOLD: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class SubBatch:
-    """How a newcomer runs on the units of another job.
+    """The way in which a newcomer runs on the units of another job.
 
     Parameters
     ----------

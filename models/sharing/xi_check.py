@@ -74,5 +74,5 @@ def label(row: Measurement, side: str) -> str:
 
 
 def label_of(model: str, batch: object) -> str:
-    """A configuration as people read it: bert@32."""
+    """Return the label of a configuration, such as bert@32."""
     return model if batch is None else f"{model}@{batch:g}"

@@ -267,7 +267,7 @@ class XiEstimator:
 
 
 def _surrounding(points: FloatArray, query: FloatArray) -> NDArray[np.bool_] | None:
-    """Which of `points` surround the query: neighbours on both sides along one axis, else the corners of its cell.
+    """Tell which of `points` surround the query: neighbours on both sides along one axis, else the corners of its cell.
 
     A line first: it is closer. None when there are neither.
     """

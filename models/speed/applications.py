@@ -120,7 +120,7 @@ class Application:
 
     @cached_property
     def observations(self) -> Observations:
-        """All measured placements, in the order of the file."""
+        """Return all measured placements, in the order of the file."""
         rows = [
             (len(ring), sum(ring), atomic, step, step - sync)
             for ring, table in self.steps.items()

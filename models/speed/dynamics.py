@@ -25,7 +25,7 @@ SECOND_NS = 1_000_000_000
 
 @dataclass(frozen=True, eq=False)
 class ApplicationProfile:
-    """An application as a job brings it along.
+    """A profile of an application, as a job carries it in its attributes.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class ApplicationProfile:
 
 
 class Split(NamedTuple):
-    """How a total batch is shared out: samples a replica takes in one pass, and passes before the last."""
+    """Division of a total batch: samples that a replica takes in one pass, and passes before the last."""
 
     atomic: int
     accumulation: int
@@ -104,7 +104,7 @@ class _Stretch(NamedTuple):
 
 
 class ApplicationDynamics:
-    """One job in one replay; see `ApplicationProfile`.
+    """The progress of one job in one replay; see `ApplicationProfile`.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ class ApplicationDynamics:
             # Less than half a second was left of that epoch: it has ended.
 
     def _horizon(self, now_ns: int) -> int | None:
-        """When the agent looks again; None if it has nothing to look for."""
+        """Return when the agent tunes the batch again; None if it has nothing to tune."""
         if not (self.tunes or self.profile.whole_seconds):
             return None
         interval_ns = round(self.profile.interval_s * SECOND_NS)

@@ -20,7 +20,7 @@ CANDIDATES = 50
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """Which batch sizes a job may use, in samples.
+    """Limits of the batch sizes that a job may use, in samples.
 
     Parameters
     ----------

@@ -78,12 +78,12 @@ class OnlineCurve:
 
     @property
     def sizes(self) -> list[int]:
-        """Sizes it ran on, increasing."""
+        """Sizes that the job ran on, increasing."""
         return sorted(self._seconds)
 
     @property
     def largest(self) -> int:
-        """Most units it ran on, 0 when it never ran."""
+        """Largest size that the job ran on, 0 when it never ran."""
         return max(self._seconds, default=0)
 
     def seconds(self, units: int) -> float:
@@ -91,7 +91,7 @@ class OnlineCurve:
         return self._seconds.get(units, 0.0)
 
     def rate(self, units: int) -> float:
-        """Mean samples/s on a size it ran on.
+        """Return the mean samples/s on a size that the job ran on.
 
         Raises
         ------

@@ -96,7 +96,7 @@ class Throughputs:
 
 @dataclass(frozen=True, eq=False)
 class ScalabilityFit:
-    """A scalability curve and how it relates to what was measured.
+    """A fitted scalability curve, and its deviations from the measurements.
 
     Parameters
     ----------

@@ -178,7 +178,7 @@ class _Durations:
     notes: list[str] = field(default_factory=list)
 
     def add(self, seconds: float, record: _Record) -> None:
-        """Add a duration, or count it as invalid."""
+        """Add a duration to the steps, or count it as invalid."""
         if np.isfinite(seconds) and seconds > 0:
             self.seconds.append(seconds)
             self.records.append(record)

@@ -85,7 +85,7 @@ def read_philly_jobs(path: str | Path, *, zone: str = ZONE) -> JobTable:
 
 
 def _job(row: Row, clock: tzinfo) -> Job | None:
-    """The job of an entry, None when it never ran."""
+    """Return the job of an entry, None when it never ran."""
     name = row.name("jobid")
     submitted_ns = _instant(row, row.value("submitted_time"), "submitted_time", clock)
     if submitted_ns is None:

@@ -53,7 +53,7 @@ def read_tiresias_jobs(path: str | Path) -> JobTable:
 
 
 def _job(row: Row) -> Job | None:
-    """The job of a row, None when it needs no units or no time."""
+    """Return the job of a row, None when it needs no units or no time."""
     units = row.whole("num_gpu", min=0)
     submit_s, seconds = (row.number(column, min=0, below=MAX_SECONDS) for column in ("submit_time", "duration"))
     if not units or not seconds:

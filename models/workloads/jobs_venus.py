@@ -117,7 +117,7 @@ def read_colocation(path: str | Path, *, indifferent: Iterable[str] = INDIFFEREN
 
 
 def _job(row: Row, begin_ns: int) -> Job | None:
-    """The job of a row, None when it needs no units or no time."""
+    """Return the job of a row, None when it needs no units or no time."""
     units, seconds = row.whole("gpu_num", min=0), row.number("duration", min=0, below=MAX_SECONDS)
     submit_ns = row.instant("submit_time", origin_ns=begin_ns)
     if not units or not seconds:

@@ -215,7 +215,7 @@ def _from_logs(
     batch_size: float | None,
     unit_batch: float | None,
 ) -> Throughputs:
-    """One measurement per log, reported as it is read."""
+    """Read one measurement from each log, and report each as it is read."""
     import numpy as np
 
     from bft.models.speed.scalability import Throughputs

@@ -65,7 +65,7 @@ class Viewer(ABC):
     _view: View | None = None
 
     def follow(self, figures: Figures) -> None:
-        """Use these figures."""
+        """Show the figures of the replay that begins."""
         if self._view is not None:
             self._view.figures = figures
 
@@ -82,7 +82,7 @@ class Viewer(ABC):
 
 
 class LiveLines(Viewer, PlainLines):
-    """One line every few seconds of wall time, for logs and pipes; the first at once, the last at the end."""
+    """A viewer that prints one line every few seconds of wall time, for logs and pipes; the last at the end."""
 
     every_s = LINES_S
 
@@ -131,7 +131,7 @@ class LiveTable(Viewer):
         self._console.print(f"note: {text}", markup=False, highlight=False)
 
     def done(self) -> None:
-        """All replays have come to their end."""
+        """Mark all replays as done: they have come to their end."""
 
     def _show(self) -> None:
         if self._view is None:

@@ -72,7 +72,7 @@ class Finite(Checked):
 
 
 class OneOf(Checked):
-    """One of some names, in any case; an unknown one gets a suggestion."""
+    """Type of one of some names, in any case; an unknown name gets a suggestion."""
 
     def __init__(self, names: Iterable[str]) -> None:
         super().__init__(Name(tuple(names)))

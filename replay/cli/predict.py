@@ -182,7 +182,7 @@ class _Test:
 
 
 def _durations(frame: pd.DataFrame, table: str, share: float) -> _Test:
-    """How long jobs run."""
+    """Return the test of predicted durations on the last submitted jobs."""
     from bft.models.prediction.duration import DurationEstimator, baselines, split_in_time
 
     before, after, past = split_in_time(frame, share, source=table)
@@ -198,7 +198,7 @@ def _durations(frame: pd.DataFrame, table: str, share: float) -> _Test:
 
 
 def _submissions(frame: pd.DataFrame, table: str, share: float, column: str, horizon: int) -> _Test:
-    """How many are submitted in the slots after each."""
+    """Return the test of predicted submissions in the slots after each slot."""
     import numpy as np
 
     from bft.models.cells import Rows

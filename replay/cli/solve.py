@@ -65,7 +65,7 @@ def solve(problem: str, output: str | None, **given: Any) -> int:
 
 
 def _standard_input(one: Solver, output: str | None) -> int:
-    """One problem, or one a line: what is no JSON as a whole is taken line by line."""
+    """Read one problem, or one a line: text that is no JSON as a whole is read line by line."""
     name = "standard input"
     if sys.stdin is None:
         raise InputError("is closed", file=name)

@@ -16,22 +16,22 @@ from bft.replay.engine.watcher import bar
 
 
 class StudyLines:
-    """One line for each point, with the time left: wall time per point so far, for those to come."""
+    """Progress of a study as one line for each point, with the time left by the mean wall time of a point."""
 
     def __enter__(self) -> StudyLines:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Nothing is left open."""
+        """Leave the progress of a study, of which lines leave nothing open."""
 
     def begins(self, points: int, done: int, workers: str) -> None:
-        """So many replays are there, of which so many need not be done again."""
+        """Show the number of replays, and how many of them were done before."""
         self._todo, self._count, self._began = points - done, 0, time.monotonic()
         there = f", {done} done before" if done else ""
         say_progress(f"{points} replays{there}" + (f"; by {workers}" if self._todo else ""))
 
     def ended(self, label: str, error: str | None, seconds: float) -> None:
-        """A point is done, or has failed."""
+        """Show that a point is done, or has failed."""
         self._count += 1
         if error is not None:
             say_warning(f"{label} failed: {error}")
@@ -56,11 +56,11 @@ class StudyBar(StudyLines):
         self._progress.stop()
 
     def begins(self, points: int, done: int, workers: str) -> None:
-        """So many replays are there, of which so many need not be done again."""
+        """Show the number of replays, and how many of them were done before."""
         self._task = self._progress.add_task(f"replays by {workers}", total=points, completed=done, text="")
 
     def ended(self, label: str, error: str | None, seconds: float) -> None:
-        """A point is done, or has failed."""
+        """Show that a point is done, or has failed."""
         if error is not None:
             say_warning(f"{label} failed: {error}")
         self._progress.update(self._task, advance=1, text=label)

@@ -213,7 +213,7 @@ def _lines(statistics: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _expected_lines(known: dict[str, Any]) -> list[tuple[str, str]]:
-    """How good expectations are."""
+    """Return lines that say how good expectations are."""
     of, none, ratio = known["expected"], known["none"], known["ratio"]
     lines = [
         (

@@ -60,7 +60,7 @@ class _Beside:
                 raise InputError("--walltimes-output and --output name the same file", file=output)
 
     def read(self, traces: Sequence[NodeTrace]) -> list[Walltimes]:
-        """One for each trace, or none."""
+        """Read the walltimes of each trace, or none when no files are named."""
         from bft.replay.trace.walltimes import check_nodes, read_walltimes
 
         known = [read_walltimes(file) for file in self._files]
@@ -69,7 +69,7 @@ class _Beside:
         return known
 
     def write(self, made: Walltimes, of: Sequence[Walltimes]) -> None:
-        """Write those of the new trace."""
+        """Write the walltimes of the new trace."""
         from bft.replay.trace.walltimes import write_walltimes
 
         if self._output is not None:

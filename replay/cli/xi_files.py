@@ -97,7 +97,7 @@ measuring_options = together(
 
 
 def plan_of(given: dict[str, Any]) -> Plan:
-    """How the options say to measure."""
+    """Return the plan of measurement that the options state."""
     from bft.models.sharing.co_runs import Plan
 
     return Plan(**{name: given[name] for name in _PLAN}, devices=given["devices"])
@@ -124,7 +124,7 @@ def gauge_of(given: dict[str, Any]) -> Gauge | None:
 
 
 def units_of(given: dict[str, Any]) -> float | None:
-    """How many units two commands share."""
+    """Return the number of units that two commands share."""
     return given["units"] if given["units"] is not None else len(given["devices"]) or None
 
 

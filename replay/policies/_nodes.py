@@ -33,7 +33,7 @@ class Nodes:
         ]
 
     def take(self, counts: Sequence[tuple[int, int]], held: Sequence[int] = ()) -> tuple[int, ...]:
-        """Take this many units of these nodes (node, units), those in `held` first."""
+        """Take units of nodes, given as (node, units); units in `held` come first."""
         mine = set(held)
         units: list[int] = []
         for node, count in counts:
@@ -61,6 +61,6 @@ class Nodes:
         return [(min(able, key=lambda node: len(self._free[node])), count)]
 
     def _of(self, kind: str | None) -> Sequence[int]:
-        """The nodes of a kind, all of them for None."""
+        """Return the nodes of a kind, all nodes for None."""
         nodes = range(len(self._free))
         return nodes if kind is None else [node for node in nodes if self._kind_of(node * self._per) == kind]

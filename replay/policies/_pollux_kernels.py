@@ -155,7 +155,7 @@ def cut(states: States, row: IntArray, job: IntArray, order: IntArray, most: Int
 
 @compiled
 def fill(states: States, capacity: IntArray, fits: IntArray, least: IntArray) -> None:
-    """No more replicas on a node than units, earlier jobs first; then each job on a size on which it runs, or nowhere.
+    """Place no more replicas on a node than units, earlier jobs first, and jobs only on sizes on which they run.
 
     `fits`: as of `Moment`, with no row where jobs run on each count.
     """
@@ -222,7 +222,7 @@ def _among(state: States, mark: np.uint64, states: States, of_states: Marks) -> 
 
 @compiled
 def new(states: States, of_states: Marks, known: States, of_known: Marks) -> BoolArray:
-    """Which candidates are new: neither known nor equal to an earlier one. `of_...`: their marks."""
+    """Tell which candidates are new: neither known nor equal to an earlier one. `of_...`: their marks."""
     fresh = np.empty(len(states), np.bool_)
     for c in range(len(states)):
         state, mark = states[c], of_states[c]

@@ -229,7 +229,7 @@ class _Checked:
         return policy
 
     def _answers_nothing(self, policy: Policy) -> None:
-        """Without jobs or idle units there is nothing to give, which is no error."""
+        """Check that a policy answers a state without jobs or without idle units."""
         trace, jobs = self._world.trace, self._world.jobs
         replay = self._replay(policy)
         state = None
@@ -335,7 +335,7 @@ def _seen(state: State) -> tuple[Any, ...]:
 
 
 def _content(jobs: Iterable[Job]) -> list[list[Any]]:
-    """All attributes of jobs, for comparison."""
+    """Return all attributes of jobs, for comparison."""
     return [[_value(getattr(job, each.name)) for each in fields(job) if each.name != "profile"] for job in jobs]
 
 

@@ -259,7 +259,7 @@ class MilpPolicy:
 
 
 def measured_first(problem: milp.Problem, targets: Mapping[int, int]) -> tuple[milp.Problem, float]:
-    """The problem in which these jobs get just so many units, at any price to others, and what that counts for.
+    """Return the problem in which jobs to be measured get their units at any price, and the value of doing so.
 
     Parameters
     ----------

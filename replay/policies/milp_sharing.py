@@ -97,7 +97,7 @@ class MilpSharingPolicy(MilpPolicy):
         return list(kinds.values())
 
     def _worth(self, state: State, a: int, b: int) -> float:
-        """How good partners two jobs are: the sum of 1/xi on the units that they ask for."""
+        """Return how well two jobs share: the sum of 1/xi on the units that they ask for."""
         sides = self._sides(state, a, b)
         return (
             0.0
@@ -143,7 +143,7 @@ def _pair(a: int, b: int, priced: tuple[Priced, Priced], shared: int = 0) -> mil
 
 
 class _Partners:
-    """Who has how many partners already.
+    """Numbers of partners that jobs already have.
 
     A single job has at most `most` single ones, and as many groups besides. A group, which stands for many, has any
     number of single ones, and of other groups its own best and those whose best it is.

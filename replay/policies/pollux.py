@@ -167,7 +167,7 @@ class Pollux:
     # --- both
 
     def _penalties(self, state: State, views: Sequence[JobView]) -> FloatArray:
-        """Factor on a job's speed-up if it restarts: the share of its life not spent on restarts."""
+        """Return the factor on each job's speed-up if it restarts: the share of its life not spent on restarts."""
         return np.array([restart_factor(view, state.time_ns, self.delay_s) for view in views])
 
     def _most(self, view: JobView) -> int:

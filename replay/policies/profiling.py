@@ -17,7 +17,7 @@ Order = Literal["growing", "inverse"]
 
 @dataclass(frozen=True, slots=True)
 class Advisor:
-    """Which jobs are to be measured now, and on how many units.
+    """An advisor that says which jobs are to be measured now, and on how many units.
 
     A job is measured on its smallest size, about twice that, and so on, `count` of its sizes. Each is measured for
     `seconds` of progress in total, over all interruptions. Meanwhile it trains: what measuring costs are the rescales,
@@ -80,7 +80,7 @@ class Advisor:
     def wake_ns(
         self, state: State, targets: Mapping[int, int], learned: Mapping[str, OnlineCurve], stall: bool
     ) -> int | None:
-        """When the next of these will have been measured for long enough, if nothing happens before.
+        """Return when the next of some jobs will have been measured for long enough, if nothing happens before.
 
         Parameters
         ----------
@@ -98,7 +98,7 @@ class Advisor:
         return state.time_ns + max(math.ceil(min(seconds) * SECOND_NS), 1) if seconds else None
 
     def _lacks(self, curve: OnlineCurve, units: int) -> float:
-        """For how many seconds more a job is to be measured on so many units."""
+        """Return the seconds for which a job is still to be measured on a number of units."""
         lacking = self.seconds - curve.seconds(units)
         return lacking if lacking > MEASURED_S else 0.0
 

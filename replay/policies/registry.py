@@ -41,7 +41,7 @@ _HERE: dict[str, Callable[..., Policy]] = {}
 
 
 def each_policy_name() -> Iterator[str]:
-    """Yield all available policies, those of other packages last."""
+    """Yield the names of all available policies, those of other packages last."""
     yield from _HERE
     yield from _POLICIES.each()
 

@@ -80,7 +80,7 @@ class _Waiting:
     _order: list[tuple[Key, int]] = field(default_factory=list)
 
     def merged(self, state: State, key: Callable[[JobView], Key]) -> _Order:
-        """All jobs in play, in the order of a key, then of their admission."""
+        """Return all jobs in play, in the order of a key, then of their admission."""
         if state.positions is not self._positions:
             self._positions = state.positions
             self._keys = {position: key(state.jobs[position]) for position in state.waiting}

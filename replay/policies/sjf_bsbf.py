@@ -81,7 +81,7 @@ class _Walk:
         return Decision.placed(placed)
 
     def _opened(self) -> SharedPlaces:
-        """The free units, and those held by one job."""
+        """Return the places for newcomers: free units, and units that one job holds alone."""
         holders = Counter(unit for view in self._jobs for unit in view.held)
         machine = self._state.machine
         room = SharedPlaces(free_units(self._state, machine.placement(), holders), machine.units_per_node)

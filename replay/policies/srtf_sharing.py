@@ -60,7 +60,7 @@ class SrtfAllShared(_SharedSrtf):
     name: str = field(default="srtf-ars", init=False)
 
     def worth(self, seconds: tuple[float, float], ratios: tuple[float, float]) -> float | None:
-        """All pairs are equally good."""
+        """Return the same worth for each pair."""
         return 0.0
 
 
@@ -172,7 +172,7 @@ class _Walk:
         return self._placed.get(position, self._jobs[position].held)
 
     def _room(self, hosts: Iterable[int]) -> SharedPlaces:
-        """The free units, and those of jobs that run without a partner."""
+        """Return the places for newcomers: free units, and units of jobs that run without a partner."""
         taken = {unit for position in range(len(self._jobs)) for unit in self._held(position)}
         free = free_units(self._state, self._state.machine.placement(), taken)
         stopped = (unit for position, units in self._placed.items() if not units for unit in self._jobs[position].held)

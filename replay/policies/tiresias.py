@@ -171,7 +171,7 @@ class TiresiasL:
         return self.placement == "none"
 
     def _next(self, state: State, decision: Decision) -> int | None:
-        """When to decide anew even without an event: at the next demotion or promotion, or the round after it."""
+        """Return when to decide even without an event: at the next demotion or promotion, or the round after it."""
         waits = []
         for view, units in zip(state.jobs, decision.counts_in(state), strict=True):
             one = self._standings[view.job.name]

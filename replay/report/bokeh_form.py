@@ -70,7 +70,7 @@ def _renumbered(content: Any, prefix: str) -> Any:
 
 
 def _window(charts: Sequence[Chart]) -> tuple[float, float]:
-    """From the first to the last instant in any chart over time, for page.js, which zooms these charts together."""
+    """Return the first and the last instant of all charts over time, which page.js zooms together."""
     instants: list[float] = []
     for chart in charts:
         drawing = chart.drawing

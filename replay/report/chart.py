@@ -38,7 +38,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """One entry of a legend: y over x, both float64 of shape (points,); `filled` down to 0."""
+    """A curve with an entry in the legend: y over x, both float64 of shape (points,); `filled` down to 0."""
 
     name: str
     x: FloatArray

@@ -11,7 +11,7 @@ from bft.models.extras import how_to_install
 
 @contextmanager
 def needs(what: str, otherwise: str = "") -> Iterator[None]:
-    """For a block that imports a package of the extra: if it is missing, InputError with the command to install it."""
+    """Guard a block that imports a package of an extra: if it is missing, InputError says how to install it."""
     try:
         yield
     except ImportError as error:

@@ -20,7 +20,7 @@ GROUPS = {"vc": "virtual cluster", "user": "user", "model": "model", "size": "si
 
 
 def progress(run: RunFiles) -> Chart | None:
-    """When each job waited and ran, and its progress."""
+    """Chart when each job waited and ran, and its progress."""
     jobs = run.jobs.sort_values("submit", kind="stable")
     # The time until which a job was in the system: its finish, or the end of the replay.
     left = jobs["finish"].fillna(pd.Timestamp(run.end_ns, tz="UTC"))
@@ -70,7 +70,7 @@ def times(run: RunFiles) -> Chart | None:
 
 
 def cumulative(name: str, values: pd.Series) -> Curve:
-    """Share of the values up to each of them, from the hundredth part of an hour on, at up to 200 points."""
+    """Return the share of values up to each value, from the hundredth part of an hour on, at up to 200 points."""
     known = np.sort(values.dropna().to_numpy(dtype=np.float64))
     shares = np.linspace(0, 1, min(200, len(known) + 1))[1:]
     levels = np.quantile(known, shares, method="inverted_cdf")

@@ -22,7 +22,7 @@ DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def who_held_what(run: RunFiles) -> Chart | None:
-    """Which job held which units, and when; None if no unit was held."""
+    """Chart which job held which units, and when; None if no unit was held."""
     held = run.allocations
     if not len(held):
         return None
@@ -56,7 +56,7 @@ def who_held_what(run: RunFiles) -> Chart | None:
 
 
 def fragment_lengths(histogram: Sequence[dict[str, float]], what: str = "node") -> Chart | None:
-    """How long nodes (or units) stay idle, by count and by node-time; None if no node was idle."""
+    """Chart how long nodes (or units) stay idle, by count and by node-time; None if no node was idle."""
     if not histogram:
         return None
     table = pd.DataFrame(histogram)
@@ -122,7 +122,7 @@ def by_hour(trace: NodeTrace) -> Chart | None:
 
 
 def by_node(trace: NodeTrace, pieces: Fragments) -> Chart | None:
-    """Which nodes are idle most; None if none is ever idle."""
+    """Chart which nodes are idle most; None if none is ever idle."""
     node = pieces.node // (trace.units_per_node if trace.by_unit else 1)
     hours = np.bincount(node, weights=pieces.seconds / 3600, minlength=len(trace.nodes))
     count = np.bincount(node, minlength=len(trace.nodes))

@@ -299,7 +299,7 @@ def _without_path(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A default as JSON gives it back."""
+    """Return a default as JSON gives it back."""
     return json.loads(json.dumps(value))
 
 

@@ -55,7 +55,7 @@ def names_of(runs: Sequence[RunFiles]) -> list[str]:
 
 
 def figures(runs: Sequence[RunFiles]) -> pd.DataFrame:
-    """One row per run, one column per figure that any of them has."""
+    """Return a table of figures: one row per run, one column per figure that any run has."""
     rows = []
     for run in runs:
         with run.summary_used():
@@ -109,7 +109,7 @@ def _used(runs: Sequence[RunFiles]) -> Chart:
 
 
 def distribution(jobs: Mapping[str, pd.DataFrame], column: str) -> Chart | None:
-    """How long jobs took under each run, or waited (see `DISTRIBUTIONS`), by its name; None where none did."""
+    """Chart how long jobs took or waited (see `DISTRIBUTIONS`) in each run, by its name; None where none did."""
     key, title, share, note = DISTRIBUTIONS[column]
     known = {name: table[column] for name, table in jobs.items() if table[column].notna().any()}
     curves = tuple(cumulative(name, seconds / 3600) for name, seconds in known.items())

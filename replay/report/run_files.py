@@ -84,7 +84,7 @@ class RunFiles:
 
     @contextmanager
     def summary_used(self) -> Iterator[None]:
-        """For a block that uses the summary: a missing or invalid value is reported as damage to its file.
+        """Guard a block that uses the summary: a missing or invalid value is reported as damage to its file.
 
         Tables are checked when they are read, the summary (some hundred values) when its values are used.
         """

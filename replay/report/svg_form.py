@@ -179,7 +179,7 @@ def _runs(row: FloatArray | Any) -> Iterator[tuple[int, int, int]]:
 
 
 def _thinned(count: int) -> list[int]:
-    """At most this many of the points, including the first and the last."""
+    """Thin out points to a maximum count, including the first and the last."""
     kept: list[int] = np.unique(np.linspace(0, count - 1, min(count, MAX_POINTS)).round().astype(int)).tolist()
     return kept
 

@@ -69,7 +69,7 @@ def varied(table: pd.DataFrame) -> list[str]:
 
 
 def charts_of_sweep(table: pd.DataFrame) -> list[Chart]:
-    """Each figure over the first two varied options, as a heat map; over a single one, as a curve."""
+    """Chart each figure over the first two varied options, as a heat map; over a single option, as a curve."""
     axes = varied(table)[:2]
     charts = [_chart(table, column, axes) for column in FIGURES if column in table and table[column].notna().any()]
     reserves = front(table)

@@ -100,7 +100,7 @@ class Census:
 
     @cached_property
     def _groups(self) -> dict[Group, tuple[JobRecord, ...]]:
-        """All groups, each in the order of the table."""
+        """Records of jobs by group, in the order of the table."""
         groups: dict[Group, list[JobRecord]] = {name: [] for name in get_args(Group)}
         for record in self.records:
             for name in self._groups_of(record):

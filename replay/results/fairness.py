@@ -99,7 +99,7 @@ def ideal_rate(job: Job, units: float) -> float:
 
 
 def _finish_time_fairness(outcome: Outcome, records: Sequence[JobRecord]) -> Iterable[float]:
-    """For each finished job: its time in the system, relative to the time on an equal share of the units."""
+    """Return each finished job's time in the system, relative to the time on an equal share of the units."""
     for offered, members in _shared_by(outcome, records):
         begin = np.array([max(record.job.tsub_ns, outcome.start_ns) for record in members], dtype=np.int64)
         end = np.array([outcome.end_ns if r.ended_ns is None else r.ended_ns for r in members], dtype=np.int64)
@@ -193,7 +193,7 @@ def _jain_of_groups(outcome: Outcome, records: Sequence[JobRecord], of: Callable
 
 
 def _deadlines(records: Sequence[JobRecord], end_ns: int) -> dict[str, Any] | None:
-    """How many jobs met their deadlines, missed them, or may still meet them, and how late the late jobs were.
+    """Count jobs that met, missed, or may still meet their deadlines, and sum up how late the late jobs were.
 
     Jobs that a workload has cancelled did neither.
     """

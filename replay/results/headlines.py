@@ -77,7 +77,7 @@ def _apart(census: dict[str, Any]) -> str:
 
 
 def _searched(search: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
-    """How a search went, if there was one."""
+    """Say how the search of hyperparameters went, if there was one."""
     if search is None:
         return
     share = "" if search["stopped_share"] is None else f", {search['stopped_share']:.1%} of the outcome"
@@ -89,7 +89,7 @@ def _searched(search: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
 
 
 def _served(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Who was served worse than by equal shares, and who missed a deadline."""
+    """Say how many jobs were served worse than by equal shares, and how many missed a deadline."""
     if metrics.get("finish_time_fairness"):
         rho = metrics["finish_time_fairness"]
         unfair = metrics["finish_time_unfair_share"]

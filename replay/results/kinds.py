@@ -11,7 +11,7 @@ from bft.replay.trace.node_trace import SECOND_NS
 
 
 def units_by_kind(outcome: Outcome) -> dict[str, dict[str, Any]]:
-    """For each kind its units, idle and used unit-seconds in the window, and their ratio; empty where all are alike."""
+    """Return each kind's units, idle and used unit-seconds in the window, and their ratio; empty without kinds."""
     trace, held = outcome.trace, outcome.allocations
     if not trace.kinds:
         return {}

@@ -102,7 +102,7 @@ def mean_units(record: JobRecord, start_ns: int, end_ns: int) -> float:
 
 
 def _fragments(outcome: Outcome) -> dict[str, Any]:
-    """How long nodes stay idle, and how much of that a start-up leaves; the window cuts fragments."""
+    """Return how long nodes stay idle, and how much of that a start-up leaves; the window cuts fragments."""
     pieces = fragments(outcome.trace)
     spans = np.minimum(pieces.end_ns, outcome.end_ns) - np.maximum(pieces.start_ns, outcome.start_ns)
     seconds = spans[spans > 0] / SECOND_NS

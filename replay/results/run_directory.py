@@ -119,7 +119,7 @@ def run_directory(folder: Path, *, force: bool) -> Iterator[Path]:
 
 
 def hidden(path: Path, kind: str, mark: str) -> Path:
-    """The name of `path` while it is written (`DRAFT`), or after the draft with that mark replaced it (`OLD`).
+    """Return the name of `path` while it is written (`DRAFT`), or after a draft has replaced it (`OLD`).
 
     An old run exists only while its draft is complete: if both exist, the draft may be moved into place.
     """
@@ -182,7 +182,10 @@ def plain(value: Any) -> Any:
 
 
 def jobs_frame(outcome: Outcome) -> pd.DataFrame:
-    """One row per job: identity, sizes, times (UTC), JCT and queueing (s), work and losses (samples), units."""
+    """Return a table with one row per job.
+
+    Its columns are identity, sizes, times (UTC), JCT and queueing (s), work and losses (samples), units.
+    """
     import pandas as pd
 
     records = outcome.records
@@ -232,7 +235,7 @@ def asked_columns(jobs: Sequence[Job]) -> dict[str, Any]:
 
 
 def finish_frame(jobs: JobTable, finish_ns: Sequence[int | None], work: Sequence[float]) -> pd.DataFrame:
-    """One row per job with its finish and work only: the output of the published replayer."""
+    """Return a table with one row per job, its finish and work only: the output of the published replayer."""
     import pandas as pd
 
     submit = pd.Series([job.tsub_ns for job in jobs], dtype="Int64")

@@ -41,7 +41,7 @@ def search_metrics(outcome: Outcome) -> dict[str, Any] | None:
 
 
 def scores_frame(outcome: Outcome) -> pd.DataFrame | None:
-    """One row per score: time (UTC), job, progress (samples), score, and the best so far; None without a workload."""
+    """Return a table of scores: time (UTC), job, progress (samples), score, best so far; None without a workload."""
     import pandas as pd
 
     if outcome.scores is None:

@@ -94,4 +94,4 @@ class Follower(Protocol):
     """A watcher that shows more of a replay than its clock."""
 
     def follow(self, figures: Figures) -> None:
-        """Use these figures of the replay that begins."""
+        """Show the figures of the replay that begins."""

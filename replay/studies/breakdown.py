@@ -63,7 +63,7 @@ class Split:
 
 
 def by_group(variants: Mapping[str, Sequence[pd.DataFrame]], split: str) -> pd.DataFrame:
-    """One row per variant and group, over the jobs of all its runs, given as tables (`run_tables.jobs_of`).
+    """Return a table with one row per variant and group, over the jobs of all its runs (`run_tables.jobs_of`).
 
     Raises
     ------

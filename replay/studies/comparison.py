@@ -32,7 +32,7 @@ class Run:
 
     @property
     def seed(self) -> int:
-        """Its seed."""
+        """Seed of the run."""
         return int(self.summary["options"]["seed"])
 
     @property
@@ -44,11 +44,11 @@ class Run:
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
-        """One row per job; see `run_tables.jobs_of`."""
+        """Table of the run's jobs, one row each; see `run_tables.jobs_of`."""
         return jobs_of(self.folder, self.window[1])
 
     def metric(self, *path: str) -> float | None:
-        """A number of its metrics, None where it has none."""
+        """Return a metric of the run, None where the run has no such number."""
         value: Any = self.summary["metrics"]
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
@@ -109,7 +109,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One variant: its label, and one run per seed."""
+    """A variant of a comparison: its label, and one run per seed."""
 
     label: str
     runs: tuple[Run, ...]
@@ -205,12 +205,12 @@ class Comparison:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """One row per variant; with `split`, one per variant and group: means over the seeds."""
+        """Table with one row per variant; with `split`, one per variant and group: means over the seeds."""
         return self.whole if self.split is None else by_group(self.jobs, self.split)
 
     @cached_property
     def whole(self) -> pd.DataFrame:
-        """One row per variant: means over the seeds."""
+        """Table with one row per variant: means over the seeds."""
         import pandas as pd
 
         rows = []
@@ -242,7 +242,7 @@ class Comparison:
         return marks
 
     def differences(self) -> list[Difference]:
-        """Each variant relative to the first: outcome, and completion times of jobs that both finish."""
+        """Table of each variant relative to the first: outcome, and completion times of jobs that both finish."""
         if len(self.variants) < 2:
             return []
         spans = [run.window for variant in self.variants for run in variant.runs]

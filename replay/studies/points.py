@@ -94,7 +94,7 @@ class Plan:
         grid: Mapping[str, Sequence[Any]] | None = None,
         variants: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Plan:
-        """All combinations of the grid's values, for each variant; the last option varies fastest.
+        """Return all combinations of the grid's values, for each variant; the last option varies fastest.
 
         Parameters
         ----------

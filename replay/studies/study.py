@@ -73,12 +73,12 @@ class Study:
         return keys
 
     def read_plan(self) -> tuple[Plan, list[str]]:
-        """The plan, and the keys of its points at the time of planning.
+        """Return the plan, and the keys of its points at the time of planning.
 
         Raises
         ------
         InputError
-        When there is no plan.
+            When there is no plan.
         """
         content = read_json(self.folder / PLAN)
         if content is None or content.get("format") != FORMAT:

@@ -91,7 +91,7 @@ def less_is_better(metric: str) -> bool:
 
 
 def best(frame: pd.DataFrame, varied: Sequence[str], metric: str = "U", by: Sequence[str] = ()) -> pd.DataFrame:
-    """Which values are best, over all other options that vary.
+    """Say which values are best, over all other options that vary.
 
     Parameters
     ----------

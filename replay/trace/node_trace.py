@@ -122,7 +122,7 @@ class NodeTrace:
         return len(self.nodes) * (self.units_per_node if self.by_unit else 1)
 
     def members(self) -> IndexArray:
-        """All that may turn idle, ascending: nodes, or the units that nodes have.
+        """Return the indices that may turn idle, ascending: of nodes, or of the units that nodes have.
 
         Examples
         --------
@@ -218,7 +218,7 @@ def _by_event(nodes: IndexArray, offsets: TimeArray, span: slice) -> list[list[i
 
 
 def _changed(times: TimeArray, node: IndexArray, idle: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which rows state something else than the node's row before; every node starts busy."""
+    """Tell which rows state something else than the node's row before; every node starts busy."""
     by_node = np.lexsort((times, node))
     state, which = idle[by_node], node[by_node]
     before = np.zeros(len(state), dtype=bool)

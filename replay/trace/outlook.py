@@ -19,7 +19,7 @@ _QUANTILES = (10, 50, 90)
 
 
 class Outlook:
-    """Until when each idle node of a machine may be expected to stay idle, without the future.
+    """Forecast of how long each idle node of a machine stays idle, without knowledge of the future.
 
     A node stays idle until its next reservation, and until the job at the head of the queue begins, whichever comes
     first. That job is the first one that waits (by when it became eligible) and wants more nodes than are idle. It
@@ -79,14 +79,14 @@ class Outlook:
         self._begin()
 
     def _begin(self) -> None:
-        """Nothing has been looked at so far: rows and events are taken as time goes on."""
+        """Start before the first row and event, which are taken as time goes on."""
         self._now = -NEVER
         self._rows = np.empty(0, dtype=np.int64)  # known, and not over
         self._next_row = self._next_event = 0
         self._idle = np.zeros(len(self._trace.nodes), dtype=bool)
 
     def expected(self, time_ns: int) -> list[int | None]:
-        """Until when each node may be expected to stay idle, UTC nanoseconds; None: not idle, or nothing is known."""
+        """Return when each node's idle time is expected to end, UTC nanoseconds; None: not idle, or not known."""
         return [None if end == NEVER else end for end in self.until(time_ns).tolist()]
 
     def until(self, time_ns: int) -> TimeArray:
@@ -130,7 +130,7 @@ class Outlook:
     def _returned(
         self, rows: NDArray[np.int64], idle: NDArray[np.bool_], time_ns: int
     ) -> tuple[TimeArray, NDArray[np.int64]]:
-        """When how many nodes that are not idle are expected to be returned, in order of time."""
+        """Return when nodes that are not idle are expected to be returned, and how many, in order of time."""
         node, which = self._nodes_of(rows)
         latest = np.full(len(idle), -NEVER)
         np.maximum.at(latest, node, self._until[which])  # jobs may share a node
@@ -144,7 +144,7 @@ class Outlook:
         return times[order], counts[order]
 
     def _head_begins(self, waiting: NDArray[np.int64], idle: int, times: TimeArray, counts: NDArray[np.int64]) -> int:
-        """When the job at the head of the queue is expected to begin; `NEVER` without one."""
+        """Return when the job at the head of the queue is expected to begin; `NEVER` without one."""
         returned = np.cumsum(counts)
         lacks = self._count[waiting] - idle
         heads = (lacks > 0) & (lacks <= (returned[-1] if len(returned) else 0))
@@ -154,7 +154,7 @@ class Outlook:
 
 
 def calibration(trace: NodeTrace, outlook: Outlook) -> dict[str, Any]:
-    """How good expectations are: those of each idle fragment at its begin, beside how long it lasted.
+    """Compare expectations with the outcome: each idle fragment's at its begin, beside how long it lasted.
 
     Fragments that the window cuts are left out, as their lengths are not known.
 
@@ -198,7 +198,7 @@ def calibration(trace: NodeTrace, outlook: Outlook) -> dict[str, Any]:
 
 
 def _bin(those: NDArray[np.bool_], expected_s: NDArray[np.float64], real_s: NDArray[np.float64]) -> dict[str, Any]:
-    """One bin of `calibration`."""
+    """Return one bin of `calibration`."""
     expected, real = expected_s[those], real_s[those]
     return {
         "count": len(real),

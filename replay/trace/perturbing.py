@@ -17,7 +17,7 @@ _SHARE = Number(0, 1)
 
 @dataclass(frozen=True, slots=True)
 class Perturbation:
-    """How a trace differs from the observed one; each fragment of idle time changes on its own.
+    """A change of an observed trace; each fragment of idle time changes on its own.
 
     Parameters
     ----------

@@ -215,7 +215,7 @@ def _changes(trace: NodeTrace) -> Changes:
 
 
 def _opened_and_closed(trace: NodeTrace, time: TimeArray, node: IndexArray, idle: NDArray[np.bool_]) -> Changes:
-    """With first rows that state every node at the start, and a last one that marks the end."""
+    """Add first rows that state every node at the start, and a last row that marks the end."""
     opening = trace.members()
     at_start = trace.joins(0) if len(trace) and trace.times[0] == trace.start else opening[:0]
     opening = np.setdiff1d(opening, at_start)
@@ -333,7 +333,7 @@ def _window(metadata: dict[str, str], source: str) -> _Window:
 
 
 def _nodes_of(raw: pd.Series, known: list[str] | None, source: str) -> tuple[NDArray[np.int64], list[str]]:
-    """Each row's node as an index into the nodes, and these: `known`, or those that occur."""
+    """Return each row's node as an index into the nodes, and the nodes: `known`, or those that occur."""
     import pandas as pd
 
     missing = raw.isna() | (raw == "")
@@ -456,7 +456,7 @@ def _row_numbers(column: pd.Series, times: TimeArray, source: str) -> NDArray[np
 def _carried_over(
     times: TimeArray, codes: NDArray[np.int64], idle: NDArray[np.bool_], gone: NDArray[np.bool_], start: int
 ) -> tuple[TimeArray, NDArray[np.int64], NDArray[np.bool_]]:
-    """Rows without those that are gone, and before them the states that hold at the start, one row per node."""
+    """Replace the rows that are gone by the states that they leave at the start, one row per node."""
     kept, last = np.unique(codes[gone][::-1], return_index=True)
     states = idle[gone][::-1][last]
     at_start = np.unique(codes[~gone][times[~gone] == start])
@@ -596,7 +596,7 @@ def _states(column: pd.Series, source: str, name: str = "idle") -> NDArray[np.bo
 
 
 def _check_order(times: TimeArray, source: str, sort: bool) -> NDArray[np.int64] | None:
-    """None when sorted, the sorting order when that is wanted, an error otherwise."""
+    """Return None when rows are sorted, and the sorting order when that is wanted; raise an error otherwise."""
     backwards = times[1:] < times[:-1]
     if not backwards.any():
         return None

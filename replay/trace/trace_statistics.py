@@ -101,7 +101,7 @@ def usable_share(seconds: NDArray[np.float64], startup_s: float) -> float | None
 
 
 def length_histogram(seconds: NDArray[np.float64]) -> list[dict[str, float]]:
-    """How many fragments are how long, and their node-time: one entry a bin from the first to the last that has any.
+    """Return fragments and their node-time by length: one entry a bin from the first to the last that has any.
 
     A bin holds lengths of more than `from_s` and at most `to_s` seconds; the last bin holds all beyond its bounds too.
 

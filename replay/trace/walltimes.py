@@ -23,7 +23,7 @@ COLUMNS = ("kind", *_TIMES, "count", "nodes")
 
 @dataclass(frozen=True, eq=False)
 class Walltimes:
-    """One row per job or reservation; all times are UTC nanoseconds, `NEVER` where there is none.
+    """Table of walltimes, one row per job or reservation; all times are UTC nanoseconds, `NEVER` where there is none.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Walltimes:
         return len(self.known)
 
     def counts(self) -> dict[str, int]:
-        """How many `jobs` and `reservations` there are; of the jobs, how many `begun`, and of these `with_limit`."""
+        """Count the `jobs` and `reservations`; of the jobs, how many `begun`, and of these `with_limit`."""
         begun = ~self.reserved & (self.start < NEVER)
         return {
             "jobs": int((~self.reserved).sum()),
@@ -115,7 +115,7 @@ def from_rows(rows: Sequence[tuple[str, int, int, int, int, int, Sequence[str]]]
 
 
 def write_walltimes(walltimes: Walltimes, path: str | Path) -> None:
-    """Write them as Parquet; the same rows give the same bytes.
+    """Write walltimes as Parquet; the same rows give the same bytes.
 
     Examples
     --------

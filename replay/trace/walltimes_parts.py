@@ -108,7 +108,7 @@ def merged_walltimes(pairs: Sequence[tuple[Walltimes, NodeTrace]]) -> Walltimes:
 
 
 def _each(walltimes: Walltimes) -> Iterator[tuple[_Row, int]]:
-    """Each row and its end."""
+    """Yield each row and its end."""
     names = (
         tuple(walltimes.names[node] for node in walltimes.nodes[low:high].tolist())
         for low, high in pairwise(walltimes.offsets.tolist())
@@ -137,7 +137,7 @@ def anonymised_walltimes(walltimes: Walltimes, key: bytes) -> Walltimes:
 
 
 def _rows(walltimes: Walltimes, rows: NDArray[np.int64]) -> Walltimes:
-    """These rows, with the names that they need."""
+    """Return selected rows, with the names of nodes that they need."""
     sizes = np.diff(walltimes.offsets)[rows]
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     begins = np.repeat(walltimes.offsets[:-1][rows] - offsets[:-1], sizes)

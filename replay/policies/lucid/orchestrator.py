@@ -233,7 +233,7 @@ class Lucid:
                 self._known.add(_kind(view.job))
 
     def _next_known(self, state: State) -> int | None:
-        """When the next running job will have been profiled, and may be joined."""
+        """Return when the next running job will have been profiled, and may be joined."""
         due = [
             state.time_ns + max(1, math.ceil((self.profile_s - view.executed_s) * SECOND_NS))
             for view in state.jobs

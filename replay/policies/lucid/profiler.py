@@ -112,7 +112,7 @@ class Profiled:
     table: JobTable
 
     def joined(self, pools: Outcome | None) -> Outcome:
-        """One outcome of the profiler and the pools; None: no job was left for the pools.
+        """Join the outcomes of the profiler and of the pools; None: no job was left for the pools.
 
         Numbers of the profiler's units continue those of the pools; its steps have the vc `profiler`.
         """
@@ -153,7 +153,7 @@ class Profiled:
         )
 
     def rejoin(self, records: Iterable[JobRecord]) -> tuple[JobRecord, ...]:
-        """One record per job, in the order of the table, from the records of the pools (in any order).
+        """Return one record per job, in the order of the table, from the records of the pools (in any order).
 
         A job has its original submission time and its start in the profiler. Its work there counts as lost unless it
         finished there.

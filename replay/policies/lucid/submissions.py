@@ -222,6 +222,6 @@ class SharingSwitch:
         return self._forecast.expect(now_ns // self._every * self._every).jobs > self._quiet
 
     def next_turn(self, now_ns: int) -> int | None:
-        """The next time at which it may change if nothing is submitted; None: never."""
+        """Return the next time at which the forecast may change if nothing is submitted; None: never."""
         until = self._forecast.expect(now_ns // self._every * self._every).until_ns
         return None if until == NEVER else max(-(-until // self._every), now_ns // self._every + 1) * self._every

@@ -38,7 +38,7 @@ class Period(Protocol):
         """Number of parts of the period that do not exchange work."""
 
     def best(self, worth: FloatArray) -> FloatArray:
-        """The most valuable work at these values of a sample: shape (parts, classes), samples in each part."""
+        """Return the most valuable work at given values of a sample: shape (parts, classes), samples in each part."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class Pairs:
 
 
 def pairs_of(work: Work, jobs: JobTable, interference: Interference) -> Pairs:
-    """All pairs that may share; each curve of `work` must belong to one kind of jobs (`Interference.kind`)."""
+    """Return all pairs that may share; each curve of `work` must belong to one kind of jobs (`Interference.kind`)."""
     members = [
         [jobs.jobs[position] for position in work.positions[work.curve == curve]] for curve in range(len(work.curves))
     ]

@@ -44,7 +44,7 @@ class Supply:
         return float(self.edges[-1])
 
     def until(self, instants: ArrayLike) -> FloatArray:
-        """The integral up to these instants."""
+        """Return the integral up to each instant."""
         return np.interp(np.asarray(instants, dtype=np.float64), self.edges, self._cumulated)
 
     def when(self, amounts: ArrayLike) -> FloatArray:
