@@ -25,6 +25,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from bft.models.lazy import public_names
+
 if TYPE_CHECKING:
     from bft._example import Example as Example
     from bft._example import load_example as load_example
@@ -36,28 +38,17 @@ if TYPE_CHECKING:
     from bft.replay.studies import compare as compare
     from bft.replay.studies import sweep as sweep
 
-# Where each public name lies. A table and no __all__: help(bft) would print every docstring of those in full.
-_HOMES = {
-    "Example": "bft._example",
-    "InputError": "bft.models.errors",
-    "Run": "bft._run",
-    "compare": "bft.replay.studies",
-    "ingest": "bft._ingest",
-    "load_example": "bft._example",
-    "solve": "bft._solve",
-    "sweep": "bft.replay.studies",
-}
 # A package that is called: docs/decisions/0017-python-api.md.
 _PACKAGES = ("datasets", "milp", "models", "replay")
+# Without __all__: help(bft) would print every docstring of these names in full.
+_load, _names, _ = public_names(__name__)
 
 
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(f"bft.{name}")
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'bft' has no attribute {name!r}")
+    return _load(name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*_HOMES, *_PACKAGES])
+    return sorted({*_names(), *_PACKAGES})

@@ -41,7 +41,15 @@ def test_the_packages_of_pyproject_are_those_of_the_tree() -> None:
     tool = project()["tool"]["setuptools"]
     assert len(tool["packages"]) == len(set(tool["packages"]))
     assert set(tool["packages"]) == set(tree())
-    assert tool["package-dir"] == tree()
+    assert {name: folder_of(name, tool["package-dir"]) for name in tree()} == tree()
+
+
+def folder_of(package: str, folders: dict[str, str]) -> str:
+    """The folder in which setuptools looks for a package: below that of its nearest parent in `package-dir`."""
+    if package in folders:
+        return folders[package]
+    parent, _, name = package.rpartition(".")
+    return f"{folder_of(parent, folders)}/{name}"
 
 
 def test_no_module_lies_outside_a_package() -> None:

@@ -133,7 +133,7 @@ def _cell(name: str, value: Any) -> str:
     if value is None or value != value:
         return "-"
     if name.endswith("_s"):
-        return _span(value)
+        return _duration(value)
     if name in ("share_of_bound", "U", "stopped_share"):
         return f"{value:.1%}"
     if name in ("fairness", "restarts_per_job"):
@@ -141,7 +141,7 @@ def _cell(name: str, value: Any) -> str:
     return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"
 
 
-def _span(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.2f} {unit}"

@@ -36,9 +36,8 @@ class StudyLines:
         if error is not None:
             say_warning(f"{label} failed: {error}")
         left = (time.monotonic() - self._began) / self._count * (self._todo - self._count)
-        say_progress(
-            f"  {self._count} of {self._todo}  {label}  {seconds:.1f} s" + (f", {_span(left)} left" if left else "")
-        )
+        time_left = f", {_time_left(left)} left" if left else ""
+        say_progress(f"  {self._count} of {self._todo}  {label}  {seconds:.1f} s{time_left}")
 
 
 class StudyBar(StudyLines):
@@ -82,7 +81,7 @@ def study_progress(*, again: bool) -> Iterator[StudyLines]:
         raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
 
 
-def _span(seconds: float) -> str:
+def _time_left(seconds: float) -> str:
     for size, unit in ((3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"

@@ -60,7 +60,7 @@ def fragment_lengths(histogram: Sequence[dict[str, float]], what: str = "node") 
     if not histogram:
         return None
     table = pd.DataFrame(histogram)
-    names = tuple(f"{_span(row['from_s'])} to {_span(row['to_s'])}" for row in histogram)
+    names = tuple(f"{_whole_units(row['from_s'])} to {_whole_units(row['to_s'])}" for row in histogram)
     series = {
         "share of fragments": (table["count"] / table["count"].sum()).to_numpy(),
         f"share of idle {what}-time": (table["node_s"] / table["node_s"].sum()).to_numpy(),
@@ -84,7 +84,8 @@ def survival(histogram: Sequence[dict[str, float]], what: str = "node") -> Chart
     edges, beyond = np.append(edges, histogram[-1]["to_s"]), np.append(beyond, 0.0)
     shown = edges > 0
     curve = Curve(f"idle {what}-time left", edges[shown], beyond[shown])
-    table = pd.DataFrame({"start-up": [_span(edge) for edge in edges], "left": [f"{share:.1%}" for share in beyond]})
+    durations = [_whole_units(edge) for edge in edges]
+    table = pd.DataFrame({"start-up": durations, "left": [f"{share:.1%}" for share in beyond]})
     note = "If every fragment lost this long to starting up (containers, data, communication), this part would be left."
     axes = Axis("start-up, seconds", "log"), Axis(f"share of idle {what}-time", "share")
     return Chart("survival", "What a start-up leaves", note, Curves(*axes, (curve,)), table)
@@ -141,7 +142,7 @@ def by_node(trace: NodeTrace, pieces: Fragments) -> Chart | None:
     return Chart("nodes", "Which nodes are idle", note, Bars(tuple(shown["node"]), Axis("hours"), series), table)
 
 
-def _span(seconds: float) -> str:
+def _whole_units(seconds: float) -> str:
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size and seconds % size == 0:
             return f"{seconds / size:g} {unit}"

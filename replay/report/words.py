@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from bft.replay.results.headlines import duration_text
 from bft.replay.results.host import host_sentence
 
 GLOSSARY = (
@@ -51,7 +52,7 @@ def _yields(metrics: dict[str, Any], generated_load: float | None) -> str:
     """Return the result of a run in two sentences."""
     finished, jobs = metrics["jobs_finished"], metrics["jobs"]
     of = "generated jobs" if generated_load is not None else "jobs"
-    span = _span(metrics.get("duration_s") or 0.0)
+    span = duration_text(metrics.get("duration_s") or 0.0)
     could = f"Your idle nodes of {span} could have trained {finished:,} of these {jobs:,} {of}"
     if not metrics.get("eq_nodes"):
         return f"{could}."
@@ -74,7 +75,7 @@ def tiles(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if metrics.get(key) is not None:
             yield f"{metrics[key]:.1%}", what
     if metrics.get("jct_s"):
-        yield _span(metrics["jct_s"]["median"]), "median completion time"
+        yield duration_text(metrics["jct_s"]["median"]), "median completion time"
     host = metrics.get("host") or {}
     if host.get("break_even_price") is not None:
         yield f"{host['break_even_price']:,.1f}", "node-hours of training for each that your own jobs wait"
@@ -93,10 +94,3 @@ def _large(count: float) -> str:
         if abs(count) >= size:
             return f"{count / size:.1f} {word}"
     return f"{count:,.0f}"
-
-
-def _span(seconds: float) -> str:
-    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} s"

@@ -22,10 +22,11 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
         yield "U", f"{text} by {_minute(metrics['U_at'])}, when one of the two had done all jobs" if early else text
     if "resource_integral_unit_s" in metrics:
         yield "offered", f"{metrics['offered_unit_s'] / 3600:,.0f} idle unit-hours in the whole trace"
+        window = f"{duration_text(metrics['duration_s'])} from {_minute(metrics['window_start'])}"
         yield (
             "resource-integral",
-            f"{metrics['resource_integral_unit_s'] / 3600:,.0f} of them in the window, {_span(metrics['duration_s'])} "
-            f"from {_minute(metrics['window_start'])}, when the first job was submitted",
+            f"{metrics['resource_integral_unit_s'] / 3600:,.0f} of them in the window, {window}, "
+            "when the first job was submitted",
         )
         yield "used", "-" if metrics["used_share"] is None else f"{metrics['used_share']:.1%} of the resource-integral"
         for kind, of in metrics.get("kinds", {}).items():
@@ -49,13 +50,13 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
         if metrics.get(key):
             spread = metrics[key]
             of = "" if generated_load is None else f" (of a generated workload, load {generated_load:.2f})"
-            text = f"mean {_span(spread['mean'])}, median {_span(spread['median'])}, p95 {_span(spread['p95'])}"
-            yield label, text + of
+            mean, median, p95 = (duration_text(spread[name]) for name in ("mean", "median", "p95"))
+            yield label, f"mean {mean}, median {median}, p95 {p95}{of}"
     if metrics.get("without_units_s"):
         waits = metrics["without_units_s"]
         yield (
             "time without units",
-            f"longest {_span(waits['longest'])}, p99 {_span(waits['p99'])} of all jobs submitted",
+            f"longest {duration_text(waits['longest'])}, p99 {duration_text(waits['p99'])} of all jobs submitted",
         )
     yield from _searched(metrics.get("search"))
     yield from _served(metrics)
@@ -125,7 +126,8 @@ def _share(part: float, total: float) -> str:
     return f" ({part / total:.1%} of the outcome)" if total else ""
 
 
-def _span(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
+    """Return a duration in the largest unit that it reaches: 90 s is "1.5 min"."""
     for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"

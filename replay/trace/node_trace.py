@@ -210,6 +210,11 @@ class NodeTrace:
         return replace(self, rows=None if np.array_equal(rows, usual) else rows)
 
 
+def row_offsets(keys: TimeArray, events: TimeArray) -> TimeArray:
+    """Return where the rows of each event begin among rows with ascending keys, and at last the number of rows."""
+    return np.append(np.searchsorted(keys, events, side="left"), len(keys)).astype(np.int64)
+
+
 def _by_event(nodes: IndexArray, offsets: TimeArray, span: slice) -> list[list[int]]:
     """Return the nodes of each event in a span, as lists."""
     ends = offsets[span.start : span.stop + 1].tolist()
@@ -313,9 +318,6 @@ def from_changes(
     joined, left = node[idle], node[~idle]
     notes = _dropped(count - int(last.sum()), unchanged) if rows is None else _dropped_rows(rows, instants)
 
-    def offsets(of: TimeArray) -> TimeArray:
-        return np.append(np.searchsorted(of, instants, side="left"), len(of)).astype(np.int64)
-
     begin = start if start is not None else first
     finish = end if end is not None else final
     if begin is None or finish is None:
@@ -328,9 +330,9 @@ def from_changes(
         nodes=tuple(nodes),
         times=instants,
         joined=joined.astype(np.int32),
-        joined_at=offsets(times[idle]),
+        joined_at=row_offsets(times[idle], instants),
         left=left.astype(np.int32),
-        left_at=offsets(times[~idle]),
+        left_at=row_offsets(times[~idle], instants),
         start=begin,
         end=finish,
         machine=machine,
@@ -377,16 +379,13 @@ def from_fragments(
     join_order, leave_order = np.lexsort((node, begins)), np.lexsort((left, left_times))
     times = np.union1d(begins, left_times)
 
-    def offsets(of: TimeArray) -> TimeArray:
-        return np.append(np.searchsorted(of, times), len(of)).astype(np.int64)
-
     return NodeTrace(
         nodes=tuple(nodes),
         times=times,
         joined=node[join_order].astype(np.int32),
-        joined_at=offsets(begins[join_order]),
+        joined_at=row_offsets(begins[join_order], times),
         left=left[leave_order].astype(np.int32),
-        left_at=offsets(left_times[leave_order]),
+        left_at=row_offsets(left_times[leave_order], times),
         start=start,
         end=end,
         units_per_node=units_per_node,

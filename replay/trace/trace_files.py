@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import InputError, read_table
-from bft.replay.trace.node_trace import IndexArray, NodeTrace, TimeArray, from_changes
+from bft.replay.trace.node_trace import IndexArray, NodeTrace, TimeArray, from_changes, row_offsets
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,17 +133,14 @@ def select_nodes(trace: NodeTrace, first: int, count: int | None) -> NodeTrace:
     if count is not None and first + count > total:
         notes = (*notes, f"-nN {count} reaches beyond the trace's {total} nodes: all from {first} on are used")
 
-    def offsets(of: NDArray[np.int64]) -> TimeArray:
-        return np.append(np.searchsorted(of, events, side="left"), len(of)).astype(np.int64)
-
     return replace(
         trace,
         nodes=trace.nodes[first:stop],
         times=trace.times[events],
         joined=joined,
-        joined_at=offsets(joined_event),
+        joined_at=row_offsets(joined_event, events),
         left=left,
-        left_at=offsets(left_event),
+        left_at=row_offsets(left_event, events),
         notes=notes,
         node_units=None if trace.node_units is None else trace.node_units[first:stop],
     )
