@@ -48,7 +48,7 @@ class Run:
 
     def __init__(self, folder: str | Path) -> None:
         from bft.models import InputError
-        from bft.models.bounded import read_json
+        from bft.models.limited_reading import read_json
         from bft.replay.results.run_directory import SUMMARY, is_run
 
         self.folder = Path(folder)

@@ -8,7 +8,7 @@
 (1, 4)
 """
 
-from bft.milp.backends.port import Availability, Backend, Feature
+from bft.milp.backends.backend_api import Availability, Backend, Feature
 from bft.milp.backends.process import SolverProcess
 from bft.milp.backends.registry import backend_names
 from bft.milp.documents import Document, answer, parse

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from bft.models.prediction.packing import sharing_scores as sharing_scores
     from bft.models.prediction.saved_models import read_model as read_model
     from bft.models.prediction.saved_models import write_model as write_model
-    from bft.models.searches.port import Event as Event
-    from bft.models.searches.port import Orders as Orders
-    from bft.models.searches.port import Workload as Workload
+    from bft.models.searches.workload_api import Event as Event
+    from bft.models.searches.workload_api import Orders as Orders
+    from bft.models.searches.workload_api import Workload as Workload
     from bft.models.sharing.sub_batch import SubBatch as SubBatch
     from bft.models.sharing.sub_batch import fit_beside as fit_beside
     from bft.models.sharing.unit_memory import UnitMemory as UnitMemory

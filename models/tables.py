@@ -17,7 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, Self, TypeAlias, cast
 
-from bft.models.bounded import (
+from bft.models.cells import GAPS
+from bft.models.errors import InputError
+from bft.models.limited_reading import (
     Budget,
     Weigh,
     bounded,
@@ -28,8 +30,6 @@ from bft.models.bounded import (
     weigh_json,
     weigh_lines,
 )
-from bft.models.cells import GAPS
-from bft.models.errors import InputError
 from bft.models.pickles.safe_pickle import read_frame
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def read_table(path: str | Path, *, row_bytes: int = 0) -> pd.DataFrame:
     ------
     InputError
         Naming the file, if it is missing, unreadable, empty, cut short, not what its suffix says,
-        a pickle that would run code, or far larger in memory than it is as a file (`bft.models.bounded`).
+        a pickle that would run code, or far larger in memory than it is as a file (`bft.models.limited_reading`).
 
     Examples
     --------

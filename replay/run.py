@@ -15,7 +15,6 @@ import numpy as np
 
 from bft.models import InputError, JobTable, write_parquet
 from bft.replay.checkpoint import Checkpoint, checkpoint_path
-from bft.replay.claim import claimed
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.policy_timeout import PolicyCall
@@ -38,9 +37,10 @@ from bft.replay.results.census import Census
 from bft.replay.results.costs import Rates, costs
 from bft.replay.results.dedicated import dedicated_traces
 from bft.replay.results.host import host_metrics, host_notes
+from bft.replay.results.live_figures import Figures, Follower
 from bft.replay.results.metrics import summarise
 from bft.replay.results.search import search_metrics
-from bft.replay.results.standing import Figures, Follower
+from bft.replay.run_lock import claimed
 from bft.replay.trace.node_trace import NodeTrace
 
 # A replay whose outcome is below the unit-time bound by more than this share reports it.

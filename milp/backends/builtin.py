@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-from bft.milp.backends.port import MILP_FORMULATIONS, Availability, Backend, Feature
+from bft.milp.backends.backend_api import MILP_FORMULATIONS, Availability, Backend, Feature
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
+from bft.milp.backends.backend_api import MILP_FORMULATIONS, Availability, Backend, Feature, Listed
 from bft.milp.backends.builtin import EXACT, SOLVERS
-from bft.milp.backends.port import MILP_FORMULATIONS, Availability, Backend, Feature, Listed
 from bft.milp.problem import ProblemError
 
 GROUP = "bft.backends"

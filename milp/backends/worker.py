@@ -19,7 +19,7 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from bft.milp.backends.port import Feature
+from bft.milp.backends.backend_api import Feature
 from bft.milp.backends.registry import solver
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 

@@ -14,8 +14,8 @@ import zlib
 from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from bft.models.bounded import Budget, out_of_memory
 from bft.models.errors import InputError
+from bft.models.limited_reading import Budget, out_of_memory
 from bft.models.pickles._pickle_machine import MalformedError, RefusedError, record
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar, overload
 
-from bft.models.bounded import Budget, bounded, parse_json, reading, weigh_json
 from bft.models.errors import InputError
+from bft.models.limited_reading import Budget, bounded, parse_json, reading, weigh_json
 from bft.models.prediction._documents import part
 from bft.models.prediction.duration import DurationEstimator
 from bft.models.prediction.forecast import Forecaster

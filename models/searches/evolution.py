@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bft.models.jobs import Job
-from bft.models.searches.port import NOTHING, Event, Orders
+from bft.models.searches.workload_api import NOTHING, Event, Orders
 
 # Lots of random numbers: whose quality a draw is, and what a child is.
 _QUALITY, _CHILD = 1, 2

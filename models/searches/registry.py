@@ -10,7 +10,7 @@ from typing import Any, cast
 from bft.models.constants import built, constants_of
 from bft.models.errors import InputError
 from bft.models.plugins import PluginGroup
-from bft.models.searches.port import Workload
+from bft.models.searches.workload_api import Workload
 
 # Name -> where it lives; a module is imported when its workload is asked for.
 BUILT_IN = {"hpo": "successive_halving:SuccessiveHalving", "nas": "evolution:Evolution"}

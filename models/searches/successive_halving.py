@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bft.models.jobs import Job
-from bft.models.searches.port import NOTHING, Event, Orders
+from bft.models.searches.workload_api import NOTHING, Event, Orders
 
 # What a trial scores when it has done a part f of its work: its quality times f to this power, and noise.
 LEARNING = 0.25

@@ -16,8 +16,8 @@ from typing import Final
 
 import numpy as np
 
-from bft.models.bounded import lines, opened
 from bft.models.errors import InputError
+from bft.models.limited_reading import lines, opened
 from bft.models.speed.log_presets import (
     BATCH_SIZE,
     BY_NAME,

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from bft.models.bounded import read_json
 from bft.models.cells import SECOND_NS, Row, Rows, shown
 from bft.models.errors import InputError
 from bft.models.jobs import Job, JobTable
+from bft.models.limited_reading import read_json
 from bft.models.workloads.rigid_jobs import RigidTable, rigid_job
 
 # Times in the log name no zone; those of the same traces' utilisation say PST and PDT.

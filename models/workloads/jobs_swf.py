@@ -10,10 +10,10 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from bft.models.bounded import lines, opened
 from bft.models.cells import MAX_SECONDS, SECOND_NS, read_number
 from bft.models.errors import InputError
 from bft.models.jobs import JOB_BYTES, MAX_UNITS, JobTable
+from bft.models.limited_reading import lines, opened
 from bft.models.workloads.rigid_jobs import RigidTable, rigid_job
 
 FIELDS: Final = (

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 
 from bft.replay.engine.watcher import PlainLines, day
-from bft.replay.results.standing import Figures
+from bft.replay.results.live_figures import Figures
 
 # Seconds of wall time between two updates of the table, and between two lines.
 TABLE_S, LINES_S = 0.25, 10.0

@@ -234,7 +234,7 @@ class Size(_AnyType):
 
 def _limit_input(ctx: click.Context, param: click.Parameter, value: int | None) -> None:
     if value is not None:
-        from bft.models.bounded import memory_limit
+        from bft.models.limited_reading import memory_limit
 
         ctx.with_resource(memory_limit(value))
 

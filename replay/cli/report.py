@@ -34,8 +34,8 @@ def report(
     The page loads nothing, so it can be sent around. Of several runs it compares them, and then shows the first. Charts
     need the extra `report`: pip install bokeh matplotlib.
     """
-    from bft.replay.claim import mended
     from bft.replay.report import write_figures, write_report
+    from bft.replay.run_lock import mended
 
     folders = [Path(run) for run in runs]
     for folder in (folder for folder in folders if not folder.is_file()):

@@ -14,7 +14,7 @@ import click
 
 from bft.models import InputError
 from bft.models.atomic_files import drafted
-from bft.models.bounded import (
+from bft.models.limited_reading import (
     Budget,
     bounded,
     decoded_json,

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from bft.models import InputError
-from bft.models.bounded import unpacking, whole_lines
+from bft.models.limited_reading import unpacking, whole_lines
 from bft.replay.logs.tables import MAGIC, parquet_lines
 
 _FOREIGN = {
@@ -87,7 +87,7 @@ def open_log(path: str | Path, progress: Callable[[int], None] | None = None) ->
     ------
     InputError
         When there is no such file, when it is a directory or binary, when its compression is damaged, or when a line
-        is longer than any of a log (`bft.models.bounded.MAX_LINE`).
+        is longer than any of a log (`bft.models.limited_reading.MAX_LINE`).
 
     Examples
     --------

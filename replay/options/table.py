@@ -41,8 +41,8 @@ from bft.models.option_fields import (
     option,
     part,
 )
-from bft.models.searches.port import Workload
 from bft.models.searches.registry import make_workload, takes
+from bft.models.searches.workload_api import Workload
 from bft.replay.engine.rules import Rules
 from bft.replay.options.presets import (
     DECISION_LIMIT_S,

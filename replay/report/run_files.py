@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bft.models import InputError, read_table
-from bft.models.bounded import read_json
+from bft.models.limited_reading import read_json
 from bft.replay.engine.ledger import BOOKS
 from bft.replay.results.run_directory import ALLOCATIONS, FORMAT, JOBS, STEPS, SUMMARY, TIMING
 

@@ -19,9 +19,9 @@ from published import decisions, posed, some_of
 from strategies import magnitude, problems, worth_of
 
 from bft.milp import Job, Problem, SolverProcess
+from bft.milp.backends.backend_api import Backend, Feature, Listed
 from bft.milp.backends.builtin import EXACT
 from bft.milp.backends.builtin import SOLVERS as OURS
-from bft.milp.backends.port import Backend, Feature, Listed
 from bft.milp.backends.process import SolverFailure
 from bft.milp.backends.registry import able, backend_names, describe, listed
 from bft.milp.backends.worker import dispatch, resident_bytes

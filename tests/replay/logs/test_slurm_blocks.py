@@ -16,7 +16,7 @@ from synthetic_logs import sacct
 from synthetic_logs_more import damages, job_lists
 
 from bft.models import InputError
-from bft.models.bounded import whole_lines
+from bft.models.limited_reading import whole_lines
 from bft.replay.logs import Clock, Collector, Diagnosis, Reading, node_trace, open_log, read_log, slurm_blocks
 from bft.replay.logs.log_files import LogLines
 

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from bft.models import InputError, read_jobs, read_log, read_philly_jobs, read_swf_jobs, read_table
-from bft.models.bounded import MAX_LINE, memory_limit, parse_json, read_json, readable
 from bft.models.errors import printable
+from bft.models.limited_reading import MAX_LINE, memory_limit, parse_json, read_json, readable
 from bft.replay.cli.main import run
 from bft.replay.logs import open_log
 
@@ -205,7 +205,7 @@ def test_a_large_file_may_take_more_than_a_small_one(tmp_path: Path) -> None:
     with memory_limit(3_000_000), pytest.raises(InputError, match=r"more than 2\.861 MiB of memory"):
         read_table(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bft.models.bounded.MEMORY", 3_000_000)
+        patch.setattr("bft.models.limited_reading.MEMORY", 3_000_000)
         assert len(read_table(path)) == 100_000
         packed = tmp_path / "t.csv.gz"
         packed.write_bytes(gzip.compress(path.read_bytes()))
