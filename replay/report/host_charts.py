@@ -48,13 +48,11 @@ def _who_waits(found: dict[str, dict[str, Any]]) -> list[Chart]:
         hours[_entry(name, host)] = waiting
         rows += [{"run": name, **row} for row in host["by_size"]]
     first = next(iter(found.values()))
-    sizes = tuple(
-        f"{row['nodes']} node{'s' * (row['nodes'] != '1')} ({row['starts']:,} starts)" for row in first["by_size"]
-    )
+    sizes = tuple(f"{row['nodes']} ({row['starts']:,})" for row in first["by_size"])
     table = pd.DataFrame(rows).rename(columns={"mean_delay_s": "mean delay, s", "waiting_node_h": "node-hours waiting"})
     table = table if len(found) > 1 else table.drop(columns="run")
     sentence = host_sentence(first)
-    note = f"{sentence[0].upper()}{sentence[1:]}."
+    note = f"{sentence[0].upper()}{sentence[1:]}. By the nodes of a start; how many there were stands in brackets."
     other = "A reserve spares the many small starts; the few large ones hold most of the node-hours."
     waits = Bars(sizes, Axis("share of starts that wait", "share"), shares)
     costs = Bars(sizes, Axis("node-hours waiting"), hours)
