@@ -14,10 +14,12 @@ from hypothesis import settings
 # Another one: pytest --hypothesis-profile=all, or explore.
 settings.load_profile("quarter")
 
-# A suite that is started in the background of a script, or by nohup, inherits that Ctrl-C is ignored, and so would all
-# processes that it starts; those of the tests of interrupts then never end.
+# A suite that is started in the background of a script, or by nohup, inherits that Ctrl-C and hang-ups are ignored,
+# and so would all processes that it starts; those of the tests of interrupts then never end, or end as if nothing was.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 MISSING = "no reference data at"

@@ -210,7 +210,7 @@ def expand_location(location: str) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> expand("0-2,128")
+    >>> expand_location("0-2,128")
     ('nid00000', 'nid00001', 'nid00002', 'nid00128')
     """
     block = _BLOCK.fullmatch(location)
@@ -236,7 +236,7 @@ def listed_hosts(location: str) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> listed("x3005c0s19b1n0,x3006c0s1")
+    >>> listed_hosts("x3005c0s19b1n0,x3006c0s1")
     ('x3005c0s19b1n0',)
     """
     words = [word.strip() for word in location.split(",")]

@@ -145,7 +145,8 @@ def test_a_worker_killed_between_solves_costs_at_most_one_answer(process: Solver
         assert ask(process).status == "optimal"
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
+# CBC catches an abort to print a stack trace, and another thread of the worker may answer meanwhile; these it does not.
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGBUS])
 def test_a_worker_that_dies_during_a_solve_is_reported_with_its_signal(process: SolverProcess, number: int) -> None:
     ask(process)
     worker = pid_of(process)
