@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pandas as pd
 import pytest
 import strategies
 from drawing import examples
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from bft import milp
@@ -144,18 +145,28 @@ def test_rates_are_held_constant_beyond_the_curve() -> None:
     assert list(JobTable((wide, job(name="b"))).beyond_curve()) == [wide]
 
 
+def exactly(curve: Curve, n: int) -> Fraction:
+    """The curve at a number of units as a fraction of the doubles that it holds; constant beyond its end."""
+    points = [(int(x), Fraction(float(y))) for x, y in zip(curve.ns, curve.ps, strict=True)]
+    if n >= points[-1][0]:
+        return points[-1][1]
+    (x0, y0), (x1, y1) = next((low, high) for low, high in pairwise(points) if low[0] <= n <= high[0])
+    return y0 + (y1 - y0) * Fraction(n - x0, x1 - x0)
+
+
 @given(
     steps.filter(lambda points: points[-1][1] > 0), st.integers(0, 12), st.integers(0, 12)
 )  # P(Jmax) > 0, or nothing is 80 % of it
+@example(points=[(5, 3.0)], jmin=0, more=5)
 def test_the_default_request_is_the_smallest_size_that_reaches_four_fifths(
     points: list[tuple[int, float]], jmin: int, more: int
 ) -> None:
     curve = curve_of(points)
     jmax = max(jmin + more, 1)
     asks = Job("a", 0, jmin, jmax, 1.0, 0.0, 0.0, curve, curve)
-    enough = [
-        n for n in range(max(jmin, 1), jmax + 1) if float(curve.at(n)) >= 0.8 * float(curve.at(jmax)) and n >= jmin
-    ]
+    # In fractions: what reaches four fifths but for rounding does.
+    threshold = Fraction(4, 5) * exactly(curve, jmax) * (1 - Fraction(1, 10**12))
+    enough = [n for n in range(max(jmin, 1), jmax + 1) if exactly(curve, n) >= threshold]
     assert asks.request == asks.default_request == enough[0]
 
 
