@@ -115,7 +115,7 @@ def test_no_library_is_needed_to_predict_and_nothing_depends_on_the_process(tmp_
 
 TRAIN = """
 import sys
-sys.path.insert(0, {folder!r})
+sys.path[:0] = {folders!r}
 from test_saved_models import MODELS, learnt, write_model
 from pathlib import Path
 for name in MODELS:
@@ -125,7 +125,7 @@ for name in MODELS:
 
 @pytest.mark.slow
 def test_learning_again_in_another_process_gives_the_same_bytes(tmp_path: Path) -> None:
-    script = TRAIN.format(folder=str(Path(__file__).parent), out=str(tmp_path))
+    script = TRAIN.format(folders=[str(Path(__file__).parent), str(Path(__file__).parents[1])], out=str(tmp_path))
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "OMP_NUM_THREADS": "2"}
     subprocess.run([sys.executable, "-c", script], check=True, env=environment)
     for name in MODELS:
